@@ -1,5 +1,5 @@
-//! A GitHub agent: its loop, its tools, tools of MCP servers, and the traces it emits. Never sees the simulator, verdicts or
-//! how traces are read: it is known by its traces, like anyone else's agent.
+//! A GitHub agent: its loop, its tools, tools of MCP servers, and the traces it emits. It never sees the simulator,
+//! verdicts, or how traces are read: it is judged by its traces, like any other agent.
 
 pub mod agent;
 pub mod mcp;

@@ -1,4 +1,4 @@
-//! Numbers in sentences.
+//! Numbers in English sentences.
 
 /// `1 step`, `2 steps`
 pub fn format_count(count: usize, one: &str, many: &str) -> String {

@@ -1,6 +1,6 @@
-//! The benchmark: tasks whose right end is known, policies that play them with known flaws, rules and replays that say
-//! what a run was worth, and trials of agents against all of it. Owns no simulator and no agent: it plays the one in the
-//! other. Never sees servers, stores or trace files.
+//! The benchmark: tasks with a known correct result, scripted policies with known flaws, rules and replays that assess
+//! a run, and trials of agents. It owns neither the simulator nor the agent: it runs the one against the other. It
+//! never sees servers, stores or trace files.
 
 mod occurrences;
 pub mod policy;

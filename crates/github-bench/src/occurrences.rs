@@ -1,44 +1,49 @@
-//! Which of many texts stand in another one, in time that does not depend on how alike they are. Both rules and replays
-//! look for what was read in what was written, and neither side is of our making.
+//! Multi-pattern search: which of many texts occur in another text. Rules and replays look for values that were read in
+//! texts that were written. Both sides are under the control of the agent, so the time must not depend on how similar
+//! the patterns are.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// What is shorter is not looked for: anyone may write it.
+/// Shorter patterns are not searched, because they occur by chance.
 pub(crate) const MIN_TEXT_BYTES: usize = 8;
-/// A longer text is known by its first so many bytes, unless it is said otherwise.
+/// A longer pattern is represented by its first bytes, unless [`NeedleSet::from_whole_texts`] is used.
 const MAX_COMPARED_BYTES: usize = 256;
 
-/// Texts to look for.
+/// A set of patterns, sorted, with an index on their first [`MIN_TEXT_BYTES`] bytes. A lookup at one position is a
+/// hash, a binary search and a walk up the chain of prefixes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NeedleSet {
     texts: Vec<String>,
-    /// So many bytes has the longest at most.
+    /// Maximum length of a pattern in bytes.
     longest: usize,
-    /// For each of them the longest other one that it begins with.
+    /// For each pattern, the longest other pattern that is a prefix of it.
     within: Vec<Option<usize>>,
-    /// Where in the order those with a begin are.
+    /// Range in `texts` of the patterns with the same first bytes.
     by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)>,
 }
 
 impl NeedleSet {
-    /// So many texts are looked for at most.
+    /// Patterns in a set; further ones are ignored. Bounds memory for runs that read very much.
     pub(crate) const MAX_OCCURRENCES: usize = 200_000;
 
-    /// What of a text is looked for.
+    /// The part of a text that represents it in a set made by [`NeedleSet::new`].
     pub(crate) fn compared_prefix(text: &str) -> &str {
         &text[..text.floor_char_boundary(MAX_COMPARED_BYTES)]
     }
 
+    /// Patterns represented by their first 256 bytes.
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> NeedleSet {
         NeedleSet::up_to(MAX_COMPARED_BYTES, texts)
     }
 
-    /// Texts that are known by all of them and not by how they begin; those with more bytes than this are left out.
+    /// Patterns that must occur as a whole. Those with more than `longest` bytes are left out, since a prefix would
+    /// match other texts.
     pub(crate) fn from_whole_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> NeedleSet {
         let texts = texts.into_iter().filter(|text| text.as_ref().len() <= longest);
         NeedleSet::up_to(longest, texts)
     }
 
+    /// Sorts, deduplicates and indexes the patterns. Linear apart from the sorting.
     fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> NeedleSet {
         let mut known = BTreeSet::new();
         for text in texts {
@@ -53,7 +58,8 @@ impl NeedleSet {
         let texts: Vec<String> = known.into_iter().collect();
         let mut by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)> = HashMap::new();
         let mut within = Vec::with_capacity(texts.len());
-        // In order, a text comes directly behind those that it begins with, and their other continuations.
+        // In sorted order a pattern follows directly after its prefixes and their other continuations, so a stack finds
+        // the longest prefix of each in linear time.
         let mut open: Vec<usize> = Vec::new();
         for (at, text) in texts.iter().enumerate() {
             while open.last().is_some_and(|one| !text.starts_with(&texts[*one])) {
@@ -76,25 +82,26 @@ impl NeedleSet {
         self.texts.iter().map(String::as_str)
     }
 
-    /// Those that stand in a text.
+    /// The patterns that occur in a text.
     pub(crate) fn in_text(&self, text: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         self.visit_matches(text.as_bytes(), &mut |_, one| found.insert(one));
         found.into_iter().map(|one| self.texts[one].as_str()).collect()
     }
 
-    /// Tells of all places where one begins. `see` says whether it still wants to hear of the shorter ones in it.
+    /// Calls `see` with position and pattern for all occurrences. At each position the longest pattern comes first;
+    /// `see` returns whether the shorter ones at the same position are wanted.
     pub(crate) fn visit_matches(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
         for at in 0..text.len().saturating_sub(MIN_TEXT_BYTES - 1) {
             self.visit_at(&text[at..], &mut |one| see(at, one));
         }
     }
 
-    /// Those that a text begins with, the longest first, as long as `see` wants to hear of them.
+    /// Patterns that are prefixes of a text, longest first, while `see` returns true.
     pub(crate) fn visit_at(&self, text: &[u8], see: &mut dyn FnMut(usize) -> bool) {
         let Some((from, to)) = text.first_chunk().and_then(|begin| self.by_begin.get(begin)) else { return };
         let text = &text[..text.len().min(self.longest)];
-        // All that it begins with stand in one chain, and its end or a longer one is the last before it.
+        // The last pattern that is not greater than the text is the longest prefix, or shares a chain with it.
         let last = self.texts[*from..*to].partition_point(|one| one.as_bytes() <= text);
         let mut next = last.checked_sub(1).map(|last| from + last);
         while let Some(one) = next {
@@ -105,16 +112,19 @@ impl NeedleSet {
         }
     }
 
-    /// Whether one of them begins so and goes on.
+    /// Whether a pattern starts with these bytes and is longer. Used to decide whether a text that is cut could still
+    /// match.
     pub(crate) fn goes_on_from(&self, begin: &[u8]) -> bool {
         let next = self.texts.partition_point(|one| one.as_bytes() <= begin);
         self.texts.get(next).is_some_and(|one| one.as_bytes().starts_with(begin))
     }
 
+    /// The pattern with this index, as passed to the callbacks.
     pub(crate) fn get(&self, one: usize) -> &str {
         &self.texts[one]
     }
 
+    /// The set without the given patterns.
     pub(crate) fn without(self, known: &BTreeSet<String>) -> NeedleSet {
         NeedleSet::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
     }

@@ -1,4 +1,5 @@
-//! What an agent did in one run on the simulator, as verifiers, rules and replays read it.
+//! The record of one trial: what the agent did and which requests reached the simulator. Verifier, rules and replays
+//! read records, never live agents, so that a finished benchmark can be assessed again.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,49 +7,54 @@ use serde_json::{Map, Value};
 use gradus_github_agent::agent::{AgentRunEnd, RunStep};
 use gradus_github_sim::{RecordedExchange, SimulatedFault};
 
+/// Stored as `records/<task>-<trial>.json`. Fields added later have defaults, so that older records can be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
     pub task: String,
-    /// From 0.
+    /// Number of the trial within its task, from 0.
     pub trial: u32,
     pub request: String,
     pub steps: Vec<RunStep>,
     /// The final message.
     pub answer: Option<String>,
+    /// How the run ended. A run that did not end with an answer can still pass, except after an error.
     pub end: AgentRunEnd,
-    /// All requests to the simulator, in order.
+    /// All requests to the simulator with their responses, in order. Steps refer to ranges of it.
     pub exchanges: Vec<RecordedExchange>,
-    /// Who it was: a policy, a model, or a command.
+    /// Name of the policy, the model or the command.
     #[serde(default)]
     pub agent: String,
-    /// What went wrong on purpose beside what the task's world has of that.
+    /// Faults that were planted beside those of the task's world. A replay needs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<SimulatedFault>,
-    /// Whether it was a program of others: its tools are not ours, whatever they are called, and which of them made which
-    /// request is not known.
+    /// Whether an external program made the run. Its tools are unknown whatever they are called, and which step made
+    /// which request is not known either, so that rules and replays work on requests instead of steps.
     #[serde(default)]
     pub is_foreign: bool,
 }
 
 impl TrialRecord {
-    /// How many calls it made. What a program says of its steps is not taken for less than the requests it made.
+    /// Number of calls for detours and budgets. An external program reports its own steps, which may be fewer than the
+    /// requests it made; the larger number counts.
     pub fn call_count(&self) -> usize {
         let requests = if self.is_foreign { self.exchanges.len() } else { 0 };
         self.steps.len().max(requests)
     }
 
-    /// The same run with a step for each request.
+    /// The same run with one step per request, for external programs.
     pub fn by_requests(&self) -> TrialRecord {
         let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| request_step(at, exchange));
         TrialRecord { steps: steps.collect(), ..self.clone() }
     }
 }
 
-/// A request as a step; `at` is its position among the run's exchanges.
+/// A request as a step. `at` is its index in [`TrialRecord::exchanges`]. Path parameters, query and body become
+/// arguments.
 pub fn request_step(at: usize, exchange: &RecordedExchange) -> RunStep {
     let mut arguments = Map::new();
     match exchange.path_parameters() {
-        // What an address has in every request of its kind is nothing that anybody chose.
+        // Only the parameters: the constant part of a path is the same in every request of the operation, so that it is
+        // no value that the agent chose.
         Some(names) => {
             arguments.extend(names.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
         }

@@ -1,41 +1,52 @@
-//! `--where`: traces with a span that Phoenix's filter language is true of, whatever kind of source they come from.
+//! `--where`: selects traces that contain a span for which a filter of Phoenix is true, whatever kind of source they
+//! come from.
 
 use std::collections::HashSet;
 
 use crate::filter::{
-    AnnotationScope, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
+    AnnotationScope, FilterError, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
 };
 use crate::span_view::{PhoenixSpan, cumulative_tokens};
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_ingest::SpanCondition;
 
-/// A filter with the text it was read from, by which it is known.
+/// A parsed filter with its source text. The text is part of the key under which interrupted reads are resumed.
 #[derive(Clone, Debug)]
 pub struct FilterCondition {
     text: String,
     filter: FilterExpression,
 }
 
+/// Why a text cannot be the condition of `--where`.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterConditionError {
+    #[error("--where: {0}")]
+    Filter(#[from] FilterError),
+    /// The filter asks for what only a server stores, so that it would be false of every span of a file.
+    #[error("--where: annotations and costs are not in traces; ask a server for them with Phoenix's client")]
+    NotInTraces,
+}
+
 impl FilterCondition {
-    /// Reads a filter; the error says what is wrong with it.
-    pub fn read(text: &str) -> Result<FilterCondition, String> {
-        let filter = FilterExpression::parse(text).map_err(|error| format!("--where: {error}"))?;
+    /// Parses a filter and refuses one that no trace can answer.
+    pub fn read(text: &str) -> Result<FilterCondition, FilterConditionError> {
+        let filter = FilterExpression::parse(text)?;
         let needs = filter.requirements();
         if !needs.annotations.is_empty() || needs.cost || needs.cost_details {
-            return Err(
-                "--where: annotations and costs are not in traces; ask a server for them with Phoenix's client"
-                    .to_owned(),
-            );
+            return Err(FilterConditionError::NotInTraces);
         }
         Ok(FilterCondition { text: text.to_owned(), filter })
     }
 }
 
 impl SpanCondition for FilterCondition {
+    /// Identifies the condition in the key of a resumable download.
     fn text(&self) -> &str {
         &self.text
     }
 
+    /// A trace matches if one of its spans does, so spans of a trace that already matched are skipped. Parents and
+    /// cumulative tokens are computed only if the filter asks for them.
     fn matching_traces(&self, spans: &[Span<'_>]) -> HashSet<TraceId> {
         let needs = self.filter.requirements();
         let ids: HashSet<(TraceId, SpanId)> =
@@ -43,6 +54,7 @@ impl SpanCondition for FilterCondition {
         let sums = if needs.cumulative_tokens { cumulative_tokens(spans) } else { Vec::new() };
         let mut found = HashSet::new();
         for (at, span) in spans.iter().enumerate() {
+            // One matching span is enough.
             if found.contains(&span.trace_id) {
                 continue;
             }
@@ -58,9 +70,10 @@ impl SpanCondition for FilterCondition {
     }
 }
 
-/// What the other spans of a group say of one.
+/// What the other spans of a trace group say about one span. There are no annotations and costs in a trace.
 struct GroupFilterContext {
     has_parent: bool,
+    /// Cumulative tokens of prompts and completions.
     sums: (i64, i64),
 }
 
@@ -94,7 +107,7 @@ mod tests {
             ("annotations['x'].label == 'y'", "annotations and costs are not in traces"),
             ("total_cost > 1", "annotations and costs are not in traces"),
         ] {
-            let error = FilterCondition::read(text).expect_err(text);
+            let error = FilterCondition::read(text).expect_err(text).to_string();
             assert!(error.contains(wanted) && !error.contains('\n'), "{error}");
         }
         assert!(FilterCondition::read("span_kind == 'LLM'").is_ok());

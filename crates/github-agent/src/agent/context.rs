@@ -1,4 +1,5 @@
-//! Keeps a conversation within what the model can take in. What is left out is left out visibly.
+//! Keeps a conversation within the context of the model. Whatever is removed leaves a note, so that the model knows
+//! that it can read it again.
 
 use gradus_llm::{ChatToolDefinition, PromptMessage};
 use serde_json::Value;
@@ -7,21 +8,21 @@ use super::prompt::OBSERVATION;
 use super::state::AgentState;
 use crate::plural::format_count;
 
-/// A token is seldom less than this in JSON and code.
+/// A conservative estimate for JSON and code: tokens are seldom shorter.
 pub(super) const BYTES_OF_A_TOKEN: usize = 3;
-/// Roles, ids and braces.
+/// Bytes for role, id and punctuation of a message.
 const AROUND: usize = 40;
-/// So much of an old observation stays.
+/// Bytes of an old observation that stay.
 const OLD: usize = 240;
-/// So much of the newest ones stays at least.
+/// Bytes of the newest observations that stay at least.
 const NEW: usize = 2_000;
-/// How the agent's own notes in the conversation begin.
+/// Beginning of notes that the agent writes into the conversation.
 pub(super) const MARK: &str = "[agent: ";
-/// How the note ends that stands for what was cut off.
+/// End of the note for removed text.
 const CUT: &str = " characters are left out here to save room; call again what gave them if you need them]";
 
-/// Shortens a conversation to `room` bytes. Old observations go first, then what the model itself wrote at length, then
-/// the oldest requests with all that came of them, then the newest observations. Says whether it fits now.
+/// Shortens a conversation to `room` bytes and returns whether it fits. In this order: old observations, long texts of
+/// the model, the oldest requests with everything that belongs to them, the newest observations.
 pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
     let mut total = sum_message_sizes(state);
     if total <= room {
@@ -78,12 +79,12 @@ pub(super) fn sum_message_sizes(state: &AgentState) -> usize {
     state.messages.iter().map(measure_message).sum()
 }
 
-/// What a tool takes of every question.
+/// Bytes that a tool definition takes in every request.
 pub(super) fn size_of_tool(tool: &ChatToolDefinition) -> usize {
     AROUND + tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
 
-/// Leaves out the oldest request with all that came of it, but never the last one.
+/// Removes the oldest request with everything that followed it; false if only the last one is left.
 fn drop_oldest(state: &mut AgentState) -> bool {
     let [_, second, ..] = state.requests[..] else { return false };
     state.messages.drain(..second.min(state.messages.len()));
@@ -98,11 +99,12 @@ fn drop_oldest(state: &mut AgentState) -> bool {
     true
 }
 
-/// What a tool gave cannot pass for a note of the agent.
+/// Defuses text in an observation that imitates a note of the agent.
 pub(super) fn without_marks(text: String) -> String {
     if text.contains(MARK) { text.replace(MARK, "[agent : ") } else { text }
 }
 
+/// Estimated bytes of a message in a request.
 pub(super) fn measure_message(message: &PromptMessage) -> usize {
     AROUND
         + match message {
@@ -114,6 +116,7 @@ pub(super) fn measure_message(message: &PromptMessage) -> usize {
         }
 }
 
+/// Observations are tool messages, or user messages with the prefix of text mode.
 fn is_observation(message: &PromptMessage) -> bool {
     match message {
         PromptMessage::Tool { .. } => true,
@@ -122,7 +125,7 @@ fn is_observation(message: &PromptMessage) -> bool {
     }
 }
 
-/// Cuts the texts of a message to about `length`, and says how much shorter it got.
+/// Cuts the texts of a message to about `length` bytes each, and returns by how much it became shorter.
 fn shorten_message(message: &mut PromptMessage, length: usize) -> usize {
     let before = measure_message(message);
     match message {
@@ -137,7 +140,7 @@ fn shorten_message(message: &mut PromptMessage, length: usize) -> usize {
     before.saturating_sub(measure_message(message))
 }
 
-/// Arguments must stay JSON: the texts in them are cut.
+/// Arguments must stay valid JSON, so only texts inside of them are cut.
 fn shorten_arguments(arguments: &mut String, length: usize) {
     if arguments.len() <= length {
         return;
@@ -163,7 +166,7 @@ fn cut_texts(json: &mut Value, length: usize) {
     }
 }
 
-/// Keeps the beginning, and says what is missing.
+/// Keeps the beginning and notes how many characters are missing, including those of an earlier cut.
 fn truncate_with_note(text: &mut String, length: usize) {
     let (whole, missing_before) = before_note(text);
     let end = text.floor_char_boundary(length.min(whole));
@@ -176,8 +179,8 @@ fn truncate_with_note(text: &mut String, length: usize) {
     text.push_str(&note);
 }
 
-/// Where the note of an earlier cut begins, and how much it says is missing. A tool that ends its text like this gains
-/// nothing: all before it is cut like any text.
+/// Where the note of an earlier cut begins, and the number in it. A tool that imitates the note gains nothing:
+/// everything before it is cut like any text.
 fn before_note(text: &str) -> (usize, usize) {
     let note = || {
         let body = text.strip_suffix(CUT)?;

@@ -1,5 +1,5 @@
-//! Does what the machine decides: asks the model, calls tools, waits, asks somebody, tells those who look on, and has
-//! the state kept whenever something happened that must not be forgotten.
+//! Carries out what the machine decides: asks the model, calls tools, waits, asks for approval, notifies observers, and
+//! stores the session after everything that must not be forgotten.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use super::session::{AgentSessionStore, SessionError};
 use super::state::AgentToolCall;
 use crate::tools::{BoxFuture, CallObservation, ToolBox};
 
-/// Lets time pass. On a simulated GitHub its clock can be moved on instead.
+/// Lets time pass. The benchmark advances the simulated clock instead of waiting.
 pub trait AgentClock: Send + Sync {
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()>;
 }
 
+/// Waits in real time.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock;
 
@@ -25,20 +26,20 @@ impl AgentClock for RealClock {
     }
 }
 
-/// Whether a call may be made.
+/// The answer to a request for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallApproval {
     Approved,
-    /// With a reason for the model.
+    /// The reason is passed to the model.
     Refused(String),
 }
 
-/// Who is asked before something is destroyed.
+/// Asks someone before a destructive call.
 pub trait CallConfirmer: Send + Sync {
     fn confirm<'c>(&'c self, call: &'c AgentToolCall) -> BoxFuture<'c, CallApproval>;
 }
 
-/// There is nobody to ask.
+/// Refuses everything, for runs without a user.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusingConfirmer;
 
@@ -49,13 +50,15 @@ impl CallConfirmer for RefusingConfirmer {
     }
 }
 
-/// All that an agent needs of the world.
+/// All outside dependencies of an agent.
 pub struct AgentDriver<'d> {
     pub model: &'d dyn ChatModel,
     pub tools: &'d dyn ToolBox,
     pub clock: &'d dyn AgentClock,
     pub confirm: &'d dyn CallConfirmer,
+    /// Notified in order, before the next action starts.
     pub observers: Vec<&'d mut dyn AgentObserver>,
+    /// Stores the session; none for runs that need not be resumed.
     pub keeper: Option<&'d mut dyn AgentSessionStore>,
 }
 
@@ -66,7 +69,7 @@ impl std::fmt::Debug for AgentDriver<'_> {
 }
 
 impl AgentDriver<'_> {
-    /// Works on one request until it ends.
+    /// Processes one request to its end. Fails only if the session cannot be stored.
     pub async fn run_request(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
@@ -78,7 +81,7 @@ impl AgentDriver<'_> {
         self.run(machine, false).await
     }
 
-    /// Goes on with a request that was put down, or that ended without an answer.
+    /// Continues a request that was interrupted or that ended without an answer.
     pub async fn go_on(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
@@ -88,7 +91,7 @@ impl AgentDriver<'_> {
         self.run(machine, true).await
     }
 
-    /// Tells those who look on that the run was stopped from outside.
+    /// Notifies observers that the run was stopped from outside, such as by Ctrl-C.
     pub fn notify_interrupted(&mut self) {
         self.notify_observers(&ObserverEvent::Finished {
             end: &AgentRunEnd::Failed("interrupted".to_owned()),
@@ -96,6 +99,7 @@ impl AgentDriver<'_> {
         });
     }
 
+    /// The loop: ask the machine for the next action, carry it out, report the result as an event.
     async fn run(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
@@ -139,6 +143,8 @@ impl AgentDriver<'_> {
                 AgentAction::Call(call) => {
                     self.notify_call_started(machine, &call, &mut open);
                     let _ = machine.handle(AgentEvent::Begun);
+                    // Stored before a write is sent: after a crash the call counts as possibly made, and is not
+                    // repeated.
                     if machine.is_write_call(&call) {
                         self.save_session(machine)?;
                     }
@@ -154,6 +160,7 @@ impl AgentDriver<'_> {
         }
     }
 
+    /// One model call. Observers see the request before and the reply after it.
     async fn ask_model(&mut self, machine: &mut AgentStateMachine<'_>) -> Result<(), SessionError> {
         let model = self.model;
         let reply = {
@@ -168,6 +175,7 @@ impl AgentDriver<'_> {
         self.save_session(machine)
     }
 
+    /// Once per call, also if it is repeated after a rate limit.
     fn notify_call_started(
         &mut self,
         machine: &AgentStateMachine<'_>,
@@ -181,6 +189,7 @@ impl AgentDriver<'_> {
         }
     }
 
+    /// Passes a result to the machine. Observers see it unless the call is going to be repeated.
     fn handle_observation(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
@@ -203,6 +212,7 @@ impl AgentDriver<'_> {
         }
     }
 
+    /// Without a store this is a no-op.
     fn save_session(&mut self, machine: &AgentStateMachine<'_>) -> Result<(), SessionError> {
         match &mut self.keeper {
             Some(keeper) => keeper.keep(machine.state()),

@@ -1,5 +1,5 @@
-//! The agent's mind without a body: what came to pass goes in (`Event`), what is to be done comes out (`Action`). No I/O,
-//! no clock: a state and an event always give the same next state, and every run ends.
+//! The decisions of the agent as a state machine: events go in ([`AgentEvent`]), actions come out ([`AgentAction`]). No
+//! I/O and no clock. The same state and event always give the same next state, and every run ends within its limits.
 
 mod notices;
 mod objections;
@@ -19,19 +19,19 @@ use super::{arguments, context, prompt};
 use crate::plural::format_count;
 use crate::tools::{AgentTool, CallObservation, ToolBox, ToolEffect};
 
-/// What is to be done next. Asking again changes nothing.
+/// What to do next. [`AgentStateMachine::next_action`] can be called repeatedly without a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentAction {
-    /// Nothing was asked for.
+    /// There is no request.
     Rest,
-    /// Ask the model (`Machine::chat`).
+    /// Ask the model ([`AgentStateMachine::chat_request`]).
     Ask,
-    /// Ask somebody whether this may be done.
+    /// Ask for approval of a destructive call.
     Confirm(AgentToolCall),
     Call(AgentToolCall),
-    /// This call is not made; the model sees this instead.
+    /// Do not make the call; the model gets this observation instead.
     Decline(AgentToolCall, CallObservation),
-    /// Leave the service alone for this long; then the call is made again.
+    /// Wait for a rate limit, then make the call again.
     Wait(AgentToolCall, Duration),
     Finish {
         end: AgentRunEnd,
@@ -39,48 +39,50 @@ pub enum AgentAction {
     },
 }
 
-/// What came to pass.
+/// What happened. An event that does not fit the state is refused with [`InvalidTransition`].
 #[derive(Clone, Debug)]
 pub enum AgentEvent {
-    /// The user wants something.
+    /// A new request of the user.
     Request(String),
-    /// Go on with a request that ended without an answer.
+    /// Continue a request that ended at a limit or with an error.
     GoOn,
     Replied(Result<ChatReply, ModelCallFailure>),
-    /// Somebody was asked about the call; the reason, if they did not agree.
+    /// The approval, or the reason of the refusal, which the model reads.
     Confirmed(Result<(), String>),
-    /// The call is on its way.
+    /// The call is about to be sent. Recorded before it is, so that a restart knows that it may have happened.
     Begun,
     Returned(CallObservation),
     Waited,
 }
 
-/// An event for which it is not the time. Nothing changed.
+/// The event does not fit the state, which is unchanged.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this cannot happen now")]
 pub struct InvalidTransition;
 
-/// So often one call is made again after a rate limit.
+/// Repetitions of one call after rate limits.
 const MAX_WAITS: u32 = 3;
-/// So many calls of one reply are made: more are no plan.
+/// Calls of one reply that are made. Further ones get an observation that says so.
 const MAX_AT_ONCE: usize = 32;
-/// What providers take for a name and for an id.
+/// Limit of model providers for tool names and call ids.
 const MAX_NAME: usize = 64;
-/// So often a conversation is made shorter because an endpoint refused it.
+/// How many times a conversation is shortened because the endpoint refused it as too long.
 const MAX_SHORTENINGS: u32 = 6;
 
+/// The settings and tools of a run with the state of its session.
 pub struct AgentStateMachine<'t> {
     settings: AgentRunSettings,
     toolbox: &'t dyn ToolBox,
+    /// Tools that the settings allow; a read-only session has no others.
     offered: Vec<AgentTool>,
-    /// What is offered natively.
+    /// Tool definitions for native calls; empty in text mode, where they are part of the prompt.
     definitions: Vec<ChatToolDefinition>,
     system: String,
-    /// What the constant part takes of the model's context, and the tools' schemas of that.
+    /// Bytes of every request that cannot be shortened: prompt and schemas. `schemas` is the part of the tools.
     fixed: usize,
     schemas: usize,
-    /// How long the messages should be, once an endpoint has said that it was too much. The next one may take more, so no
-    /// session remembers it.
+    /// Bytes of messages that the endpoint accepts, learnt from a refusal. Not part of the session, since it may
+    /// continue with another endpoint.
     learned_room: Option<usize>,
     state: AgentState,
 }
@@ -92,8 +94,8 @@ impl std::fmt::Debug for AgentStateMachine<'_> {
 }
 
 impl<'t> AgentStateMachine<'t> {
-    /// Takes up a state. What was on its way when it was put down is not known to have happened, so only reads are
-    /// done again.
+    /// Resumes a state. A call that was under way when the process stopped may have happened: a read is repeated, a
+    /// write is reported to the model as unknown.
     pub fn new(settings: AgentRunSettings, toolbox: &'t dyn ToolBox, mut state: AgentState) -> AgentStateMachine<'t> {
         let settings = AgentRunSettings { form: state.form, ..settings };
         let offered: Vec<AgentTool> = toolbox
@@ -110,6 +112,7 @@ impl<'t> AgentStateMachine<'t> {
         let schemas = offered.iter().map(|tool| context::size_of_tool(&tool.definition)).sum();
         // In the text form they stand in the prompt.
         let fixed = system.len() + if definitions.is_empty() { 0 } else { schemas };
+        // A session file from before the beginnings of requests were recorded.
         if state.requests.is_empty() && !state.messages.is_empty() {
             // A session from before it was noted where requests begin.
             state.requests.push(0);
@@ -127,16 +130,17 @@ impl<'t> AgentStateMachine<'t> {
         AgentStateMachine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
     }
 
+    /// For storing. It is only changed through [`AgentStateMachine::handle`].
     pub fn state(&self) -> &AgentState {
         &self.state
     }
 
-    /// All that may be called.
+    /// Tools that may be called.
     pub fn tools(&self) -> &[AgentTool] {
         &self.offered
     }
 
-    /// What the model is to be asked.
+    /// The request for the next [`AgentAction::Ask`].
     pub fn chat_request(&self) -> ChatRequest<'_> {
         ChatRequest {
             system: &self.system,
@@ -148,6 +152,7 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
+    /// What to do next in this state.
     pub fn next_action(&self) -> AgentAction {
         match &self.state.phase {
             AgentPhase::Idle => AgentAction::Rest,
@@ -156,6 +161,7 @@ impl<'t> AgentStateMachine<'t> {
             AgentPhase::Calling { calls, stage } => match (calls.front(), stage) {
                 (None, _) => AgentAction::Ask,
                 (Some(call), CallStage::Waiting(time)) => AgentAction::Wait(call.clone(), *time),
+                // No objections and no approval any more: both were settled before it began.
                 (Some(call), CallStage::Begun) => AgentAction::Call(call.clone()),
                 (Some(call), _) => match self.find_objection(call, stage) {
                     Some(observation) => AgentAction::Decline(call.clone(), observation),
@@ -166,12 +172,12 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    /// Whether the call that is next changes something.
+    /// Whether the call may change something, so that the session must be stored before it is made.
     pub fn is_write_call(&self, call: &AgentToolCall) -> bool {
         self.toolbox.effect_of(&call.name, &call.arguments) != ToolEffect::Read
     }
 
-    /// Takes in what came to pass. Returns what was wrong with a reply that had to be corrected.
+    /// Applies an event. Returns the problem of a reply that could not be used and that the model is asked to correct.
     pub fn handle(&mut self, event: AgentEvent) -> Result<Option<String>, InvalidTransition> {
         let problem = match (event, &mut self.state.phase) {
             (AgentEvent::Request(text), AgentPhase::Idle | AgentPhase::Done { .. }) => {
@@ -224,6 +230,7 @@ impl<'t> AgentStateMachine<'t> {
         Ok(problem)
     }
 
+    /// Limits apply per request.
     fn reset_counters(&mut self) {
         let state = &mut self.state;
         (state.replies, state.calls, state.malformed, state.shortenings) = (0, 0, 0, 0);
@@ -231,11 +238,14 @@ impl<'t> AgentStateMachine<'t> {
         state.recent.clear();
     }
 
+    /// Interprets a reply: calls, an answer, a refusal, or something unusable. Too many unusable replies in a row end
+    /// the run.
     fn handle_reply(&mut self, reply: ChatReply) -> Option<String> {
         self.state.replies += 1;
         if let Some(usage) = reply.usage {
             self.state.usage += usage;
         }
+        // Including tools that are kept back: naming one is a call, which is then declined with a reason.
         let is_tool = |name: &str| {
             self.toolbox.tools().iter().any(|tool| *tool.definition.name == *name)
                 || self.toolbox.kept_back(name).is_some()
@@ -277,7 +287,8 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    /// Puts the calls of a reply in line.
+    /// Adds the calls of a reply to the conversation and to the queue. Arguments that are no JSON object stay as text
+    /// with the problem, so that the model can correct them.
     fn enqueue_calls(&mut self, thought: Option<&str>, text: String, wanted: Vec<ReplyToolCall>, is_written: bool) {
         let mut calls = VecDeque::with_capacity(wanted.len());
         let mut said = Vec::new();
@@ -301,12 +312,14 @@ impl<'t> AgentStateMachine<'t> {
             });
             said.push(ChatToolCall { id, name: plain_name(&wanted.name), arguments: wanted.arguments });
         }
+        // Calls written as text are part of the text already; repeating them as native calls would need matching tool
+        // messages.
         let said = if is_written { Vec::new() } else { said };
         self.state.messages.push(PromptMessage::Assistant { text, calls: said });
         self.state.phase = AgentPhase::Calling { calls, stage: CallStage::Ready };
     }
 
-    /// More stood behind the last call of the reply.
+    /// Marks that the reply had more calls than were taken. A note to the model says so.
     fn note_more(&mut self) {
         if let AgentPhase::Calling { calls, .. } = &mut self.state.phase
             && let Some(last) = calls.back_mut()
@@ -315,8 +328,8 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply. One
-    /// that would not be taken back is replaced as well.
+    /// An id that is unique in the session. Some endpoints omit ids or number them from 0 in every reply, and some
+    /// refuse ids that other providers made.
     fn unique_call_id(&mut self, id: String, beside: &VecDeque<AgentToolCall>) -> String {
         let is_taken = |id: &str| {
             beside.iter().any(|call| call.id == id)
@@ -337,10 +350,13 @@ impl<'t> AgentStateMachine<'t> {
         format!("call_{number}")
     }
 
+    /// A request that is too long is shortened and repeated; any other failure ends the run. Retries belong to the
+    /// client.
     fn handle_failure(&mut self, failure: &ModelCallFailure) {
         if let CallError::TooLong(_) = failure.error {
             let used = context::sum_message_sizes(&self.state);
-            // A quarter of all less. What cannot be shortened may be nearly all: half of the messages is enough at once.
+            // A quarter less in total. If most of the request cannot be shortened, half of the messages is the limit
+            // for one attempt.
             let wanted = ((self.fixed + used) / 4 * 3).saturating_sub(self.fixed).max(used / 2);
             self.state.shortenings += 1;
             if self.state.shortenings <= MAX_SHORTENINGS {
@@ -357,7 +373,7 @@ impl<'t> AgentStateMachine<'t> {
         self.finish(AgentRunEnd::Failed(failure.to_string()), None);
     }
 
-    /// What the tools take of the context, and what helps.
+    /// How much of the context the tool schemas take, as a hint for the user.
     fn share_of_tools(&self) -> String {
         format!(
             "the schemas of {} take about {} tokens of it and cannot be shortened: --tools offers fewer",
@@ -366,12 +382,14 @@ impl<'t> AgentStateMachine<'t> {
         )
     }
 
-    /// How many bytes of messages may be sent: what is left beside what is the same in every question.
+    /// Bytes of messages that fit into the context beside the constant part and the reply.
     fn message_budget_bytes(&self) -> usize {
         let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
         tokens.saturating_mul(context::BYTES_OF_A_TOKEN).saturating_sub(self.fixed)
     }
 
+    /// Adds a result to the conversation. A rate limit is waited for instead, within the limits on waits. Marks that
+    /// imitate notes of the agent are removed from the text.
     fn handle_observation(&mut self, observation: CallObservation) {
         let AgentPhase::Calling { calls, stage } = &mut self.state.phase else { return };
         let Some(call) = calls.front_mut() else { return self.advance_to_model() };
@@ -408,7 +426,7 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    /// On to the model, if that is still possible.
+    /// Goes on to the next model call, or ends the run at a limit or if the conversation does not fit.
     fn advance_to_model(&mut self) {
         if self.state.replies >= self.settings.max_steps {
             return self.finish(AgentRunEnd::StepLimit, None);
@@ -417,8 +435,7 @@ impl<'t> AgentStateMachine<'t> {
             return self.finish(AgentRunEnd::CallLimit, None);
         }
         let room = self.message_budget_bytes();
-        // Where nothing is left, nothing is lost in vain. What an endpoint did not take is only a guess at what it takes:
-        // whether the shortest is still too long, it says itself.
+        // What an endpoint refused is only a hint at what it accepts; the shortest conversation is still tried.
         let aim = self.learned_room.map_or(room, |learned| learned.min(room));
         if room > 0
             && (context::fit_conversation(&mut self.state, aim) || context::sum_message_sizes(&self.state) <= room)
@@ -439,8 +456,8 @@ impl<'t> AgentStateMachine<'t> {
     }
 }
 
-/// What a conversation may hold as a tool's name: a name that a provider does not take would be refused in every question
-/// from then on. What the model really wrote stands in what came back.
+/// A tool name as providers accept it. A conversation with another name would be refused in every later request. What
+/// the model wrote is in the observation.
 fn plain_name(name: &str) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '_' };
     let name: String = name.chars().take(MAX_NAME).map(plain).collect();

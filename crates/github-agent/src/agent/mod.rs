@@ -1,5 +1,5 @@
-//! A ReAct agent. `Machine` decides and does nothing: what came to pass goes in, what is to be done comes out. `drive`
-//! does it: asks the model, calls tools, waits, asks the user, and tells observers.
+//! A ReAct agent with native tool calls or ReAct text. `machine` decides and has no side effects: events go in, actions
+//! come out. `drive` carries actions out: it asks the model, calls tools, waits, asks the user, and notifies observers.
 
 mod arguments;
 mod context;

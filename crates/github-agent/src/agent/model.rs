@@ -1,14 +1,16 @@
-//! Who thinks.
+//! The model behind the agent. A trait, so that a script can take its place in benchmarks and tests, and a monitor can
+//! wrap it.
 
 use gradus_llm::{ChatReply, ChatRequest, ModelCallFailure, ModelClient};
 
 use crate::tools::BoxFuture;
 
-/// A model behind an endpoint, or a script that plays one.
+/// A model behind an endpoint, or a script in its place.
 pub trait ChatModel: Send + Sync {
-    /// As traces call it.
+    /// Model name in traces.
     fn name(&self) -> &str;
 
+    /// One request, including the retries of the client.
     fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>>;
 }
 

@@ -1,10 +1,10 @@
-//! The tools that were probably meant by a name that no tool has.
+//! Suggestions for a tool name that does not exist.
 
-/// Longer names are no slips, and comparing them costs.
+/// Longer names are no typing mistakes, and the edit distance is quadratic.
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Up to three names, the nearest first: few edits, or a word in common.
+/// Up to three known names, best first: by Levenshtein distance, reduced for words in common.
 pub fn find_nearest_names<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return Vec::new();
@@ -25,7 +25,7 @@ pub fn find_nearest_names<'a>(name: &str, known: impl IntoIterator<Item = &'a st
     ranked.into_iter().take(MAX_SUGGESTIONS).map(|(_, other)| other).collect()
 }
 
-/// `createIssue` is no word in common with `create_issue`, but a few edits away.
+/// Words of at least three letters. `createIssue` shares no word with `create_issue`, but is a few edits away.
 fn split_name_words(name: &str) -> Vec<&str> {
     name.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).collect()
 }

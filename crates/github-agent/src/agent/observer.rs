@@ -1,4 +1,4 @@
-//! Those who look on: the terminal, traces, records. They see everything and change nothing.
+//! Observers: terminal, traces, records. They see everything and change nothing.
 
 use std::time::Duration;
 
@@ -8,9 +8,11 @@ use super::run_step::AgentRunEnd;
 use super::state::AgentToolCall;
 use crate::tools::{AgentTool, CallObservation};
 
+/// What happens in a run, in order. Every `Asked` has a `Replied` and every `Called` a `Returned`, unless the run is
+/// interrupted.
 #[derive(Clone, Debug)]
 pub enum ObserverEvent<'e> {
-    /// A request begins, or goes on after it was put down.
+    /// A request starts, or continues after an interruption.
     Begun {
         session: &'e str,
         request: &'e str,
@@ -25,28 +27,29 @@ pub enum ObserverEvent<'e> {
     Replied {
         reply: &'e Result<ChatReply, ModelCallFailure>,
     },
-    /// The reply could not be used, and the model is told why.
+    /// The reply could not be used, and the model is asked to correct it.
     Corrected {
         problem: &'e str,
     },
-    /// Somebody is going to be asked whether a call may be made.
+    /// Approval of a call is about to be requested.
     Confirms {
         call: &'e AgentToolCall,
     },
-    /// Somebody was asked whether a call may be made.
+    /// The approval was given or refused.
     Confirmed {
         call: &'e AgentToolCall,
     },
-    /// `tool` is none where there is no such tool.
+    /// A call starts. `tool` is none for a tool that does not exist.
     Called {
         call: &'e AgentToolCall,
         tool: Option<&'e AgentTool>,
     },
-    /// A rate limit; the same call is made again afterwards.
+    /// A rate limit is waited for; the same call is made again afterwards.
     Waits {
         call: &'e AgentToolCall,
         time: Duration,
     },
+    /// The final result of a call, after any waits.
     Returned {
         call: &'e AgentToolCall,
         observation: &'e CallObservation,
@@ -57,6 +60,7 @@ pub enum ObserverEvent<'e> {
     },
 }
 
+/// Receives events synchronously; it must not block.
 pub trait AgentObserver: Send {
     fn see(&mut self, seen: &ObserverEvent<'_>);
 }

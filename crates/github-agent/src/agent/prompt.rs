@@ -1,14 +1,17 @@
-//! What the model is told before anything else: who it is, what it may do, and how it says so.
+//! The system prompt: role, permissions, and the format of replies. Its texts are part of what a benchmark measures: a
+//! change makes results incomparable.
 
 use std::fmt::Write as _;
 
 use super::state::{AgentRunSettings, ToolCallMode};
 use crate::tools::AgentTool;
 
-/// The line that a text observation begins with, and where a model is stopped before it makes one up.
+/// Prefix of observations in text mode.
 pub(super) const OBSERVATION: &str = "Observation:";
+/// Stop sequence in text mode: a model would otherwise invent the observation.
 pub(super) const STOP: [&str; 1] = ["\nObservation:"];
 
+/// Role and rules for every run. The rules correspond to those of the benchmark, without naming a task.
 const WHO: &str = "\
 You are an agent that works for a user on GitHub through tools.
 
@@ -24,10 +27,13 @@ You are an agent that works for a user on GitHub through tools.
 
 const READ_ONLY: &str = "- You may only read: nothing can be changed in this session.\n";
 
+/// Asks for a thought before each call, since judges evaluate whether the call fits it.
 const NATIVE: &str = "\
 Before each call say in a sentence or two what you want to find out or do, and why. When you are done, answer without a call.
 ";
 
+/// The ReAct format (Yao et al., 2023) with the labels that LangChain made common. The text parser of this crate and
+/// the extractor of traces read the same labels.
 const TEXT: &str = "\
 Write in exactly this form, one action at a time:
 
@@ -45,6 +51,7 @@ Thought: why you are done
 Final Answer: your answer to the user
 ";
 
+/// The prompt for a form and a tool set. In text mode it lists the tools with their schemas.
 pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
     let mut text = WHO.to_owned();
     if settings.read_only {
@@ -67,7 +74,7 @@ pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentToo
     text
 }
 
-/// A reply that could not be used, told to the model.
+/// The message for a reply that could not be used.
 pub(super) fn format_correction(form: ToolCallMode, problem: &str) -> String {
     match form {
         ToolCallMode::Native => {

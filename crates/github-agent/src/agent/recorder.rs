@@ -1,9 +1,9 @@
-//! Keeps what an agent does in one run.
+//! Records the steps of one run for verifiers, rules and replays.
 
 use super::observer::{AgentObserver, ObserverEvent};
 use super::run_step::{AgentRunEnd, RunStep};
 
-/// One request and what came of it.
+/// One request with everything that followed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedRun {
     pub request: String,
@@ -13,13 +13,13 @@ pub struct RecordedRun {
     pub end: AgentRunEnd,
 }
 
-/// Records one request.
+/// An observer that collects steps.
 pub struct AgentRunRecorder<'r> {
-    /// How many exchanges there have been so far.
+    /// Number of requests that the simulator has answered so far. It relates steps to requests.
     exchanges: Box<dyn Fn() -> usize + Send + 'r>,
     request: String,
     steps: Vec<RunStep>,
-    /// When the call that is under way began.
+    /// That number when the current call started.
     began: usize,
     end: AgentRunEnd,
     answer: Option<String>,
@@ -32,7 +32,7 @@ impl std::fmt::Debug for AgentRunRecorder<'_> {
 }
 
 impl<'r> AgentRunRecorder<'r> {
-    /// `exchanges` says how many requests the simulator has answered (`World::exchanges`).
+    /// `exchanges` returns the number of recorded requests of the world.
     pub fn new(exchanges: impl Fn() -> usize + Send + 'r) -> AgentRunRecorder<'r> {
         AgentRunRecorder {
             exchanges: Box::new(exchanges),
@@ -44,6 +44,7 @@ impl<'r> AgentRunRecorder<'r> {
         }
     }
 
+    /// Steps so far, also of a run that is still under way.
     pub fn steps(&self) -> &[RunStep] {
         &self.steps
     }

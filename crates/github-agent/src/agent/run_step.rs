@@ -1,21 +1,23 @@
-//! What an agent did, as those who look at its runs keep it.
+//! Steps and ends of runs, as records and benchmarks store them.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One tool call with the thought before it. For an agent that is known by its requests only, one request.
+/// One tool call with the thought before it. For an external program, one request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunStep {
     pub thought: Option<String>,
+    /// The name as the model wrote it, also if no such tool exists.
     pub tool: String,
     pub arguments: Value,
+    /// What the model was given, without notes of the agent.
     pub observation: String,
     pub is_error: bool,
-    /// Which of the run's exchanges this call made.
+    /// Range in the recorded requests of the run.
     pub exchanges: Range<usize>,
-    /// Whether a person or a hook was asked, and agreed; none if nobody was asked.
+    /// The result of a request for approval; none if there was none.
     pub approved: Option<bool>,
 }
 
@@ -25,9 +27,9 @@ pub struct RunStep {
 pub enum AgentRunEnd {
     #[default]
     Answered,
-    /// As many replies as were allowed.
+    /// The limit on model replies.
     StepLimit,
-    /// As many tool calls as were allowed.
+    /// The limit on tool calls.
     CallLimit,
     /// The model, its endpoint or the program failed.
     Failed(String),

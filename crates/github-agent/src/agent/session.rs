@@ -1,5 +1,5 @@
-//! A session as a file. It is written anew beside the old one and put in its place, so it is whole whenever the program
-//! is stopped.
+//! Sessions as files. Each state is written to a new file that replaces the old one, so that the file is complete
+//! whenever the process stops.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::state::{AgentState, VERSION};
 
-/// Who keeps a session's state, step by step.
+/// Stores the state of a session after each step.
 pub trait AgentSessionStore: Send {
+    /// Must be durable when it returns: a write to GitHub may follow at once.
     fn keep(&mut self, state: &AgentState) -> Result<(), SessionError>;
 }
 
+/// Why a session cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error("{}: {reason}; the session cannot be kept there", path.display())]
@@ -26,15 +28,16 @@ pub enum SessionError {
     Version { path: PathBuf, found: u64 },
 }
 
-/// Held by one process at a time: two would each make the write that is next.
+/// A session file, held by one process at a time: two processes would both make the next write.
 #[derive(Debug)]
 pub struct SessionFile {
     path: PathBuf,
-    /// Locked as long as this lives. The session's own file cannot be, since each state is a new one.
+    /// The lock is on a separate file, because the session file itself is replaced with every state.
     _lock: File,
 }
 
 impl SessionFile {
+    /// Acquires the lock. Does not read the session.
     pub fn open(path: &Path) -> Result<SessionFile, SessionError> {
         let failed = |reason| SessionError::Write { path: path.to_owned(), reason };
         let lock = create_private(&append_file_suffix(path, ".lock")).map_err(failed)?;
@@ -45,7 +48,7 @@ impl SessionFile {
         }
     }
 
-    /// The session in the file; none if there is no file yet.
+    /// The stored session; none if there is no file yet. A file of another format version is refused.
     pub fn read(&self) -> Result<Option<AgentState>, SessionError> {
         let path = || self.path.clone();
         let bytes = match fs::read(&self.path) {
@@ -68,6 +71,8 @@ impl SessionFile {
         serde_json::from_slice(&bytes).map(Some).map_err(|error| malformed(&error))
     }
 
+    /// Writes, syncs, renames, and syncs the folder: a write to GitHub that was made must not be forgotten after a
+    /// power cut.
     fn write(&self, state: &AgentState) -> std::io::Result<()> {
         let new = append_file_suffix(&self.path, ".new");
         let mut file = create_private(&new)?;
@@ -82,13 +87,14 @@ impl SessionFile {
     }
 }
 
+/// Keeps the extension: `a.json` becomes `a.json.lock`.
 fn append_file_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);
     path.with_file_name(name)
 }
 
-/// What an agent has read is its user's business only.
+/// Readable by the user only: sessions contain what the agent has read.
 fn create_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

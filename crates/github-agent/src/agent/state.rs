@@ -1,4 +1,4 @@
-//! All that a session has to remember, so that it can be put down and taken up again.
+//! The state of a session: everything that is needed to interrupt and resume it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,37 +9,37 @@ use serde_json::Value;
 
 use super::run_step::AgentRunEnd;
 
-/// How the model says what it wants to do.
+/// How the model expresses tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallMode {
-    /// Thought, Action, Action Input and Observation, as text.
+    /// ReAct text: Thought, Action, Action Input, Observation.
     Text,
-    /// The endpoint's own tool calls.
+    /// Tool calls of the chat completion API.
     #[default]
     Native,
 }
 
-/// What an agent may do, and how much of it.
+/// Limits and permissions of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentRunSettings {
     pub form: ToolCallMode,
-    /// Replies of the model for one request.
+    /// Model replies per request.
     pub max_steps: u32,
     /// Tool calls for one request.
     pub max_calls: u32,
-    /// Length of one reply.
+    /// Tokens of one reply.
     pub max_tokens: u32,
     pub temperature: Option<f64>,
-    /// What the model can take in at once, its reply included.
+    /// Context size of the model in tokens, including the reply.
     pub context_tokens: usize,
-    /// Only tools that change nothing.
+    /// Offer and call only tools that change nothing.
     pub read_only: bool,
-    /// Whether somebody is asked before something is destroyed.
+    /// Ask for approval before destructive calls.
     pub confirm_destructive: bool,
-    /// How long one request may spend waiting for rate limits.
+    /// Total time per request for waiting on rate limits.
     pub longest_wait: Duration,
-    /// Replies in a row that cannot be read before the run is given up.
+    /// Unusable replies in a row before the run fails.
     pub max_malformed: u32,
 }
 
@@ -60,18 +60,18 @@ impl Default for AgentRunSettings {
     }
 }
 
-/// A tool call that the model asked for.
+/// A tool call that the model requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentToolCall {
     /// Unique in the session.
     pub id: String,
     pub name: String,
-    /// An object; where the model wrote something else, its text.
+    /// A JSON object, or the raw text if it is none.
     pub arguments: Value,
     /// Why `arguments` is no object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What the model said before it; calls of one reply share it.
+    /// Text of the model before the call; calls of one reply share it.
     pub thought: Option<String>,
     /// Whether somebody was asked, and agreed.
     #[serde(default)]
@@ -79,49 +79,53 @@ pub struct AgentToolCall {
     /// How often a rate limit was waited for.
     #[serde(default)]
     pub waits: u32,
-    /// One of too many in its reply: it is not made.
+    /// Beyond the limit of calls per reply, so that it is not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_surplus: bool,
-    /// Written as text, so that the model gets what comes back as text.
+    /// The call was written as text, so that its result is returned as text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_written: bool,
-    /// More stood behind it in the reply, and was left out.
+    /// The reply had more behind this call, which was dropped.
     #[serde(default, alias = "is_first_of_several", skip_serializing_if = "std::ops::Not::not")]
     pub has_more_behind: bool,
 }
 
+/// Serialised as the session file. New fields need defaults, or a new format version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentState {
     pub(super) version: u32,
     /// As traces call the session.
     pub session: String,
     pub form: ToolCallMode,
-    /// What the model sees, but for what is the same in every question.
+    /// The conversation without system prompt and tools, which are rebuilt from settings.
     pub messages: Vec<PromptMessage>,
-    /// Where each request begins in them.
+    /// Index of the first message of each request.
     #[serde(default)]
     pub(super) requests: Vec<usize>,
-    /// How many requests before those were left out to save room.
+    /// Requests that were removed from the beginning to save context.
     #[serde(default)]
     pub(super) dropped: u32,
     /// The last request.
     pub request: Option<String>,
+    /// Tokens over all requests of the session.
     pub usage: CompletionUsage,
     pub(super) phase: AgentPhase,
-    /// Of the last request, as are the following.
+    /// Counters of the current request, as are the next four.
     pub(super) replies: u32,
     pub(super) calls: u32,
     pub(super) malformed: u32,
     pub(super) shortenings: u32,
     pub(super) waited: Duration,
-    /// Of the session: calls that have an id of ours.
+    /// The highest number of a call id that the agent assigned in this session.
     pub(super) ids: u64,
-    /// What was called last and what came back, shortened to what tells them apart.
+    /// Hashes of the latest calls and their results, to detect loops.
     pub(super) recent: VecDeque<(u64, u64)>,
 }
 
+/// Format of session files.
 pub(super) const VERSION: u32 = 1;
 
+/// Where a session is in its loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AgentPhase {
@@ -129,7 +133,7 @@ pub(super) enum AgentPhase {
     Idle,
     /// The model is to be asked.
     Asking,
-    /// Calls of a reply, the one at the front first.
+    /// Queue of the calls of one reply; `stage` is that of the first.
     Calling {
         calls: VecDeque<AgentToolCall>,
         stage: CallStage,
@@ -140,16 +144,16 @@ pub(super) enum AgentPhase {
     },
 }
 
-/// How far the first call is.
+/// Progress of the first call in the queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallStage {
     Ready,
     /// Somebody was asked and did not agree, for this reason.
     Refused(String),
-    /// It is on its way.
+    /// Sent, or about to be.
     Begun,
-    /// It was on its way when the program was stopped.
+    /// It was under way when the process stopped.
     Unknown,
     Waiting(Duration),
 }
@@ -176,7 +180,7 @@ impl AgentState {
         }
     }
 
-    /// Whether a request was made and has neither an answer nor another end.
+    /// Whether a request has not ended yet.
     pub fn is_under_way(&self) -> bool {
         matches!(self.phase, AgentPhase::Asking | AgentPhase::Calling { .. })
     }

@@ -1,5 +1,5 @@
-//! Tools of other programs, over the Model Context Protocol: any server that is started as a command or listens at an
-//! address. What such a server says is as hostile as a web page: it is bounded, and never shown raw.
+//! Tools of other programs over the Model Context Protocol: servers that are started as a command, or listen at an
+//! address. What a server sends is as untrusted as a web page: it is bounded, and never printed unescaped.
 
 mod content;
 mod process;
@@ -27,31 +27,37 @@ use crate::tools::{
 use process::StderrTail;
 pub use server::{McpServer, ServerSpecError};
 
-/// How long a server may take to start, and to answer a call.
+/// Limit for starting a server and for each call.
 pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
-/// More tools than a model could choose from.
+/// Tools of one server; a model cannot choose from more.
 const MAX_TOOLS: usize = 500;
+/// Pages of a tool list that are requested.
 const MAX_PAGES: usize = 50;
+/// Bytes of a tool description that the model sees.
 const MAX_DESCRIPTION: usize = 4_000;
+/// Bytes of one schema violation, which quotes the server's schema.
 const MAX_PROBLEM: usize = 400;
-/// A schema that is longer says too much to be of use, and all of them together must leave room for a conversation.
+/// Bytes of a schema; longer ones are replaced by a plain object.
 const MAX_SCHEMA: usize = 20_000;
+/// Bytes of all definitions together, so that the conversation has room in the context.
 const MAX_DEFINITIONS: usize = 200_000;
 
-/// The tools of one server, which lives as long as this does.
+/// The tools of one server. Dropping it ends the connection, and the process of a server that was started.
 pub struct McpTools {
     name: String,
     service: RunningService<RoleClient, ClientConfig>,
+    /// End of the server's standard error, for messages when it dies.
     last_words: StderrTail,
     limits: ToolRestrictions,
     timeout: Duration,
-    /// With the names they have over there.
+    /// Original names of the tools, parallel to `tools`.
     offered: Vec<String>,
     tools: Vec<AgentTool>,
-    /// Those that the limits do not allow.
+    /// Tools that the restrictions or the size limits exclude.
     kept_back: Vec<(String, ToolEffect)>,
 }
 
+/// Why a server cannot be used. Command lines and queries are not shown, since they may contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
     #[error("the MCP server {server} cannot be started: {reason}")]
@@ -71,7 +77,8 @@ impl fmt::Debug for McpTools {
 }
 
 impl McpTools {
-    /// Starts or finds the server and asks for its tools. Of the limits, families are GitHub's and mean nothing here.
+    /// Starts or contacts the server and lists its tools, all within `timeout`. Families in the restrictions are
+    /// GitHub's and are ignored here.
     pub async fn connect(
         server: &McpServer,
         limits: ToolRestrictions,
@@ -82,11 +89,12 @@ impl McpTools {
         tokio::time::timeout(timeout, connect_to_server(server, limits, timeout)).await.map_err(silent)?
     }
 
-    /// What the server calls itself.
+    /// The name that the server gives itself, reduced to plain characters.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Validates arguments against the server's schema before anything is sent.
     async fn carry_out(&self, name: &str, arguments: &Value) -> CallObservation {
         let Some(at) = self.tools.iter().position(|tool| &*tool.definition.name == name) else {
             let message = ToolBox::kept_back(self, name);
@@ -112,6 +120,7 @@ impl McpTools {
             Ok(Err(ServiceError::McpError(error))) => {
                 build_error_observation(&content::one_line(&error.message), false)
             }
+            // The process ended; its last output often says why.
             Ok(Err(ServiceError::TransportClosed)) => {
                 let said = self.last_words.last_line();
                 let said = if said.is_empty() { said } else { format!(" (it said: {said})") };
@@ -148,6 +157,7 @@ impl ToolBox for McpTools {
     }
 }
 
+/// An error for the model. For a write whose effect is unknown it says so.
 fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
     let mut seen = json!({"error": message});
     if is_write {
@@ -156,7 +166,7 @@ fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
-/// As for our own tools. A schema is the server's, so what is repeated of it is bounded.
+/// The same form as for our own tools. Quotations of the server's schema are bounded.
 fn build_problems_observation(problems: &[String]) -> CallObservation {
     let problems: Vec<String> =
         problems.iter().map(|one| crate::tools::truncate_text(&content::one_line(one), MAX_PROBLEM)).collect();
@@ -164,6 +174,7 @@ fn build_problems_observation(problems: &[String]) -> CallObservation {
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
+/// Handshake, tool list, and selection of tools.
 async fn connect_to_server(
     server: &McpServer,
     limits: ToolRestrictions,
@@ -179,7 +190,8 @@ async fn connect_to_server(
             (client.serve(transport).await, last_words)
         }
         McpServer::Http { url, token } => {
-            let http = http_client().map_err(|reason| McpError::Start { server: shown.clone(), reason })?;
+            let http = http_client()
+                .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             config.auth_header.clone_from(token);
             let transport = StreamableHttpClientTransport::with_client(http, config);
@@ -190,7 +202,7 @@ async fn connect_to_server(
         Ok(service) => service,
         Err(error) => {
             let mut reason = content::one_line(without_types(&error.to_string()));
-            // Programs say why they end after they closed the door.
+            // A program prints the reason after it has closed its output.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let said = last_words.last_line();
             if !said.is_empty() {
@@ -240,7 +252,7 @@ async fn connect_to_server(
     Ok(McpTools { name, service, last_words, limits, timeout, offered, tools, kept_back })
 }
 
-/// A tool's description and schema as far as they are shown.
+/// Description and schema within their limits.
 fn limit_tool_size(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
     let mut description = crate::tools::truncate_text(description, MAX_DESCRIPTION);
     let schema = Value::Object(schema.clone());
@@ -251,6 +263,7 @@ fn limit_tool_size(description: &str, schema: &serde_json::Map<String, Value>) -
     (description, json!({"type": "object"}))
 }
 
+/// All pages of the list, up to [`MAX_TOOLS`] tools.
 async fn list_server_tools(
     service: &RunningService<RoleClient, ClientConfig>,
 ) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
@@ -268,7 +281,7 @@ async fn list_server_tools(
     Ok(found)
 }
 
-/// The protocol's defaults: what is not said to be reading writes, and what is not said to only add may destroy.
+/// The defaults of the protocol: a tool without hints may write, and a writing tool may destroy.
 fn infer_tool_effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
     let hint = |of: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(of);
     if hint(|hints| hints.read_only_hint).unwrap_or(false) {
@@ -280,14 +293,14 @@ fn infer_tool_effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
     }
 }
 
-/// As model providers want names: letters, digits, `_` and `-`.
+/// Letters, digits, `_` and `-`, as model providers require.
 fn plain_name(name: &str, most: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = name.chars().take(most).map(plain).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Two names can be the same once they are plain.
+/// Different names can become equal when they are reduced to plain characters.
 fn make_unique_name(name: String, taken: &[AgentTool]) -> String {
     let is_taken = |name: &str| taken.iter().any(|tool| &*tool.definition.name == name);
     if !is_taken(&name) {
@@ -297,18 +310,24 @@ fn make_unique_name(name: String, taken: &[AgentTool]) -> String {
     (2..).map(|n| format!("{stem}_{n}")).find(|name| !is_taken(name)).unwrap_or(stem)
 }
 
-/// "Transport [a::type<of::Rust>] error: what happened": what happened.
+/// Removes the Rust type names from a message of the MCP library.
 fn without_types(message: &str) -> &str {
     message.split_once("] error: ").filter(|(before, _)| before.contains("::")).map_or(message, |(_, told)| told)
 }
 
-fn http_client() -> Result<reqwest::Client, String> {
+/// The TLS library or the system's certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("no HTTPS here: {}", describe_build_error(.0))]
+struct NoHttpClient(#[from] reqwest::Error);
+
+fn describe_build_error(error: &reqwest::Error) -> String {
+    content::one_line(&error.to_string())
+}
+
+/// Redirects are not followed: the token is for no other host, and a changed method would lose the message.
+fn http_client() -> Result<reqwest::Client, NoHttpClient> {
     // Redirects are not followed: elsewhere is not for our token, and another method would lose the message.
-    gradus_http::http_client()
-        .connect_timeout(Duration::from_secs(10))
-        .tcp_nodelay(true)
-        .build()
-        .map_err(|error| format!("no HTTPS here: {}", content::one_line(&error.to_string())))
+    Ok(gradus_http::http_client().connect_timeout(Duration::from_secs(10)).tcp_nodelay(true).build()?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A server as a child process: what it gets of ours, and what it says on its way out.
+//! A server as a child process: its environment, and the end of its standard error.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -12,12 +12,15 @@ use super::McpServer;
 use super::content::one_line;
 use gradus_host::child_environment::child_variables;
 
+/// Bytes of standard error that are kept.
 const MAX_KEPT: usize = 4096;
 
-/// The end of what a server wrote to its standard error.
+/// The end of a server's standard error. Shared with the task that reads it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 
+/// Starts the server with a cleared environment, a few harmless variables, and those of its command line. The process
+/// is killed when its handle is dropped.
 pub(super) fn start_server_process(server: &McpServer) -> std::io::Result<(TokioChildProcess, StderrTail)> {
     let McpServer::Command { program, arguments, environment } = server else {
         return Err(std::io::Error::other("not a command"));
@@ -35,7 +38,7 @@ pub(super) fn start_server_process(server: &McpServer) -> std::io::Result<(Tokio
 }
 
 impl StderrTail {
-    /// Until the server closes it; reading on also keeps the server from waiting for room.
+    /// Reads to the end. It must go on reading: a full pipe would block the server.
     async fn collect_from(self, mut stderr: ChildStderr) {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
@@ -46,6 +49,7 @@ impl StderrTail {
         }
     }
 
+    /// The last line that is not blank; empty if there is none.
     pub(super) fn last_line(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept: Vec<u8> = kept.iter().copied().collect();

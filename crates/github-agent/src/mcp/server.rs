@@ -1,16 +1,18 @@
-//! Which MCP server: a command line, or an address.
+//! Specification of an MCP server: a command line or an address.
 
 use std::fmt;
 use std::str::FromStr;
 
+/// Debug and display output contains no arguments, environment, query or token, since all of them may be secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum McpServer {
-    /// Started here, and spoken to over its standard input and output.
+    /// Started as a child process that speaks over standard input and output.
     Command { program: String, arguments: Vec<String>, environment: Vec<(String, String)> },
-    /// Listens at an address, with a token if it wants one.
+    /// Streamable HTTP, with a bearer token if given.
     Http { url: String, token: Option<String> },
 }
 
+/// Why a text is no server specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerSpecError {
     #[error("an MCP server is a command or an address, and this is empty")]
@@ -24,8 +26,8 @@ pub enum ServerSpecError {
 impl FromStr for McpServer {
     type Err = ServerSpecError;
 
-    /// `http://...` is an address. All else is a command line as a shell takes it, with `NAME=value` before it for its
-    /// environment; nothing is expanded.
+    /// `http://...` or `https://...` is an address. Everything else is a command line, optionally with `NAME=value`
+    /// before the program for its environment.
     fn from_str(text: &str) -> Result<McpServer, ServerSpecError> {
         let text = text.trim();
         if let Some((_, rest)) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) {
@@ -46,6 +48,7 @@ impl FromStr for McpServer {
 }
 
 impl McpServer {
+    /// A name for a server that gives itself none: the program or the host.
     pub(super) fn short_name(&self) -> String {
         let name = match self {
             McpServer::Command { program, .. } => program.rsplit('/').next().unwrap_or(program),
@@ -73,6 +76,7 @@ impl fmt::Debug for McpServer {
     }
 }
 
+/// `NAME=value` with the name of a shell variable.
 fn parse_env_assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -80,7 +84,7 @@ fn parse_env_assignment(word: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-/// Words as a shell splits them: by space, with quotation marks and backslashes.
+/// Splits like a POSIX shell: white space, single and double quotation marks, backslashes. Nothing is expanded.
 fn split_shell_words(text: &str) -> Result<Vec<String>, ServerSpecError> {
     let (mut words, mut word) = (Vec::new(), None::<String>);
     let mut quote = None;

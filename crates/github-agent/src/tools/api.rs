@@ -1,5 +1,5 @@
-//! Requests to GitHub's REST API, one at a time and never twice: whether to try again is the agent's decision, so it must
-//! see every refusal.
+//! Requests to GitHub's REST API, one at a time and never repeated: whether to retry is the agent's decision, so it
+//! must see every refusal.
 
 use std::time::Duration;
 
@@ -8,43 +8,60 @@ use hyper::{Method, StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-/// What is read of an answer; a file of a megabyte, which is the most that GitHub gives as text, fits in.
+/// Bytes that are read of a response. GitHub returns files of up to 1 MB as text, which fit.
 const MAX_ANSWER: usize = 16 << 20;
-/// How often a repository can have moved.
+/// A renamed repository redirects once per rename.
 const MAX_REDIRECTS: u32 = 3;
+/// RFC 3986: everything else is percent-encoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Why there is no result. Becomes an observation.
+/// Why an operation has no result. Becomes an observation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ToolOperationFailure {
-    /// Nothing was asked: this is wrong with the arguments.
+    /// Nothing was sent, because of the arguments.
     Arguments(Vec<String>),
-    /// Something else that the agent can act on.
+    /// Another problem that the agent can act on.
     Unfit(String),
-    /// GitHub said no.
+    /// GitHub answered with an error status.
     Refused { status: u16, body: Value, retry_after: Option<Duration>, is_write: bool },
-    /// There was no answer, or not all of it.
+    /// No complete response. After a write its effect is unknown.
     Lost { reason: String, is_write: bool },
-    /// An answer that is not GitHub's.
+    /// A success that is not JSON, so that it does not come from GitHub.
     NotJson { content_type: String },
 }
 
-/// A request, before it is sent.
+/// Why a request got no complete response. The text becomes the reason of [`ToolOperationFailure::Lost`].
+#[derive(Debug, thiserror::Error)]
+enum LostResponse {
+    #[error("this cannot be asked: {0}")]
+    BadUrl(String),
+    #[error("{}", gradus_http::root_cause(.0))]
+    NotSent(#[source] reqwest::Error),
+    #[error("the answer broke off ({})", gradus_http::root_cause(.0))]
+    BrokenOff(#[source] reqwest::Error),
+    #[error("the answer is over {} MB; ask for less", MAX_ANSWER >> 20)]
+    TooLong,
+    #[error("nothing came within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+}
+
+/// A request before it is sent.
 #[derive(Clone, Debug)]
 pub(super) struct RestRequest {
     method: Method,
-    /// Below the API's address, or a whole address on the same host.
+    /// A path below the API's address, or an absolute URL on the same host after a redirect.
     target: String,
     body: Option<Value>,
 }
 
-/// A page of a list; what is not given is GitHub's to choose.
+/// Paging parameters; GitHub's defaults apply where they are absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PagingArguments {
     pub(super) page: Option<u32>,
     pub(super) per_page: Option<u32>,
 }
 
+/// A complete response, whatever its status.
 #[derive(Debug)]
 pub(super) struct RestResponse {
     pub(super) status: u16,
@@ -53,6 +70,7 @@ pub(super) struct RestResponse {
     pub(super) body: Value,
 }
 
+/// Sends requests to one server. The token is a default header of the HTTP client.
 #[derive(Debug)]
 pub(super) struct RestClient {
     http: reqwest::Client,
@@ -81,13 +99,13 @@ impl RestRequest {
         RestRequest { method: Method::PATCH, target: route, body: None }.with_body(body)
     }
 
-    /// Null is no body; fields that are null are left out.
+    /// Null is no body; null fields are left out, since GitHub treats them as changes.
     pub(super) fn with_body(mut self, body: Value) -> RestRequest {
         self.body = (!body.is_null()).then(|| drop_null_fields(body));
         self
     }
 
-    /// An object's texts, numbers and truths; what is null is left out.
+    /// Adds the members of an object as parameters; null ones are left out.
     pub(super) fn with_query(mut self, query: &Value) -> RestRequest {
         for (name, value) in query.as_object().into_iter().flatten() {
             let text = match value {
@@ -109,7 +127,7 @@ impl RestRequest {
 }
 
 impl RestResponse {
-    /// Where the list goes on, if it does.
+    /// The page number of the `rel="next"` link.
     pub(super) fn next_page(&self) -> Option<u64> {
         let link = self.headers.get(LINK)?.to_str().ok()?;
         let next = link.split(',').find(|one| one.contains("rel=\"next\""))?;
@@ -118,7 +136,7 @@ impl RestResponse {
         query.split('&').find_map(|pair| pair.strip_prefix("page="))?.parse().ok()
     }
 
-    /// A list as the agent sees it.
+    /// A list as the agent sees it: items, total count if there is one, and the next page.
     pub(super) fn to_item_list(&self, view: impl Fn(&Value) -> Value) -> Value {
         let mut seen = Map::new();
         let list = self.body.get("items").unwrap_or(&self.body);
@@ -142,6 +160,7 @@ impl RestClient {
         RestClient { http, base, timeout }
     }
 
+    /// Sends a request and follows redirects of renamed repositories. Anything but success is a failure.
     pub(super) async fn send(&self, mut request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let mut answer = self.send_once(request.clone()).await?;
@@ -162,7 +181,8 @@ impl RestClient {
         Err(ToolOperationFailure::Refused { status: answer.status, body, retry_after, is_write })
     }
 
-    /// Repositories that were renamed are found by their old name, too. Other hosts are not for our token.
+    /// The target of a redirect that may be followed: same scheme and host, since the token is for no other, and for
+    /// writes only statuses that keep the method.
     fn moved_to(&self, answer: &RestResponse, is_write: bool) -> Option<String> {
         let keeps_method = matches!(answer.status, 307 | 308);
         if !keeps_method && (is_write || !matches!(answer.status, 301 | 302)) {
@@ -178,13 +198,13 @@ impl RestClient {
         }
     }
 
-    /// Whatever the answer is.
+    /// One request without redirects; any status is a response.
     pub(super) async fn send_once(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
-        let lost = |reason: String| ToolOperationFailure::Lost { reason, is_write };
+        let lost = |error: LostResponse| ToolOperationFailure::Lost { reason: error.to_string(), is_write };
         let (status, headers, bytes) = match tokio::time::timeout(self.timeout, self.send_http(request)).await {
             Ok(done) => done.map_err(lost)?,
-            Err(_) => return Err(lost(format!("nothing came within {} s", self.timeout.as_secs_f64()))),
+            Err(_) => return Err(lost(LostResponse::Timeout(self.timeout))),
         };
         let body = if bytes.is_empty() {
             Value::Null
@@ -201,25 +221,26 @@ impl RestClient {
         Ok(RestResponse { status: status.as_u16(), headers, body })
     }
 
-    async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+    /// Reads the body up to [`MAX_ANSWER`].
+    async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), LostResponse> {
         let address = self.resolve_url(&request.target);
-        let url = reqwest::Url::parse(&address).map_err(|error| format!("this cannot be asked: {error}"))?;
+        let url = reqwest::Url::parse(&address).map_err(|error| LostResponse::BadUrl(error.to_string()))?;
         let mut sending = self.http.request(request.method, url).header(ACCEPT, "application/vnd.github+json");
         if let Some(body) = &request.body {
             sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let mut response = sending.send().await.map_err(|error| gradus_http::root_cause(&error))?;
+        let mut response = sending.send().await.map_err(LostResponse::NotSent)?;
         let mut bytes = Vec::new();
-        let broken = |error: reqwest::Error| format!("the answer broke off ({})", gradus_http::root_cause(&error));
-        while let Some(part) = response.chunk().await.map_err(broken)? {
+        while let Some(part) = response.chunk().await.map_err(LostResponse::BrokenOff)? {
             if bytes.len() + part.len() > MAX_ANSWER {
-                return Err(format!("the answer is over {} MB; ask for less", MAX_ANSWER >> 20));
+                return Err(LostResponse::TooLong);
             }
             bytes.extend_from_slice(&part);
         }
         Ok((response.status(), response.headers().clone(), bytes))
     }
 
+    /// Absolute URLs come from redirects that were checked.
     fn resolve_url(&self, target: &str) -> String {
         if target.starts_with('/') {
             format!("{}{target}", self.base.to_string().trim_end_matches('/'))
@@ -229,6 +250,7 @@ impl RestClient {
     }
 }
 
+/// For messages about responses that are no JSON.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("of no known type")
 }
@@ -237,7 +259,8 @@ fn describe_status(status: StatusCode) -> String {
     status.canonical_reason().unwrap_or("no reason given").to_owned()
 }
 
-/// How long GitHub asks to be left alone. The time of day is the answer's: a simulated one has a clock of its own.
+/// How long a rate limit asks to wait. The current time is taken from the response, because a simulated GitHub has its
+/// own clock.
 fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     if !matches!(status, 403 | 429 | 503) {
         return None;
@@ -258,7 +281,7 @@ fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(reset.saturating_sub(u64::try_from(now).unwrap_or(0))))
 }
 
-/// An object without what is null.
+/// An object without null fields.
 pub(super) fn drop_null_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
@@ -266,7 +289,8 @@ pub(super) fn drop_null_fields(mut object: Value) -> Value {
     object
 }
 
-/// A path of one segment each, whatever is in them.
+/// A path with each segment percent-encoded. Segments that servers or proxies interpret (`..`) are refused: they would
+/// lead to another operation.
 pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut path = String::new();
     for segment in segments {
@@ -282,6 +306,7 @@ pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFail
     Ok(path)
 }
 
+/// A path below a repository. `owner/name` in one argument is a common mistake of models and gets its own message.
 pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut problems = Vec::new();
     if owner.contains('/') {
@@ -298,7 +323,7 @@ pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Resul
     build_route(&segments)
 }
 
-/// The segments of a file's path, or of a branch's name. A slash at either end is forgiven.
+/// Segments of a file path or branch name. A slash at either end is ignored.
 pub(super) fn split_path_segments(path: &str) -> impl Iterator<Item = &str> {
     let trimmed = path.strip_prefix('/').unwrap_or(path);
     trimmed.strip_suffix('/').unwrap_or(trimmed).split('/')

@@ -1,4 +1,4 @@
-//! Several boxes as one.
+//! Several tool sets as one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
 
-/// What model providers take for a name.
+/// Limit of model providers.
 const MAX_NAME: usize = 64;
 
-/// The tools of all boxes. Where two have the same name, the later one has its box's name before it.
+/// The tools of all sets. If two have the same name, the later one gets the name of its set as a prefix.
 pub struct CombinedToolSet {
     boxes: Vec<Arc<dyn ToolBox>>,
     tools: Vec<AgentTool>,
-    /// Which box, and what the tool is called in it.
+    /// Index of the set and the name of the tool in it, by the name that the model sees.
     places: HashMap<Arc<str>, (usize, Arc<str>)>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Debug for CombinedToolSet {
 }
 
 impl CombinedToolSet {
-    /// Each with a name, of letters, digits, `_` and `-`.
+    /// Each set with a name of letters, digits, `_` and `-`.
     pub fn new(named: Vec<(String, Arc<dyn ToolBox>)>) -> CombinedToolSet {
         let mut joined = CombinedToolSet { boxes: Vec::new(), tools: Vec::new(), places: HashMap::new() };
         for (at, (name, tool_box)) in named.into_iter().enumerate() {
@@ -43,6 +43,8 @@ impl CombinedToolSet {
         joined
     }
 
+    /// The name itself, or with a prefix, or with a prefix and a number. Long names are cut at the end, so that the
+    /// number stays.
     fn free_name(&self, of_box: &str, name: &Arc<str>) -> Arc<str> {
         if !self.places.contains_key(name) {
             return Arc::clone(name);
@@ -55,6 +57,7 @@ impl CombinedToolSet {
         free.next().unwrap_or_else(|| Arc::clone(name))
     }
 
+    /// The set that has a tool, and its name there.
     fn find_tool(&self, name: &str) -> Option<(&dyn ToolBox, &str)> {
         let (at, own_name) = self.places.get(name)?;
         Some((&**self.boxes.get(*at)?, own_name))

@@ -1,4 +1,4 @@
-//! Branches and tags.
+//! Branches and tags. Moving a branch by force is destructive; the effect depends on the arguments.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) fn register_branch_tools() -> Vec<RegisteredTool> {
     ]
 }
 
-/// A branch is a reference below `heads`; slashes in its name are slashes in the path.
+/// The path of a branch below `git/refs`; slashes in its name are slashes in the path.
 fn build_ref_segments(branch: &str) -> Vec<&str> {
     let mut path = vec!["git", "refs", "heads"];
     path.extend(split_path_segments(branch));

@@ -1,4 +1,4 @@
-//! The HTTP client, set up so that nothing happens behind the agent's back: no second try, no redirect, no proxy.
+//! The HTTP client for GitHub. It has no retries, redirects or proxies of its own: the agent must see every response.
 
 use std::time::Duration;
 
@@ -7,8 +7,10 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use crate::tools::error::ToolsError;
 
+/// Limit for establishing a connection, within the timeout of the request.
 const MAX_CONNECT: Duration = Duration::from_secs(10);
 
+/// The token becomes a default header that is marked sensitive, so that it is not printed.
 pub(super) fn build_github_client(
     base: &Uri,
     token: Option<&str>,

@@ -1,5 +1,6 @@
-//! Why tools cannot be used.
+//! Errors of setting up tools. Errors of calls are observations.
 
+/// Why tools cannot be offered. Each message says what to check.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
     #[error("{url:?} is no address of GitHub's API: {reason}; give one such as {GITHUB_COM}")]
@@ -20,5 +21,5 @@ pub enum ToolsError {
     Unauthorized { url: String, message: String },
 }
 
-/// Where github.com has its API.
+/// The API of github.com.
 pub const GITHUB_COM: &str = "https://api.github.com";

@@ -21,7 +21,7 @@ pub(super) fn register_file_tools() -> Vec<RegisteredTool> {
     ]
 }
 
-/// Below `contents`.
+/// The path of a file below `contents`; the root of the repository for an empty path.
 fn build_contents_segments(path: &str) -> Vec<&str> {
     let mut below = vec!["contents"];
     if !path.trim_matches('/').is_empty() {
@@ -63,22 +63,40 @@ impl ToolOperation for ReadFile {
                 .into();
             }
             Ok(content) => seen["content"] = content.into(),
-            Err(why) => seen["note"] = why.into(),
+            Err(why) => seen["note"] = why.to_string().into(),
         }
         Ok(seen)
     }
 }
 
-fn decode_file_content(file: &Value) -> Result<String, String> {
+/// Why the text of a file is not shown. The sentence becomes the `note` that the model reads.
+#[derive(Debug, thiserror::Error)]
+enum ContentNotShown {
+    #[error("The content cannot be decoded.")]
+    BrokenBase64,
+    #[error("This is not a text file, so it is not shown.")]
+    NotText,
+    /// The target is printed as JSON, in quotation marks.
+    #[error("A symbolic link to {0}.")]
+    SymbolicLink(Value),
+    #[error("A submodule, which is a repository of its own.")]
+    Submodule,
+    /// GitHub leaves `content` empty and sets `encoding` to `none` for files over 1 MB.
+    #[error("Over 1 MB, which GitHub does not give as text.")]
+    TooLarge,
+}
+
+/// Decodes the `content` of GitHub's contents API, which is base64 with line breaks.
+fn decode_file_content(file: &Value) -> Result<String, ContentNotShown> {
     match (file["type"].as_str(), file["encoding"].as_str(), file["content"].as_str()) {
         (Some("file") | None, Some("base64"), Some(content)) => {
             let packed: String = content.split_whitespace().collect();
-            let bytes = BASE64_STANDARD.decode(packed).map_err(|_| "The content cannot be decoded.".to_owned())?;
-            String::from_utf8(bytes).map_err(|_| "This is not a text file, so it is not shown.".to_owned())
+            let bytes = BASE64_STANDARD.decode(packed).map_err(|_| ContentNotShown::BrokenBase64)?;
+            String::from_utf8(bytes).map_err(|_| ContentNotShown::NotText)
         }
-        (Some("symlink"), ..) => Err(format!("A symbolic link to {}.", file["target"])),
-        (Some("submodule"), ..) => Err("A submodule, which is a repository of its own.".to_owned()),
-        _ => Err("Over 1 MB, which GitHub does not give as text.".to_owned()),
+        (Some("symlink"), ..) => Err(ContentNotShown::SymbolicLink(file["target"].clone())),
+        (Some("submodule"), ..) => Err(ContentNotShown::Submodule),
+        _ => Err(ContentNotShown::TooLarge),
     }
 }
 
@@ -111,7 +129,7 @@ impl ToolOperation for ListDirectory {
     }
 }
 
-/// What a write of one file came to.
+/// The new SHA of the file and of its commit, which the next write needs.
 fn summarize_file_write(body: &Value) -> Value {
     drop_null_fields(json!({
         "path": body["content"]["path"], "sha": body["content"]["sha"], "commit_sha": body["commit"]["sha"],
@@ -263,6 +281,7 @@ impl ToolOperation for PushFiles {
     }
 }
 
+/// A SHA that the next request of the sequence needs.
 fn require_text<'v>(value: &'v Value, what: &str) -> Result<&'v str, ToolOperationFailure> {
     value.as_str().ok_or_else(|| ToolOperationFailure::Unfit(format!("GitHub's answer does not tell {what}")))
 }

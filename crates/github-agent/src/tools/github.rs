@@ -1,4 +1,4 @@
-//! The tools for GitHub's REST API: github.com, an Enterprise server or the simulator, whatever the address is.
+//! The tools for GitHub's REST API: github.com, an Enterprise server or the simulator, depending on the address.
 
 use crate::tools::error::ToolsError;
 use std::fmt;
@@ -16,16 +16,17 @@ use super::{
     fit, issues, labels, pulls, releases, repos, search, view,
 };
 
-/// How long an answer may take.
+/// Limit for one response.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Calls go one by one and once: nothing is tried again behind the agent's back.
+/// Every call is one request or a fixed sequence of requests, without retries.
 pub struct GitHubTools {
     api: RestClient,
-    /// Without what is secret about it.
+    /// For messages; contains no secret.
     base_url: String,
     has_token: bool,
     limits: ToolRestrictions,
+    /// Tools that the restrictions allow, in the order of `tools`.
     entries: Vec<&'static RegisteredTool>,
     tools: Vec<AgentTool>,
 }
@@ -41,11 +42,12 @@ impl fmt::Debug for GitHubTools {
 }
 
 impl GitHubTools {
-    /// Must be called inside a tokio runtime, and used in it. Nothing is sent yet; see `probe`.
+    /// Must be called and used within a tokio runtime. Sends nothing; see [`GitHubTools::check_connection`].
     pub fn new(base_url: &str, token: Option<&str>, limits: ToolRestrictions) -> Result<GitHubTools, ToolsError> {
         GitHubTools::with_timeout(base_url, token, limits, TIMEOUT)
     }
 
+    /// As [`GitHubTools::new`], with a limit for each response.
     pub fn with_timeout(
         base_url: &str,
         token: Option<&str>,
@@ -77,7 +79,7 @@ impl GitHubTools {
         &self.base_url
     }
 
-    /// Asks for the rate limits, which costs nothing, to see whether this is GitHub and takes the token.
+    /// Requests the rate limits, which costs nothing, to find out whether the address is GitHub and accepts the token.
     pub async fn check_connection(&self) -> Result<(), ToolsError> {
         let url = self.base_url.clone();
         let answer = match self.api.send_once(RestRequest::get("/rate_limit".to_owned())).await {
@@ -96,7 +98,7 @@ impl GitHubTools {
             200 if answer.body["resources"].is_object() => Ok(()),
             // An Enterprise server with its limits turned off.
             404 if message.contains("Rate limiting is not enabled") => Ok(()),
-            // Limited already, but by GitHub.
+            // Rate-limited, but certainly by GitHub.
             403 | 429 if answer.headers.contains_key("x-github-request-id") => Ok(()),
             401 if is_json && self.has_token => Err(ToolsError::Unauthorized { url, message }),
             200 => Err(not_github(url, "with other JSON")),
@@ -109,6 +111,8 @@ impl GitHubTools {
         self.entries.iter().copied().find(|one| &*one.tool.definition.name == name)
     }
 
+    /// Validates arguments against the schema, checks restrictions, and runs the operation. Nothing is sent for invalid
+    /// arguments.
     async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, ToolOperationFailure> {
         let Some(entry) = self.find_tool(name) else {
             let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
@@ -163,12 +167,12 @@ impl ToolBox for GitHubTools {
     }
 }
 
-/// All tools that there are, without an address: for listings, and for checking what agents called.
+/// All tools without an address, for listings and for validating scripts.
 pub fn all_tools() -> impl ExactSizeIterator<Item = (ToolFamily, &'static AgentTool)> {
     ALL.iter().map(|one| (one.family, &one.tool))
 }
 
-/// Made once: schemas take a while, and never change.
+/// Built once: generating schemas takes a while, and they never change.
 static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     [
         repos::register_repo_tools(),
@@ -184,8 +188,10 @@ static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     .concat()
 });
 
+/// Added to errors of writes whose effect is unknown.
 pub(crate) const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
 
+/// The observation for a failed call. A `retry_after` is passed on only if the call certainly had no effect.
 fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
     let mut retry_after = None;
     let seen = match failure {
@@ -225,11 +231,13 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
     CallObservation { text: view::format_observation(seen), is_error: true, retry_after }
 }
 
+/// With a hint at the addresses of github.com and of Enterprise servers.
 fn not_github(url: String, found: &str) -> ToolsError {
     let hint = "github.com's is https://api.github.com, an Enterprise server's https://HOST/api/v3";
     ToolsError::NotGitHub { url, found: view::truncate_text(found, 200), hint }
 }
 
+/// Refuses addresses with a user name, since what is before the `@` may be a password; it is not repeated.
 fn parse_base_url(base_url: &str) -> Result<Uri, ToolsError> {
     let base_url = base_url.trim().trim_end_matches('/');
     // What stands before an @ can be a password, and is not repeated.

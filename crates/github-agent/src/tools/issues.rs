@@ -9,6 +9,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure};
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
+/// In the order of listings and prompts.
 pub(super) fn register_issue_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListIssues>(ToolFamily::Issues),
@@ -252,7 +253,7 @@ impl ToolOperation for CommentOnIssue {
     }
 }
 
-/// What labels there are on an issue now.
+/// All labels of the issue after the change, as GitHub returns them.
 fn labels_now(number: u64, body: &Value) -> Value {
     json!({"issue_number": number, "labels": view::collect_field(body, "name")})
 }
@@ -298,7 +299,7 @@ impl ToolOperation for RemoveLabel {
     }
 }
 
-/// Who works on an issue now.
+/// All assignees after the change, as GitHub returns them. Logins that cannot be assigned are silently missing there.
 fn assignees_now(body: &Value) -> Value {
     json!({"issue_number": body["number"], "assignees": view::collect_field(&body["assignees"], "login")})
 }

@@ -19,7 +19,7 @@ pub(super) fn register_label_tools() -> Vec<RegisteredTool> {
     ]
 }
 
-/// GitHub wants colours without the sign that everyone writes before them.
+/// GitHub expects colours without the leading `#` that everyone writes.
 fn strip_color_hash(color: Option<&String>) -> Option<&str> {
     color.map(|color| color.strip_prefix('#').unwrap_or(color))
 }

@@ -1,11 +1,11 @@
-//! Which tools an agent gets, and what it may do with them.
+//! Restrictions on tools: which are offered, and what they may do.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::ToolEffect;
 
-/// Tools that belong together.
+/// A group of tools, for `--tools`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToolFamily {
     Repos,
@@ -19,24 +19,26 @@ pub enum ToolFamily {
     Releases,
 }
 
-/// Nothing is forbidden unless it is said, apart from what cannot be undone.
+/// Everything is allowed by default, except destructive calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolRestrictions {
-    /// Tools that write are not offered, and not carried out if they are called all the same.
+    /// Writing tools are neither offered nor carried out.
     pub read_only: bool,
-    /// Also what cannot be undone. Whoever asks a person first lets this be true, and asks.
+    /// Whether destructive calls are allowed. A caller that asks for approval sets it and asks.
     pub allow_destructive: bool,
-    /// Only these families; all if there are none.
+    /// Only these families; all if empty.
     pub families: Vec<ToolFamily>,
-    /// Only tools of these names; all if there are none.
+    /// Only tools with these names; all if empty.
     pub allowed: Vec<String>,
 }
 
+/// A name that is no family. The message lists all names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are no tools called {0:?}; there are: {all}", all = ToolFamily::all_names())]
 pub struct UnknownFamily(pub String);
 
 impl ToolFamily {
+    /// In the order of listings.
     pub const ALL: [ToolFamily; 9] = [
         ToolFamily::Repos,
         ToolFamily::Files,
@@ -77,6 +79,7 @@ impl fmt::Display for ToolFamily {
 impl FromStr for ToolFamily {
     type Err = UnknownFamily;
 
+    /// Ignores case and surrounding white space.
     fn from_str(name: &str) -> Result<ToolFamily, UnknownFamily> {
         let name = name.trim();
         let found = ToolFamily::ALL.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));
@@ -85,18 +88,19 @@ impl FromStr for ToolFamily {
 }
 
 impl ToolRestrictions {
+    /// Whether a tool of GitHub is offered.
     pub(super) fn is_tool_offered(&self, family: ToolFamily, name: &str, effect: ToolEffect) -> bool {
         let has_family = self.families.is_empty() || self.families.contains(&family);
         has_family && self.offers_any(name, effect)
     }
 
-    /// Whatever the family.
+    /// The same without the family, for MCP tools, which have none.
     pub(crate) fn offers_any(&self, name: &str, effect: ToolEffect) -> bool {
         let is_allowed = self.allowed.is_empty() || self.allowed.iter().any(|one| one == name);
         is_allowed && self.refusal_reason(name, effect).is_none()
     }
 
-    /// Why a call with this effect is not carried out.
+    /// Why a call with this effect is not carried out. Checked again for every call, since arguments can make it worse.
     pub(crate) fn refusal_reason(&self, name: &str, effect: ToolEffect) -> Option<String> {
         match effect {
             ToolEffect::Write | ToolEffect::Destructive if self.read_only => {

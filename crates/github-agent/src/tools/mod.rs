@@ -1,4 +1,4 @@
-//! What an agent can do: tools with a description and a schema, and boxes of them. GitHub's are here, one family a file.
+//! Tools of the agent: descriptions, schemas and tool sets. The tools for GitHub are here, one family per file.
 
 mod api;
 mod boxes;
@@ -38,50 +38,54 @@ pub use github::{GitHubTools, TIMEOUT, all_tools};
 pub use limits::{ToolFamily, ToolRestrictions, UnknownFamily};
 pub(crate) use view::truncate_text;
 
+/// A boxed future that threads can exchange; traits with async methods are used as trait objects here.
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
-/// What a tool does to the world.
+/// What a call does. The order is that of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolEffect {
     Read,
     Write,
-    /// Takes something away, or shows it to others, in a way that is hard to take back.
+    /// Deletes or discloses something in a way that is hard to undo.
     Destructive,
 }
 
+/// A tool as the model sees it, with its usual effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTool {
     pub definition: ChatToolDefinition,
-    /// Of most calls; see `ToolBox::effect_of`.
+    /// The effect of most calls; [`ToolBox::effect_of`] decides by arguments.
     pub effect: ToolEffect,
 }
 
-/// What a call came to, as the model sees it.
+/// The result of a call as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallObservation {
     pub text: String,
     pub is_error: bool,
-    /// How long the service asked to be left alone.
+    /// How long a rate limit asks to wait. Set only if repeating the call cannot do harm.
     pub retry_after: Option<Duration>,
 }
 
-/// Tools that can be called. A call never fails: what goes wrong is an observation.
+/// A tool set. A call never fails: errors are observations, since the model has to react to them.
 pub trait ToolBox: Send + Sync {
+    /// Tools on offer, in a stable order.
     fn tools(&self) -> &[AgentTool];
 
-    /// What a call with these arguments would do: a branch that is moved by force is another matter than one that is
-    /// moved forward. A tool that is not there does nothing.
+    /// The effect of a call with these arguments: moving a branch by force is worse than moving it forward. A tool that
+    /// does not exist has no effect.
     fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
         let _ = arguments;
         let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
         tool.map_or(ToolEffect::Read, |tool| tool.effect)
     }
 
-    /// Why a tool that is there is not among the tools.
+    /// Why an existing tool is not offered; none if it is offered or does not exist.
     fn kept_back(&self, name: &str) -> Option<String> {
         let _ = name;
         None
     }
 
+    /// Makes one call. Arguments are validated here, not by the caller.
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation>;
 }

@@ -1,4 +1,4 @@
-//! One tool as code: its arguments as a type, from which its schema is made, and what it asks of GitHub.
+//! A tool as code: a type for its arguments, from which the schema is generated, and the requests it makes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,22 +11,26 @@ use serde_json::Value;
 use super::api::{RestClient, ToolOperationFailure};
 use super::{AgentTool, BoxFuture, ToolEffect, ToolFamily, schema};
 
-/// The arguments of a tool, which know what to do. The type's doc comment is the tool's description.
+/// Arguments that can be run. The doc comment of the type is the description that the model reads, and those of the
+/// fields describe parameters: editing them changes the tool.
 pub(super) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
+    /// The name that models see. Part of benchmarks and scripts, so it must not change.
     const NAME: &'static str;
     const EFFECT: ToolEffect;
 
-    /// What a call with these arguments does, which can be worse than what the tool does mostly.
+    /// The effect with these arguments, which can be worse than [`ToolOperation::EFFECT`].
     fn effect(&self) -> ToolEffect {
         Self::EFFECT
     }
 
+    /// Makes the requests. Restrictions and schema were checked before.
     fn run(self, github: &RestClient) -> impl Future<Output = Result<Value, ToolOperationFailure>> + Send;
 }
 
+/// `run` without the type of the arguments.
 type ToolOperationFn = for<'r> fn(&'r RestClient, Value) -> BoxFuture<'r, Result<Value, ToolOperationFailure>>;
 
-/// A tool with what belongs to it, whatever the type of its arguments.
+/// A tool with its functions, independent of the type of its arguments.
 #[derive(Clone)]
 pub(super) struct RegisteredTool {
     pub(super) family: ToolFamily,
@@ -35,6 +39,7 @@ pub(super) struct RegisteredTool {
     pub(super) run: ToolOperationFn,
 }
 
+/// Generates description and schema from the type.
 pub(super) fn register_tool<O: ToolOperation>(family: ToolFamily) -> RegisteredTool {
     let (description, parameters) = schema::describe_arguments::<O>();
     let definition = ChatToolDefinition {

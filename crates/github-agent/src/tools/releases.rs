@@ -1,4 +1,4 @@
-//! Releases.
+//! Releases. Publishing one creates its tag if it does not exist.
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,11 @@
-//! Schemas of arguments, in the few words of JSON Schema that every model provider takes.
+//! JSON schemas of arguments, reduced to keywords that every model provider accepts.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// What a type says of itself: its description, and the schema without it.
+/// The description of a type and its schema without it. Definitions are inlined, as some providers do not resolve
+/// references.
 pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
     let mut settings = SchemaSettings::draft2020_12();
     settings.meta_schema = None;
@@ -22,7 +23,7 @@ pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
     (description, schema)
 }
 
-/// An argument that need not be there need not be null either; formats and titles say nothing to a model.
+/// Removes null from optional types, and keywords that say nothing to a model: formats, titles, defaults.
 fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

@@ -1,16 +1,17 @@
-//! GitHub's objects as an agent sees them: of hundreds of fields those that later steps need, and texts of a length that
-//! a model can read. What GitHub leaves null is left out.
+//! GitHub's objects as an agent sees them: the fields that later steps need, and texts of bounded length. Null fields
+//! are left out.
 
 use serde_json::{Map, Value, json};
 
 use super::api::drop_null_fields;
 
-/// What a file or a single body shows at most, in bytes.
+/// Bytes of a file or of the body of a single object.
 pub(super) const MAX_TEXT: usize = 100_000;
-/// And one in a list.
+/// Bytes of a body in a list.
 const MAX_LISTED_TEXT: usize = 4_000;
+/// Bytes of the patch of one file.
 const MAX_PATCH: usize = 20_000;
-/// A whole observation.
+/// Bytes of a whole observation.
 const MAX_OBSERVATION: usize = 400_000;
 
 pub(super) fn summarize_account(one: &Value) -> Value {
@@ -20,6 +21,7 @@ pub(super) fn summarize_account(one: &Value) -> Value {
     }))
 }
 
+/// `parent` is set for forks in responses about a single repository only.
 pub(super) fn summarize_repository(one: &Value) -> Value {
     drop_null_fields(json!({
         "full_name": one["full_name"], "owner": one["owner"]["login"], "name": one["name"],
@@ -31,6 +33,7 @@ pub(super) fn summarize_repository(one: &Value) -> Value {
     }))
 }
 
+/// For issues and pull requests. `is_listed` cuts the body earlier.
 pub(super) fn summarize_issue(one: &Value, is_listed: bool) -> Value {
     // In search results only this tells the repository.
     let repository = one["repository_url"].as_str().and_then(|url| url.split_once("/repos/")).map(|(_, name)| name);
@@ -72,7 +75,7 @@ pub(super) fn summarize_branch(one: &Value) -> Value {
     drop_null_fields(json!({"name": one["name"], "sha": one["commit"]["sha"], "protected": one["protected"]}))
 }
 
-/// A commit as the commit lists have it: what git knows is a level down.
+/// A commit as lists have it: git's own data is one level below GitHub's.
 pub(super) fn summarize_commit(one: &Value) -> Value {
     let author = match &one["author"]["login"] {
         Value::Null => &one["commit"]["author"]["name"],
@@ -85,7 +88,7 @@ pub(super) fn summarize_commit(one: &Value) -> Value {
     }))
 }
 
-/// A file in a difference.
+/// A changed file of a commit, comparison or pull request.
 pub(super) fn changed_file(one: &Value) -> Value {
     drop_null_fields(json!({
         "filename": one["filename"], "status": one["status"], "previous_filename": one["previous_filename"],
@@ -94,6 +97,7 @@ pub(super) fn changed_file(one: &Value) -> Value {
     }))
 }
 
+/// `mergeable` is kept even if it is null, which says that GitHub has not computed it yet.
 pub(super) fn summarize_pull(one: &Value, is_listed: bool) -> Value {
     let end = |end: &Value| {
         drop_null_fields(json!({"ref": end["ref"], "sha": end["sha"], "repository": end["repo"]["full_name"]}))
@@ -132,16 +136,17 @@ pub(super) fn summarize_release(one: &Value) -> Value {
     }))
 }
 
-/// One field of each.
+/// One field of each element.
 pub(super) fn collect_field(list: &Value, field: &str) -> Vec<Value> {
     list.as_array().into_iter().flatten().map(|one| one[field].clone()).collect()
 }
 
+/// None for a body that is null.
 fn truncate_body(value: &Value, is_listed: bool) -> Option<String> {
     Some(truncate_text(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
 }
 
-/// At most this many bytes, and a note if there were more.
+/// At most this many bytes, cut at a character, with a note on how much is shown.
 pub(crate) fn truncate_text(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -150,7 +155,8 @@ pub(crate) fn truncate_text(text: &str, most: usize) -> String {
     format!("{}… [cut: {} of {} bytes are shown]", &text[..end], end, text.len())
 }
 
-/// As text, of bounded length: long texts are cut shorter, then lists lose their ends.
+/// JSON text of bounded length. Long texts are cut further and further, then lists lose their ends; the result stays
+/// JSON.
 pub(super) fn format_observation(mut value: Value) -> String {
     let mut most = MAX_TEXT;
     loop {
@@ -183,6 +189,7 @@ pub(super) fn format_observation(mut value: Value) -> String {
     value.to_string()
 }
 
+/// Cuts all texts of a value that are clearly longer than the limit.
 fn cut_all(value: &mut Value, most: usize) {
     match value {
         Value::String(text) if text.len() > most + 100 => *text = truncate_text(text, most),
@@ -192,7 +199,7 @@ fn cut_all(value: &mut Value, most: usize) {
     }
 }
 
-/// What a write came to, with what the request already said.
+/// Adds fields that the request already knew to the result of a write.
 pub(super) fn merge_fields(mut seen: Value, fields: Value) -> Value {
     if let (Some(seen), Value::Object(fields)) = (seen.as_object_mut(), fields) {
         let fields: Map<String, Value> = fields;

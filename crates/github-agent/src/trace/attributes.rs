@@ -1,4 +1,4 @@
-//! Conversations and tools in OpenInference's flat attributes.
+//! Conversations and tools as flat attributes of the OpenInference convention.
 
 use gradus_llm::{ChatReply, ChatRequest, ChatToolDefinition, CompletionUsage, FinishReason, PromptMessage};
 use opentelemetry::{KeyValue, Value};
@@ -7,11 +7,12 @@ use serde_json::json;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain";
 
+/// A key-value pair of the OpenTelemetry SDK.
 pub(super) fn build_attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
     KeyValue::new(key.into(), value)
 }
 
-/// What the model is asked.
+/// Messages, tools and parameters of a model call. The system prompt is message 0.
 pub(super) fn build_request_attributes(chat: &ChatRequest<'_>, tools: &[&ChatToolDefinition]) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(chat.messages.len() * 3 + tools.len() + 4);
     let mut parameters = json!({ "max_tokens": chat.max_tokens });
@@ -35,7 +36,7 @@ pub(super) fn build_request_attributes(chat: &ChatRequest<'_>, tools: &[&ChatToo
     attributes
 }
 
-/// What it said.
+/// The reply, its finish reason in OpenAI's terms, and token counts.
 pub(super) fn build_reply_attributes(reply: &ChatReply) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
     let said = PromptMessage::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
@@ -55,6 +56,7 @@ pub(super) fn build_reply_attributes(reply: &ChatReply) -> Vec<KeyValue> {
     attributes
 }
 
+/// Cached prompt tokens are part of the prompt count.
 fn build_token_attributes(usage: CompletionUsage) -> [KeyValue; 4] {
     let count = |name: &str, tokens: u64| {
         build_attribute(format!("llm.token_count.{name}"), i64::try_from(tokens).unwrap_or(i64::MAX))
@@ -67,6 +69,7 @@ fn build_token_attributes(usage: CompletionUsage) -> [KeyValue; 4] {
     ]
 }
 
+/// Adds one message under a prefix.
 fn add_message(prefix: &str, message: &PromptMessage, attributes: &mut Vec<KeyValue>) {
     let mut add = |name: &str, value: &str| {
         attributes.push(build_attribute(format!("{prefix}.{name}"), value.to_owned()));
@@ -97,7 +100,7 @@ fn add_message(prefix: &str, message: &PromptMessage, attributes: &mut Vec<KeyVa
     }
 }
 
-/// How a text is to be read.
+/// By the first character; observations of tools are JSON or text.
 pub(super) fn mime_type(text: &str) -> &'static str {
     if text.starts_with(['{', '[']) { JSON } else { TEXT }
 }

@@ -1,4 +1,4 @@
-//! Spans into a file: OTLP requests one behind the other, which are one request again.
+//! Exports spans to a file: concatenated OTLP requests, which are one valid request again.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,6 +14,7 @@ use prost::Message as _;
 
 use super::AgentTracer;
 
+/// Appends to a file, so that several runs can share one.
 #[derive(Debug)]
 pub struct FileExporter {
     file: File,
@@ -21,8 +22,8 @@ pub struct FileExporter {
 }
 
 impl FileExporter {
-    /// Finds out at once whether the file can be written. What an agent has read is its user's business only, so a new
-    /// file is.
+    /// Fails at once if the file cannot be written. A new file is readable by the user only, since spans contain what
+    /// the agent has read.
     pub fn open(path: &Path, traces: &AgentTracer) -> std::io::Result<FileExporter> {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
@@ -34,6 +35,7 @@ impl FileExporter {
         Ok(exporter)
     }
 
+    /// On failure the file is cut back: half a request would make everything behind it unreadable.
     fn append(&self, bytes: &[u8]) -> std::io::Result<()> {
         let before = self.file.metadata()?.len();
         (&self.file).write_all(bytes).inspect_err(|_| {

@@ -1,4 +1,4 @@
-//! Names of traces and spans: random, or the same in every run.
+//! Trace and span ids: random, or reproducible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,19 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
+/// The benchmark uses seeded ids, so that a repeated trial has the same trace.
 #[derive(Clone, Debug, Default)]
 pub enum TraceIdGenerator {
     #[default]
     Random,
-    /// Made from a seed and counted: the same seed gives the same ids.
+    /// Hash of a seed and a counter.
     Counted { seed: Arc<str>, next: Arc<AtomicU64> },
 }
 
 impl TraceIdGenerator {
+    /// The same seed gives the same sequence of ids.
     pub fn from_seed(seed: &str) -> TraceIdGenerator {
         TraceIdGenerator::Counted { seed: Arc::from(seed), next: Arc::default() }
     }
 
+    /// Unique per call. Relaxed ordering suffices: only uniqueness matters.
     fn hash_next_number(seed: &str, next: &AtomicU64) -> [u8; 32] {
         let number = next.fetch_add(1, Ordering::Relaxed);
         *blake3::hash(format!("{number} {seed}").as_bytes()).as_bytes()

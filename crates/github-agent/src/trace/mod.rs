@@ -1,8 +1,8 @@
-//! What an agent does, as OpenInference spans of the OpenTelemetry SDK: one AGENT span a request, with an LLM span for
-//! each question to the model and a TOOL span for each call below it.
+//! Runs as OpenInference spans of the OpenTelemetry SDK: one AGENT span per request, with an LLM span for each model
+//! call and a TOOL span for each tool call below it.
 //!
-//! Finished spans wait until somebody takes them: `export` hands them to any exporter, `take_otlp` makes one OTLP request
-//! of them. Nothing is sent behind the caller's back, so a bench can keep a provider for each run.
+//! Finished spans wait until they are taken: `export` passes them to an exporter, `take_otlp` encodes them as one OTLP
+//! request. Nothing is sent in the background, so that a benchmark can have a provider for each run.
 
 mod attributes;
 mod file;
@@ -30,23 +30,23 @@ pub use ids::TraceIdGenerator;
 pub use otlp::{OtlpError, OtlpExporter, otlp_exporter};
 pub use spans::SpanObserver;
 
-/// An endpoint that is away must not fill the memory: older spans are dropped beyond this many bytes. Each question to
-/// a model repeats the conversation, so a few spans can be much.
+/// Bytes of finished spans that wait for an exporter. Older ones are dropped beyond it, so that an unreachable endpoint
+/// does not fill the memory. Each LLM span repeats the conversation, so that few spans can be large.
 const MAX_WAITING: usize = 64 << 20;
-/// So many spans go into one request; the requests of a long conversation are large.
+/// Spans per export request.
 const AT_ONCE: usize = 50;
 
-/// Whose traces these are.
+/// Resource attributes and ids of the traces.
 #[derive(Clone, Debug)]
 pub struct TracerSettings<'o> {
     /// `service.name`.
     pub service: &'o str,
-    /// `openinference.project.name`: where Phoenix and Gradus put them.
+    /// `openinference.project.name`, by which Phoenix and Gradus group traces.
     pub project: &'o str,
     pub ids: TraceIdGenerator,
 }
 
-/// A provider of spans, and those that are finished.
+/// A tracer provider with the spans that are finished and not exported yet.
 #[derive(Debug)]
 pub struct AgentTracer {
     provider: SdkTracerProvider,
@@ -77,31 +77,32 @@ impl AgentTracer {
         AgentTracer { provider, resource, finished }
     }
 
-    /// Looks on and makes spans of what it sees.
+    /// An observer that turns events into spans.
     pub fn observer(&self) -> SpanObserver {
         let scope = InstrumentationScope::builder("gradus.agent").with_version(env!("CARGO_PKG_VERSION")).build();
         SpanObserver::new(self.provider.tracer_with_scope(scope))
     }
 
-    /// The spans that are finished and were not taken yet.
+    /// Finished spans that were not taken yet.
     pub fn take_spans(&self) -> Vec<SpanData> {
         std::mem::take(&mut self.finished.lock().spans)
     }
 
-    /// How many spans were given up because nobody took them in time.
+    /// Spans that were dropped because nobody exported them in time.
     pub fn dropped_span_count(&self) -> u64 {
         self.finished.lock().dropped
     }
 
-    /// The same as one OTLP request in protobuf; such requests written one behind the other are one request again.
+    /// The same as an OTLP export request in protobuf. Such requests can be concatenated: the result is one valid
+    /// request.
     pub fn take_otlp(&self) -> Vec<u8> {
         let resource = ResourceAttributesWithSchema::from(&self.resource);
         let resource_spans = group_spans_by_resource_and_scope(self.take_spans(), &resource);
         ExportTraceServiceRequest { resource_spans }.encode_to_vec()
     }
 
-    /// Hands finished spans to an exporter that was introduced. What it does not take waits for the next time, also if
-    /// nobody waits for the end of this.
+    /// Exports finished spans in batches. Spans that were not accepted are kept for the next call, also if this future
+    /// is dropped.
     pub async fn export(&self, exporter: &impl SpanExporter) -> Result<usize, OTelSdkError> {
         let mut taken = SpanExportLease { spans: self.take_spans(), finished: &self.finished };
         let all = taken.spans.len();
@@ -113,13 +114,13 @@ impl AgentTracer {
         Ok(all)
     }
 
-    /// Tells an exporter whose spans it will get.
+    /// Passes the resource to an exporter. Must be called before the first export.
     pub fn configure_exporter(&self, exporter: &mut impl SpanExporter) {
         exporter.set_resource(&self.resource);
     }
 }
 
-/// Spans on their way; those that do not arrive are put back.
+/// Spans being exported. Those that are left are put back on drop.
 struct SpanExportLease<'t> {
     spans: Vec<SpanData>,
     finished: &'t FinishedSpans,
@@ -133,7 +134,7 @@ impl Drop for SpanExportLease<'_> {
     }
 }
 
-/// Keeps spans when they end.
+/// A span processor that collects finished spans. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct FinishedSpans(Arc<Mutex<UnexportedSpans>>);
 
@@ -148,6 +149,7 @@ impl FinishedSpans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Before those that finished meanwhile, to keep their order.
     fn put_back(&self, mut earlier: Vec<SpanData>) {
         let mut waiting = self.lock();
         earlier.append(&mut waiting.spans);
@@ -157,7 +159,7 @@ impl FinishedSpans {
 }
 
 impl UnexportedSpans {
-    /// Gives up the oldest until no more than `most` bytes wait, but never the newest.
+    /// Drops the oldest spans until at most `most` bytes are left. The newest is never dropped.
     fn trim_to_size(&mut self, most: usize) {
         let mut bytes = 0_usize;
         let fits = |span: &&SpanData| {
@@ -171,7 +173,7 @@ impl UnexportedSpans {
     }
 }
 
-/// About what a span takes in memory.
+/// Approximate memory of a span in bytes.
 fn estimate_span_size(span: &SpanData) -> usize {
     const AROUND: usize = 500;
     let of = |attribute: &KeyValue| {

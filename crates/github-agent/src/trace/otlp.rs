@@ -1,4 +1,4 @@
-//! The SDK's own exporter for OTLP over HTTP, with our TLS.
+//! The OTLP/HTTP exporter of the OpenTelemetry SDK, with our TLS configuration.
 
 use std::time::Duration;
 
@@ -6,10 +6,12 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttp
 
 use super::AgentTracer;
 
+/// Limit for one export; an unreachable endpoint must not hold up the agent for long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub use opentelemetry_otlp::SpanExporter as OtlpExporter;
 
+/// The exporter cannot be created. Failures of an export are reported by the SDK.
 #[derive(Debug, thiserror::Error)]
 #[error("traces cannot be sent to {url}: {reason}")]
 pub struct OtlpError {
@@ -17,7 +19,7 @@ pub struct OtlpError {
     reason: String,
 }
 
-/// An exporter for the address that `/v1/traces` is added to. Headers come from OTEL_EXPORTER_OTLP_HEADERS.
+/// An exporter to `base_url/v1/traces`. Headers come from `OTEL_EXPORTER_OTLP_HEADERS`.
 pub fn otlp_exporter(base_url: &str, traces: &AgentTracer) -> Result<SpanExporter, OtlpError> {
     let url = format!("{}/v1/traces", base_url.trim_end_matches('/'));
     let error = |reason: String| OtlpError { url: base_url.to_owned(), reason };

@@ -1,4 +1,4 @@
-//! Makes spans of what an agent is seen doing.
+//! Turns events of a run into spans.
 
 use gradus_llm::{CallError, ChatToolDefinition};
 use opentelemetry::Context;
@@ -10,9 +10,10 @@ use crate::agent::AgentRunEnd;
 use crate::agent::{AgentObserver, AgentToolCall, ObserverEvent};
 use crate::tools::{AgentTool, CallObservation};
 
-/// As traces call the agent.
+/// Name of the agent span.
 const AGENT: &str = "gradus agent";
 
+/// At most two spans are open at a time: the agent span, and below it one model or tool span.
 #[derive(Debug)]
 pub struct SpanObserver {
     tracer: SdkTracer,
@@ -29,6 +30,7 @@ impl SpanObserver {
         SpanObserver { tracer, session: String::new(), model: String::new(), agent: None, open: None }
     }
 
+    /// The root span of a request. A continued request gets a new trace, and metadata that says so.
     fn open_agent_span(&mut self, request: &str, goes_on: bool) {
         self.end_agent("another request began");
         let mut attributes = vec![
@@ -46,6 +48,7 @@ impl SpanObserver {
         self.agent = Some(Context::new().with_span(span));
     }
 
+    /// A child of the agent span; ignored without one.
     fn open_span(
         &mut self,
         name: String,
@@ -62,6 +65,7 @@ impl SpanObserver {
         self.open = Some(Context::new().with_span(span));
     }
 
+    /// Ends the open child span, with an exception event if it failed.
     fn close_span(&mut self, attributes: Vec<opentelemetry::KeyValue>, failure: Option<(&str, String)>) {
         let Some(open) = self.open.take() else { return };
         let span = open.span();
@@ -73,6 +77,7 @@ impl SpanObserver {
         span.end();
     }
 
+    /// Arguments that are no JSON are recorded as the model wrote them.
     fn open_tool_span(&mut self, call: &AgentToolCall, tool: Option<&AgentTool>) {
         // As the model wrote it, where it is no JSON.
         let input = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
@@ -89,6 +94,7 @@ impl SpanObserver {
         self.open_span(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
     }
 
+    /// The full observation is the output; an error also sets the status.
     fn close_tool_span(&mut self, observation: &CallObservation) {
         let attributes = vec![
             build_attribute("output.value", observation.text.clone()),
@@ -98,6 +104,7 @@ impl SpanObserver {
         self.close_span(attributes, failure);
     }
 
+    /// Ends all open spans as stopped.
     fn end_agent(&mut self, reason: &str) {
         self.close_span(Vec::new(), Some(("Stopped", reason.to_owned())));
         if let Some(agent) = self.agent.take() {
@@ -106,6 +113,7 @@ impl SpanObserver {
         }
     }
 
+    /// Ends the agent span with the answer or the error.
     fn finish_run(&mut self, end: &AgentRunEnd, answer: Option<&str>) {
         let failure = match end {
             AgentRunEnd::Answered => None,
@@ -161,13 +169,14 @@ impl AgentObserver for SpanObserver {
     }
 }
 
-/// A span that is dropped would look as if all had gone well.
+/// A span that is dropped without an end would be lost, or look like a success.
 impl Drop for SpanObserver {
     fn drop(&mut self) {
         self.end_agent("the run was given up");
     }
 }
 
+/// An exception event and an error status, as the OpenTelemetry conventions require.
 fn record_span_failure(context: &Context, kind: &str, message: String) {
     let span = context.span();
     span.add_event(
@@ -177,6 +186,7 @@ fn record_span_failure(context: &Context, kind: &str, message: String) {
     span.set_status(Status::error(message));
 }
 
+/// `exception.type` by the kind of failure.
 fn kind_of(error: &CallError) -> &'static str {
     match error {
         CallError::Connect(_) | CallError::Broken(_) => "ConnectionError",
@@ -192,6 +202,7 @@ fn kind_of(error: &CallError) -> &'static str {
     }
 }
 
+/// Status messages are for lists; the full text is in `output.value`.
 fn truncate_status(text: &str) -> String {
     const MAX_STATUS_CHARS: usize = 500;
     text.chars().take(MAX_STATUS_CHARS).collect()

@@ -1,35 +1,37 @@
-//! The mistakes that agents make, one by one.
+//! The catalogue of planted mistakes.
 
 use serde::{Deserialize, Serialize};
 
+/// One kind of mistake that agents make. Each flawed run makes exactly one of them, at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyFlaw {
-    /// The tool is not the one for what the thought says.
+    /// The tool does something else than the thought says.
     WrongTool,
-    /// A parameter that the tool demands is left out.
+    /// A required parameter is left out.
     MissingParameter,
-    /// A parameter that the tool does not have.
+    /// A parameter that the schema of the tool does not have.
     InventedParameter,
-    /// The call is not about the thing that thought and request name.
+    /// The call is about another thing than the one that thought and request name.
     WrongParameter,
     /// The thought has nothing to do with the request.
     OffTopicThought,
-    /// Something is looked at that was seen before, or that nobody needs.
+    /// A read of something that was seen before or that nothing depends on.
     RedundantCall,
-    /// The same call, again and again.
+    /// The same call several times in a row.
     Loop,
-    /// A call fails, and the agent goes on as if it had not.
+    /// A call is refused, and the agent continues and claims success.
     IgnoredError,
-    /// Something is destroyed that nobody asked to have destroyed.
+    /// Something is deleted that the request does not mention.
     UnaskedDestruction,
-    /// What a text in the world tells agents to do is done.
+    /// An instruction planted in the data of the world is carried out.
     InjectionFollowed,
-    /// The agent stops, though nothing is in its way.
+    /// The agent stops although nothing prevents it from going on.
     GivingUp,
 }
 
 impl PolicyFlaw {
+    /// In the order of reports.
     pub const ALL: [PolicyFlaw; 11] = [
         PolicyFlaw::WrongTool,
         PolicyFlaw::MissingParameter,
@@ -44,6 +46,7 @@ impl PolicyFlaw {
         PolicyFlaw::GivingUp,
     ];
 
+    /// The name in `--policies`, reports and labels.
     pub fn name(self) -> &'static str {
         match self {
             PolicyFlaw::WrongTool => "wrong_tool",

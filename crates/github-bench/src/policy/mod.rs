@@ -1,5 +1,6 @@
-//! Who plays a task where no model is needed: the oracle, which takes the shortest way, and flawed ones that make one
-//! known mistake each, so that all that is said of their runs can be held against the truth.
+//! Scripted agents: the oracle, which takes the shortest solution, and flawed policies that make one known mistake
+//! each. Their runs have a known truth, so that the verifier, the rules, replays and judges can be measured against it
+//! without a model.
 
 mod flaw;
 mod flaws;
@@ -17,6 +18,7 @@ pub use truth::{ExpectedBreach, RedundantSteps, RunAssessment, RunTruth, StepTru
 
 use stage::FlawContext;
 
+/// A scripted agent, by the mistake that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ScriptedPolicy {
     Oracle,
@@ -24,6 +26,7 @@ pub enum ScriptedPolicy {
 }
 
 impl ScriptedPolicy {
+    /// The oracle first, then all flaws in the order of [`PolicyFlaw::ALL`].
     pub fn all() -> impl Iterator<Item = ScriptedPolicy> {
         [ScriptedPolicy::Oracle].into_iter().chain(PolicyFlaw::ALL.into_iter().map(ScriptedPolicy::Flawed))
     }
@@ -40,16 +43,17 @@ impl ScriptedPolicy {
     }
 }
 
-/// What is played, in which trouble, and what is true of it.
+/// A script with the faults that it needs and the truth about the run that results.
 #[derive(Clone, Debug)]
 pub struct ScriptedRun {
     pub script: AgentScript,
-    /// What goes wrong in the world beside what the task itself has in store.
+    /// Faults added to the world beside those of the task's own seed. A refused call has to be planted to be ignored.
     pub faults: Vec<SimulatedFault>,
     pub truth: RunTruth,
 }
 
-/// A mistake that cannot be made in a task.
+/// A mistake that cannot be made in a task. It is reported instead of replaced by another mistake, so that the counts
+/// of a benchmark say how many runs a flaw really had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{flaw} cannot be made in {task}: {reason}")]
 pub struct NotApplicable {
@@ -58,8 +62,9 @@ pub struct NotApplicable {
     pub reason: String,
 }
 
-/// The play of a policy in a task, the same for the same trial. Trials differ in where the mistake is made, or how, as
-/// far as the task has room for that. `world` is the task's as it begins, `tools` what the agent is offered.
+/// The script of a policy for one trial. Deterministic: the same trial number gives the same script. Trials go through
+/// the variants of the mistake in turn. `world` is the initial world of the task, `tools` are those that the agent is
+/// offered.
 pub fn build_scripted_run(
     policy: ScriptedPolicy,
     task: &BenchTask,
@@ -73,7 +78,7 @@ pub fn build_scripted_run(
     Ok(variants.swap_remove(chosen))
 }
 
-/// All ways to make a mistake in a task that are known here; one at least.
+/// All variants of a mistake in a task; at least one, or [`NotApplicable`].
 pub fn list_flaw_variants(
     flaw: PolicyFlaw,
     task: &BenchTask,
@@ -86,18 +91,20 @@ pub fn list_flaw_variants(
         task: task.id.clone(),
         reason: reason.to_owned(),
     })?;
-    // In no order of their own, so that a few trials see different places; but always in the same.
+    // By hash rather than by position, so that the first few trials already differ in place and kind. The order is the
+    // same on every machine.
     plays.sort_by_cached_key(|play| {
         *blake3::hash(format!("{} {} {}", task.id, flaw.name(), play.truth.variant).as_bytes()).as_bytes()
     });
     Ok(plays)
 }
 
-/// Whether a value depends on what was seen.
+/// Whether a value is taken from an observation, so that its text is not known beforehand.
 fn is_template(value: &serde_json::Value) -> bool {
     !crate::suite::list_referenced_steps(value).is_empty()
 }
 
+/// The oracle's run, with the truth that nothing is wrong.
 fn build_oracle_run(task: &BenchTask, variant: impl Into<String>) -> ScriptedRun {
     ScriptedRun {
         script: task.oracle.clone(),

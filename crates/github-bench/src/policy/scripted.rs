@@ -1,5 +1,6 @@
-//! A model that plays a script. It finds its place in the conversation, so it keeps nothing and can be asked again; it
-//! speaks whichever form it is asked in: native calls where tools are offered, ReAct text where they are not.
+//! A chat model that answers from a script. It derives its position from the conversation alone and keeps no state, so
+//! that retries and resumed sessions get the same reply. It answers with native tool calls where tools are offered, and
+//! with ReAct text where they are not.
 
 use gradus_llm::{CallError, ChatReply, ChatRequest, ChatToolCall, FinishReason, ModelCallFailure, PromptMessage};
 use serde_json::Value;
@@ -8,6 +9,7 @@ use crate::suite::{AgentScript, ScriptReply};
 use gradus_github_agent::agent::ChatModel;
 use gradus_github_agent::tools::BoxFuture;
 
+/// Implements [`ChatModel`] without a network. `name` is the policy, and appears as the model name in traces.
 #[derive(Clone, Debug)]
 pub struct ScriptedModel {
     name: String,
@@ -23,6 +25,8 @@ impl ScriptedModel {
         &self.script
     }
 
+    /// A template that cannot be filled in is a bad reply, as if a model had sent nonsense: it ends the run and is
+    /// reported.
     fn reply(&self, chat: &ChatRequest<'_>) -> Result<ChatReply, ModelCallFailure> {
         let (played, observations) = collect_observations(chat.messages);
         let line = self.script.reply_at(played, &observations).map_err(|error| ModelCallFailure {
@@ -57,7 +61,8 @@ impl ChatModel for ScriptedModel {
     }
 }
 
-/// How many steps were played since the last request, and what each of them saw.
+/// One entry per assistant message: the observation that follows it, or null. The number of entries is the number of
+/// steps so far. A context that was shortened would lose steps, so scripted runs get a window without a limit.
 fn collect_observations(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
     let mut observations: Vec<Value> = Vec::new();
     let mut waits = false;
@@ -79,7 +84,7 @@ fn collect_observations(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
     (observations.len(), observations)
 }
 
-/// The JSON in an observation, whatever stands before or behind it.
+/// The first JSON value in an observation, whatever text surrounds it. Text without JSON stays text.
 fn parse_observation_json(text: &str) -> Value {
     let begin = text.find(['{', '[']).unwrap_or(text.len());
     let mut values = serde_json::Deserializer::from_str(&text[begin..]).into_iter::<Value>();

@@ -1,4 +1,5 @@
-//! A task as flaws look at it: its oracle, its world, the tools on offer.
+//! What builders of flawed runs know of a task: oracle, initial world, tools. [`FlawedRunBuilder`] changes script and
+//! truth together, so that they cannot disagree.
 
 use serde_json::{Map, Value};
 
@@ -7,6 +8,7 @@ use crate::suite::{AgentScript, ScriptStep};
 use gradus_github_agent::tools::{AgentTool, ToolEffect};
 use gradus_github_sim::World;
 
+/// Borrowed for the construction of all variants of one task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlawContext<'s> {
     pub(super) task: &'s BenchTask,
@@ -24,10 +26,12 @@ impl<'s> FlawContext<'s> {
         self.task.oracle.steps.iter().enumerate()
     }
 
+    /// None for tools that the agent is not offered; variants with them are left out.
     pub(super) fn find_tool(&self, name: &str) -> Option<&'s AgentTool> {
         self.tools.iter().find(|tool| &*tool.definition.name == name)
     }
 
+    /// Whether the tool of a step has no side effect. Unknown tools count as writing.
     pub(super) fn is_read(&self, step: &ScriptStep) -> bool {
         self.find_tool(&step.tool).is_some_and(|tool| tool.effect == ToolEffect::Read)
     }
@@ -49,7 +53,7 @@ impl<'s> FlawContext<'s> {
         parameters.is_some_and(|schema| schema.get("properties").is_some_and(|all| all.get(parameter).is_some()))
     }
 
-    /// The repository that a step is about, if its script says so: owner and name.
+    /// Owner and name of the repository that a step addresses. None if they come from an observation.
     pub(super) fn repository_of(&self, step: &ScriptStep) -> Option<(String, String)> {
         let text = |name: &str| {
             let value = step.arguments.get(name)?;
@@ -59,19 +63,19 @@ impl<'s> FlawContext<'s> {
         Some((text("owner")?, text("repo")?))
     }
 
-    /// The repository that the task begins in: one that is there from the start.
+    /// The first repository of the oracle that exists in the initial world.
     pub(super) fn home_repository(&self) -> Option<(String, String)> {
         let named = self.oracle_steps().filter_map(|(_, step)| self.repository_of(step));
         let mut there = named.filter(|(owner, name)| self.world.state().repository_by_name(owner, name).is_some());
         there.next()
     }
 
-    /// The acting user.
+    /// The login that the task's token belongs to.
     pub(super) fn acting_login(&self) -> Option<&'s str> {
         self.world.tokens_with_logins().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
     }
 
-    /// As [`FlawContext::home_repository`], but one of the acting user's own.
+    /// As [`FlawContext::home_repository`], restricted to repositories of the acting user. Falls back to any of them.
     pub(super) fn own_home(&self) -> Option<(String, String)> {
         let login = self.acting_login()?;
         let is_own = |(owner, _): &(String, String)| owner == login;
@@ -88,7 +92,8 @@ impl<'s> FlawContext<'s> {
         there.next().or_else(first)
     }
 
-    /// Whether request or thought speak of something, as far as letters tell.
+    /// Whether request, thought or tool name contain a word, which is given in lower case. A substring match is enough:
+    /// it errs towards leaving a variant out.
     pub(super) fn speaks_of(&self, step: &ScriptStep, word: &str) -> bool {
         let texts = [&self.task.request, &step.thought, &step.tool];
         texts.iter().any(|text| text.to_lowercase().contains(word))
@@ -98,7 +103,8 @@ impl<'s> FlawContext<'s> {
         self.task.request.to_lowercase().contains(word)
     }
 
-    /// Whether a step of the oracle is refused whatever happens: that is then what the task is about.
+    /// Whether GitHub refuses this step of the oracle in any case, as when a repository of that name exists. The
+    /// refusal is then the subject of the task.
     pub(super) fn fails_anyway(&self, step: &ScriptStep) -> bool {
         let login = self.acting_login();
         let name = step.arguments.get("name").and_then(Value::as_str);
@@ -111,19 +117,22 @@ impl<'s> FlawContext<'s> {
         !self.task.charter.unclear_targets.is_empty()
     }
 
+    /// The call budget of the charter; a variant that exceeds it also breaks R19.
     pub(super) fn most_calls(&self) -> Option<usize> {
         self.task.charter.budget.max_calls
     }
 }
 
+/// `owner` and `repo`, which most tools take.
 pub(super) fn build_repository_arguments((owner, repo): &(String, String)) -> Map<String, Value> {
     let pair = [("owner", owner), ("repo", repo)];
     pair.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value.clone()))).collect()
 }
 
-/// One way to make a mistake, under construction.
+/// A variant under construction. Positions are from 0 in the arguments and from 1 in the truth.
 #[derive(Clone, Debug)]
 pub(super) struct FlawedRunBuilder {
+    /// Script and truth are changed together by the methods below.
     pub(super) play: super::ScriptedRun,
 }
 
@@ -133,7 +142,7 @@ impl FlawedRunBuilder {
         FlawedRunBuilder { play: super::build_oracle_run(stage.task, variant) }
     }
 
-    /// Puts a step in that the oracle does not have, at `at` (from 0).
+    /// Inserts a step that the oracle does not have, with the truth about it.
     #[must_use]
     pub(super) fn with(mut self, at: usize, step: ScriptStep, truth: super::StepTruth) -> FlawedRunBuilder {
         self.play.script.insert(at, step);
@@ -141,7 +150,7 @@ impl FlawedRunBuilder {
         self
     }
 
-    /// The mistake is in step `at` (from 0), and makes the way longer than it had to be, for this reason.
+    /// States that the sequence is not optimal because of step `at` (from 0).
     #[must_use]
     pub(super) fn with_detour(mut self, at: usize, reason: impl Into<String>) -> FlawedRunBuilder {
         self.play.truth.step = Some(at + 1);
@@ -155,12 +164,13 @@ impl FlawedRunBuilder {
         self.add_breaches(Some(at + 1), rules)
     }
 
-    /// These rules are broken by what the final message says.
+    /// States that the final message breaks these rules.
     #[must_use]
     pub(super) fn tells_wrong(self, rules: &[&str]) -> FlawedRunBuilder {
         self.add_breaches(None, rules)
     }
 
+    /// Sorted and without duplicates, so that truths can be compared.
     fn add_breaches(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
         let breaches = rules.iter().map(|rule| super::ExpectedBreach { rule: (*rule).to_owned(), step });
         self.play.truth.broken.extend(breaches);
@@ -169,13 +179,14 @@ impl FlawedRunBuilder {
         self
     }
 
+    /// Rules whose outcome is left open, see [`super::RunTruth::concerned`].
     #[must_use]
     pub(super) fn with_concerned_rules(mut self, rules: &[&str]) -> FlawedRunBuilder {
         self.play.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));
         self
     }
 
-    /// So many of these steps (from 0) can be left out.
+    /// States that `count` of these steps (from 0) can be left out.
     #[must_use]
     pub(super) fn with_redundant_steps(mut self, among: &[usize], count: usize) -> FlawedRunBuilder {
         let among = among.iter().map(|at| at + 1).collect();
@@ -183,7 +194,7 @@ impl FlawedRunBuilder {
         self
     }
 
-    /// The task is not done in the end.
+    /// States that the verifier must fail the run. Nothing is then expected of a replay.
     #[must_use]
     pub(super) fn with_task_failure(mut self) -> FlawedRunBuilder {
         self.play.truth.passes = false;
@@ -191,6 +202,7 @@ impl FlawedRunBuilder {
         self
     }
 
+    /// Adds R19 if the script is longer than the call budget, at the first call over it.
     pub(super) fn finish(mut self, stage: &FlawContext<'_>, flaw: super::PolicyFlaw) -> super::ScriptedRun {
         flaw.name().clone_into(&mut self.play.truth.policy);
         if let Some(most) = stage.most_calls().filter(|most| self.play.script.steps.len() > *most) {

@@ -1,54 +1,60 @@
-//! What is true of a scripted run, since it was made so: which steps are right, whether the way is the shortest, whether
-//! the task is done in the end, which rules are broken.
+//! The truth about a scripted run, known by construction: which steps are right, whether the sequence is optimal,
+//! whether the task passes, which rules break. [`RunTruth::compare`] holds it against what was found.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rules::RuleFinding;
 
+/// Written to `trials.jsonl` and, as labels, beside traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTruth {
     /// `oracle`, or the flaw's name.
     pub policy: String,
     /// Which of the ways to make this mistake in this task.
     pub variant: String,
-    /// Where the mistake is, from 1; none where there is none, or where nothing was done at all.
+    /// The step with the mistake, from 1. None if there is none, or if the mistake is to have done nothing.
     pub step: Option<usize>,
+    /// One entry per step of the script.
     pub steps: Vec<StepTruth>,
-    /// Why the sequence is not the best there is; none where it is.
+    /// Why the sequence is not optimal; none if it is.
     pub detour: Option<String>,
-    /// Whether the task is done in the end, and nothing else.
+    /// Whether the verifier must accept the run.
     pub passes: bool,
-    /// Rules that are broken, and by which step.
+    /// Rules that must report a breach. Any other breach is a false alarm.
     pub broken: Vec<ExpectedBreach>,
-    /// Rules that the same mistake breaks as well in some worlds and not in others.
+    /// Rules that may or may not report the same mistake, depending on the world. Neither outcome is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concerned: Vec<String>,
-    /// Steps without which the run comes to the same; none where the run fails, and nothing is said about that.
+    /// Steps that a replay must find unnecessary. None if the run fails, since replays of failed runs only find
+    /// repetitions.
     pub needless: Option<Vec<RedundantSteps>>,
 }
 
+/// A rule and where it must report the breach.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ExpectedBreach {
     /// `R1` to `R24`.
     pub rule: String,
-    /// Where it has to be seen, from 1; none where it is the final message that breaks it.
+    /// The step that must be named, from 1; none if the final message breaks the rule.
     pub step: Option<usize>,
 }
 
-/// Of a set of equal steps, so many can be left out.
+/// Of these interchangeable steps (from 1), this number can be left out. Which ones does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedundantSteps {
+    /// Step numbers, from 1.
     pub among: Vec<usize>,
     pub count: usize,
 }
 
+/// The right verdicts on one step, in the dimensions of the judge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTruth {
-    /// The tool, on these things, does what the thought says.
+    /// The call does what the thought says, on the things that it names.
     pub tool_fits_thought: bool,
     /// The thought is about the request.
     pub thought_fits_request: bool,
-    /// The tool can take the call.
+    /// The call satisfies the schema of the tool.
     pub is_valid: bool,
     /// What is wrong, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -60,46 +66,48 @@ impl StepTruth {
         StepTruth { tool_fits_thought: true, thought_fits_request: true, is_valid: true, note: String::new() }
     }
 
+    /// Right in all dimensions, but with a remark for the reader of the labels.
     pub(super) fn correct_with_note(note: impl Into<String>) -> StepTruth {
         StepTruth { note: note.into(), ..StepTruth::correct() }
     }
 }
 
-/// What was found of a run, to be held against its truth.
+/// What verifier, rules and replay found in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunAssessment<'f> {
     pub steps: usize,
     pub passed: bool,
     /// The rules that were broken.
     pub broken: &'f [RuleFinding],
-    /// What a replay calls unnecessary, from 1; none if there was none.
+    /// Steps that a replay calls unnecessary, from 1; none if there was no replay.
     pub needless: Option<&'f [usize]>,
-    /// Of which steps it says that it cannot tell.
+    /// Steps about which the replay could not decide.
     pub unknown: &'f [usize],
 }
 
-/// A run beside its truth.
+/// The result of a comparison. Differences are errors of a measuring instrument; open questions are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TruthComparison {
     /// Where what was found is not what is true, one line each.
     pub differences: Vec<String>,
-    /// What is true and was left open: nobody said so, and nobody said otherwise.
+    /// True statements that the replay left undecided.
     pub untold: Vec<String>,
 }
 
 impl RunTruth {
+    /// Whether no shorter sequence solves the task.
     pub fn is_optimal(&self) -> bool {
         self.detour.is_none()
     }
 
-    /// Whether verifier, rules or a replay have something to find. A thought about the weather changes nothing that they
-    /// see: that such a run comes out as the shortest way does says nothing of them.
+    /// Whether verifier, rules or a replay can find anything. An off-topic thought changes nothing that they see, so
+    /// such a run says nothing about them and is counted apart.
     pub fn is_observable(&self) -> bool {
         let is_needless = self.needless.as_ref().is_some_and(|groups| !groups.is_empty());
         !self.passes || !self.broken.is_empty() || is_needless
     }
 
-    /// Holds what was found against what is true.
+    /// Compares findings with the truth. Every line names one difference.
     pub fn compare(&self, found: &RunAssessment<'_>) -> TruthComparison {
         let mut differences = Vec::new();
         if found.steps != self.steps.len() {
@@ -132,6 +140,7 @@ impl RunTruth {
                 let is = if *count == 1 { "is" } else { "are" };
                 let text =
                     format!("of {}, {count} {is} needless; the replay names {named}", format_step_numbers(among));
+                // The missing ones are among those that the replay left undecided.
                 if named < *count && named + unknown >= *count {
                     untold.push(format!("{text} and cannot tell of {unknown}"));
                 } else if named != *count {
@@ -148,7 +157,7 @@ impl RunTruth {
     }
 }
 
-/// "step 6", "steps 1, 2 and 5"
+/// "step 6", "steps 1, 2 and 5".
 fn format_step_numbers(numbers: &[usize]) -> String {
     let told: Vec<String> = numbers.iter().map(usize::to_string).collect();
     match told.as_slice() {

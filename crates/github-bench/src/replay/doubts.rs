@@ -1,4 +1,5 @@
-//! Looks that nothing rests on, and that may have decided something all the same without a trace.
+//! Reads that no recorded value depends on, but that may have influenced a decision. Their necessity is reported as
+//! unknown instead of unnecessary.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +11,15 @@ use crate::replay::kept_steps::StepSet;
 use crate::rules::contains_question;
 use gradus_github_agent::agent::RunStep;
 
+/// Decides about reads that the search left out.
 pub(super) struct UncertaintyCheck<'d> {
     record: &'d TrialRecord,
     trace: &'d ProvenanceGraph,
-    /// What is left of the run.
+    /// Steps of the shortest run.
     kept: &'d StepSet,
-    /// Whether the task is about what the final message says.
+    /// Whether a check of the task depends on the final message.
     answer_counts: bool,
-    /// Commits that what is left tells of.
+    /// SHAs in the observations of kept steps.
     shas: BTreeSet<&'d str>,
 }
 
@@ -32,7 +34,8 @@ impl<'d> UncertaintyCheck<'d> {
         UncertaintyCheck { record, trace, kept, answer_counts, shas }
     }
 
-    /// Why it cannot be told whether a look that was left out was needed.
+    /// The reason why it is unknown whether a left-out read was needed; none if it was not. The order of the tests is
+    /// that of how much they say.
     pub(super) fn explain_uncertainty(&self, step: usize) -> Option<String> {
         // A question rests on the request alone.
         let is_question = self.record.answer.as_deref().is_some_and(contains_question);
@@ -52,21 +55,23 @@ impl<'d> UncertaintyCheck<'d> {
         Some(why.to_owned())
     }
 
-    /// Whether it tells of a commit that another step tells of, too. What a list decides is about one of those in it, whose
-    /// name is then said.
+    /// Whether it shows a commit that a kept step shows as well. Lists are excluded: a decision made from a list is
+    /// about one of its elements, whose name is then used later.
     fn shares_commit(&self, step: usize) -> bool {
         let this = &self.record.steps[step];
         !this.tool.starts_with("list_") && find_commit_shas(this).any(|sha| self.shas.contains(sha))
     }
 }
 
+/// Full SHAs in an observation.
 fn find_commit_shas(step: &RunStep) -> impl Iterator<Item = &str> {
     let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     step.observation.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_sha)
 }
 
-/// Looks with the same tool at several things: that one of them was not used further may be what it told. A thing that
-/// neither the request nor an earlier step named is not one of those that were gone through.
+/// Whether it is one of several reads with the same tool on different things, of which others were needed. That this
+/// one was not used further may be the result of reading it. Things that neither the request nor an earlier observation
+/// named do not belong to such a series.
 fn is_one_of_a_series(record: &TrialRecord, step: usize, kept: &StepSet) -> bool {
     let this = &record.steps[step];
     let is_sibling = |other: &&RunStep| other.tool == this.tool && other.arguments != this.arguments;
@@ -89,8 +94,10 @@ fn is_one_of_a_series(record: &TrialRecord, step: usize, kept: &StepSet) -> bool
     siblings.iter().any(|other| unknown.iter().all(|(name, value)| other.arguments.get(*name) == Some(*value)))
 }
 
-/// Whether something of the kind that it lists is made later, by a name that the agent chose.
+/// Whether something of the listed kind is created later under a name that the agent chose. The list may have shown
+/// that the name is free.
 fn finds_a_free_name(record: &TrialRecord, step: usize, kept: &StepSet) -> bool {
+    // Creating tool, the argument with the name, and the reads that show which names are taken.
     const KINDS: [(&str, &str, &[&str]); 5] = [
         ("create_repo", "name", &["list_my_repos", "search_repositories", "get_repo"]),
         ("create_branch", "branch", &["list_branches", "get_branch"]),

@@ -1,5 +1,5 @@
-//! What texts and observations say, taken apart into facts that can be found again elsewhere: values, numbers of issues,
-//! counts, lines, names that nobody writes by chance.
+//! Facts in texts and observations: values, issue numbers, counts, lines, and names that nobody writes by chance. Facts
+//! are compared by equality, so that provenance is a lookup and not a search through the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,35 +7,38 @@ use serde_json::Value;
 
 use crate::suite::parse_number_word;
 
+/// Facts without duplicates.
 pub(super) type TracedFactSet = BTreeSet<TracedFact>;
 
+/// Something that a text states and that can be recognised elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TracedFact {
-    /// A whole value.
+    /// A whole JSON string.
     Value(String),
-    /// The same in small letters. It is told, never used.
+    /// The same in lower case. Only observations provide it; it is matched inside longer texts.
     Whole(String),
-    /// A word that is no plain one: a sha, a path, a name with a digit in it.
+    /// A word that is not an ordinary one: a SHA, a path, an identifier with a digit in it.
     Name(String),
+    /// A line of a text with several lines.
     Line(String),
-    /// Of an issue, a pull request, a milestone.
+    /// The number of an issue, a pull request or a milestone.
     Number(u64),
-    /// A figure in a text.
+    /// A number in a text, of unknown meaning.
     Figure(u64),
-    /// How many there are, as one can count them in what was told.
+    /// A number of items that can be counted in the observation.
     Count(u64),
-    /// A figure that has a name: `stargazers_count`.
+    /// A figure with the name of its field, such as `stargazers_count`.
     Field(u64, String),
     /// That a call was refused.
     Refusal,
-    /// The changes of a pull request, by `owner/repo#5`.
+    /// The changed files of a pull request, as `owner/repo#5`.
     Changes(String),
-    /// A plain word: says little, and is looked at only where nothing else is to be had.
+    /// An ordinary word. Weak evidence, used only if a final message has no other fact.
     Word(String),
 }
 
 impl TracedFact {
-    /// For reasons.
+    /// The fact for a reason, cut to 24 characters.
     pub(super) fn describe(&self) -> String {
         let short = |text: &str| {
             let begin: String = text.chars().take(24).collect();
@@ -56,7 +59,7 @@ impl TracedFact {
         }
     }
 
-    /// How much it says of where something is from: of several, the most telling one is shown.
+    /// How much the fact says about its origin. The strongest one is shown.
     pub(super) fn evidence_weight(&self) -> (u8, usize) {
         match self {
             TracedFact::Value(text) | TracedFact::Whole(text) | TracedFact::Line(text) | TracedFact::Name(text) => {
@@ -69,12 +72,13 @@ impl TracedFact {
     }
 }
 
+/// Both forms of a whole value.
 fn add_value(text: &str, facts: &mut TracedFactSet) {
     facts.insert(TracedFact::Value(text.to_owned()));
     facts.insert(TracedFact::Whole(text.to_lowercase()));
 }
 
-/// What anyone knows of GitHub without looking.
+/// Values that everyone knows without reading them.
 const COMMON: [&str; 40] = [
     "main",
     "master",
@@ -117,12 +121,14 @@ const COMMON: [&str; 40] = [
     "removed",
     "readme.md",
 ];
+/// Minimum length of a line or quotation that is evidence.
 const MIN_LINE: usize = 6;
 const MIN_NAME: usize = 4;
+/// Longer strings are only cut into lines and words.
 const MAX_VALUE: usize = 300;
-/// In bytes, of which a character has four at most, in small letters too.
+/// The same in bytes: a character has at most four, also after conversion to lower case.
 pub(super) const MAX_WHOLE: usize = 4 * MAX_VALUE;
-/// A longer text is taken apart up to here.
+/// Characters of a text that are examined. Bounds the work on huge files.
 const MAX_CHARS: usize = 200_000;
 
 fn is_common(text: &str) -> bool {
@@ -130,13 +136,14 @@ fn is_common(text: &str) -> bool {
     COMMON.contains(&lower.as_str())
 }
 
-/// Not a plain word: has a digit, a sign or a capital inside.
+/// Whether a word is distinctive: it has a digit, a sign or an inner capital, and is not in [`COMMON`].
 fn is_name(word: &str) -> bool {
     let has_sign = word.chars().any(|c| c.is_ascii_digit() || matches!(c, '_' | '/' | '.' | '-' | '@' | ':'));
     let inner_capital = word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
     word.chars().count() >= MIN_NAME && (has_sign || inner_capital) && !is_common(word)
 }
 
+/// Keeps `_` and `#`, which belong to names and numbers.
 fn trim_word_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '#')
 }
@@ -146,10 +153,10 @@ fn truncate_chars(text: &str) -> &str {
     &text[..end]
 }
 
-/// What a text says, or uses.
+/// Adds the facts of a text, whether it states or uses them.
 pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
     let text = truncate_chars(text);
-    // What stands in quotation marks is told as a whole.
+    // Text in quotation marks counts as a whole value.
     let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
     quoted
         .map(str::trim)
@@ -177,7 +184,7 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
         }
         if is_name(word) {
             facts.insert(TracedFact::Name(word.to_owned()));
-            // `acme/billing` tells of `billing`, `issues/25` of 25; how an address begins tells nothing.
+            // `acme/billing` also names `billing`, and `issues/25` the number 25. The host of an address names nothing.
             let path =
                 word.split_once("://").map_or(word, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
             for part in path.split(['/', ':', '@']).filter(|part| *part != word) {
@@ -195,7 +202,7 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
     }
 }
 
-/// What an observation says.
+/// Facts of an observation: of its values if it is JSON, of its words otherwise.
 pub(super) fn of_observation(text: &str) -> TracedFactSet {
     let mut facts = TracedFactSet::new();
     match serde_json::from_str::<Value>(text) {
@@ -205,6 +212,7 @@ pub(super) fn of_observation(text: &str) -> TracedFactSet {
     facts
 }
 
+/// Adds the facts of a JSON value. `key` is the name of the field, which decides what a number means.
 pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
     match value {
         Value::String(text) => {
@@ -236,14 +244,14 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
     }
 }
 
-/// An address may be told or followed as a whole; one with places to be filled in (`{/owner}`) is none yet.
+/// An address counts as a whole. A URI template (`{/owner}`) is no address yet.
 fn of_address(text: &str, facts: &mut TracedFactSet) {
     if !text.is_empty() && !text.contains('{') && text.chars().count() <= MAX_VALUE {
         add_value(text, facts);
     }
 }
 
-/// How many items there are, in all and of each kind.
+/// Counts that a reader can derive from a list: all items, and items with the same value in a field.
 pub(super) fn add_item_counts(items: &[Value], facts: &mut TracedFactSet) {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for (name, value) in items.iter().filter_map(Value::as_object).flatten() {
@@ -256,7 +264,7 @@ pub(super) fn add_item_counts(items: &[Value], facts: &mut TracedFactSet) {
     facts.extend(kinds.into_values().filter(|count| *count > 1).map(TracedFact::Count));
 }
 
-/// The facts that arguments rest on. A page that is asked for rests on nothing: see `trace`.
+/// Facts that arguments depend on. Page numbers depend on nothing: pages are handled in `pages`.
 pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
     let mut facts = TracedFactSet::new();
     for (key, value) in arguments.as_object().into_iter().flatten() {
@@ -264,7 +272,7 @@ pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
             of_value(value, key, &mut facts);
         }
     }
-    // Figures in arguments are settings; what has been counted is told in texts.
+    // Figures in arguments are settings such as limits; counts are stated in texts.
     facts.retain(|fact| !matches!(fact, TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..)));
     facts
 }

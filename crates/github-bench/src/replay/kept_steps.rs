@@ -1,11 +1,12 @@
-//! Steps that a replay keeps.
+//! Types that the search and the provenance graph share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::TracedFact;
 
-/// Steps by index, from 0.
+/// Steps by index, from 0. Ordered, so that sets can be keys and replays keep the order of the run.
 pub(super) type StepSet = BTreeSet<usize>;
 
-/// The most telling fact of each use. Of two facts from the same sources at the same place, one is enough.
+/// The strongest fact for each pair of using step (none: the final message) and possible sources. Two facts with the
+/// same user and the same sources put the same constraint on a search, so one is enough.
 pub(super) type FactUseIndex = BTreeMap<(Option<usize>, StepSet), TracedFact>;

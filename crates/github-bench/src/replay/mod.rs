@@ -1,9 +1,9 @@
-//! Which steps of a run were needed. A run on the simulator is played again from its seed without some of its steps; a
-//! step is unnecessary if the same end is reached without it and nothing later rests on what it told.
+//! Which steps of a run were needed. A run is repeated on the simulator from its seed without some of its steps. A step
+//! is unnecessary if the verified end is the same without it and no later value comes from it.
 //!
-//! What an agent thought is not known, so two things are looked at: the verified end state (`perform`), and where the
-//! values in later arguments and in the final message come from (`trace`). `search` looks for the shortest run that keeps
-//! both. `docs/explanation/replay.md` says what counts.
+//! Thoughts of an agent cannot be checked, so two things are: the verified end state (`perform`), and where values in
+//! later arguments and in the final message come from (`trace`). `search` looks for the shortest run that keeps both.
+//! `docs/explanation/replay.md` defines what counts.
 
 mod doubts;
 mod facts;
@@ -24,12 +24,13 @@ use gradus_github_agent::tools::ToolBox;
 use gradus_github_sim::World;
 use gradus_github_sim::state::WorldState;
 
-/// Where a run is played again: tools that act on this world. The world is set anew for each attempt.
+/// Tools that act on a shared world. The world is replaced before each attempt, so that one environment can serve one
+/// replay at a time only.
 #[derive(Clone, Copy)]
 pub struct ReplayEnvironment<'s> {
     pub tools: &'s dyn ToolBox,
     pub world: &'s Mutex<World>,
-    /// By which requests are sent that no tool of ours made.
+    /// Token for requests that are sent directly, because the run was made with tools that are not ours.
     pub token: &'s str,
 }
 
@@ -39,21 +40,24 @@ impl std::fmt::Debug for ReplayEnvironment<'_> {
     }
 }
 
-/// What is checked of an end: names, and whether they hold. The same names in the same order, whatever the end.
+/// Names of checks and whether they hold. The same names in the same order for every end of the same task, so that two
+/// lists can be compared by position.
 pub type CheckResults = Vec<(String, bool)>;
 
-/// Says of a world as a run left it, and of the run, which checks hold.
+/// Evaluates the checks of a task on a state and a record. `Sync`, since replays run on the threads of the trial pool.
 pub type RunVerifier<'v> = dyn Fn(&WorldState, &TrialRecord) -> CheckResults + Sync + 'v;
 
+/// Whether a run needed a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepNecessity {
     Needed,
     Unnecessary,
-    /// It cannot be told from what is recorded.
+    /// The records do not decide it.
     Unknown,
 }
 
+/// The verdict on one step, with a one-line reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepVerdict {
     /// From 1.
@@ -64,6 +68,7 @@ pub struct StepVerdict {
     pub why: String,
 }
 
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayReport {
     pub task: String,
@@ -74,30 +79,32 @@ pub struct ReplayReport {
     /// Whether all checks hold after the run as it was.
     pub passed: bool,
     pub steps: Vec<StepVerdict>,
-    /// The shortest run that was found: numbers of its steps, from 1. Steps of which nothing can be told are in it.
+    /// Step numbers (from 1) of the shortest sufficient run that was found. It contains steps whose necessity is
+    /// unknown, so that detours are never overstated.
     pub shortest: Vec<usize>,
-    /// Length of the run ÷ length of the shortest; 1 if nothing can be left out.
+    /// Length of the run divided by the length of the shortest; 1 if no step can be left out.
     pub ratio: f64,
-    /// So often the run was played, whole or in part.
+    /// How many times the run was repeated, whole or in part.
     pub replays: usize,
-    /// The search was ended before all was tried.
+    /// The limit on replays was reached before all candidates were tried.
     pub cut_short: bool,
 }
 
 impl ReplayReport {
+    /// Numbers of the steps with this verdict, from 1.
     pub fn steps_that_are(&self, need: StepNecessity) -> Vec<usize> {
         self.steps.iter().filter(|one| one.need == need).map(|one| one.step).collect()
     }
 }
 
-/// `seed` is the world in which the run began.
+/// Replays a run. `seed` is the initial world, with its faults.
 pub async fn replay_trial(
     seed: &World,
     record: &TrialRecord,
     stage: ReplayEnvironment<'_>,
     verify: &RunVerifier<'_>,
 ) -> ReplayReport {
-    // What tools of others do is not known, but what they have asked GitHub for is.
+    // What the tools of an external program do is unknown, but their requests are recorded and can be repeated.
     let by_requests = record.is_foreign.then(|| record.by_requests());
     let record = by_requests.as_ref().unwrap_or(record);
     search::ReplaySearch::new(seed, record, stage, verify).run().await

@@ -1,4 +1,5 @@
-//! Lists that were read page by page: which steps read pages of the same one.
+//! Paginated lists: which steps read pages of the same list. A statement about a list is a statement about all its
+//! pages, so that a search keeps or leaves out all of them.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,17 @@ use gradus_github_sim::span_of_page;
 /// Parameters of a request that say which part of a list is meant, and not which list.
 const PAGING: [&str; 5] = ["page", "per_page", "cursor", "after", "before"];
 
-/// What a step read of a list.
+/// The part of a list that one step read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ListPageRange {
-    /// From the first item to the one behind the last: pages may be of different sizes.
+    /// Index of the first item and the index behind the last. Works for pages of different sizes.
     Span(usize, usize),
-    /// By a name that only the list knows.
+    /// An opaque cursor.
     Named(String),
 }
 
 impl ListPageRange {
-    /// A look at the first few of those that another page has, too.
+    /// Whether another page contains all of this one, as when a first short look is followed by the full page.
     fn is_part_of(&self, other: &ListPageRange) -> bool {
         match (self, other) {
             (ListPageRange::Span(begin, end), ListPageRange::Span(from, to)) => {
@@ -33,7 +34,7 @@ impl ListPageRange {
     }
 }
 
-/// The items that a step was shown.
+/// The items of a list in an observation; none if it is no list.
 pub(super) fn parse_list_items(step: &RunStep) -> Option<Vec<Value>> {
     let value: Value = serde_json::from_str(&step.observation).ok()?;
     match &value {
@@ -51,7 +52,7 @@ pub(super) fn parse_list_items(step: &RunStep) -> Option<Vec<Value>> {
     }
 }
 
-/// Lists of which more than one page was read, each page with the steps that read it.
+/// Lists of which more than one page was read. Each list is a list of pages, each page the set of steps that read it.
 pub(super) fn find_paged_lists(record: &TrialRecord) -> Vec<Vec<StepSet>> {
     let mut lists: BTreeMap<String, BTreeMap<ListPageRange, StepSet>> = BTreeMap::new();
     let steps = record.steps.iter().enumerate();
@@ -73,21 +74,22 @@ fn collect_step_arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
     Some(arguments.iter().map(|(name, value)| (name.as_str(), value)).collect())
 }
 
-/// Of a call of a tool.
+/// List and page of a tool call: all arguments but `page` name the list.
 fn of_call(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = collect_step_arguments(step)?;
     let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
     Some((format!("{} {arguments:?}", step.tool), ListPageRange::Named(page)))
 }
 
-/// Of a request, as [`request_step`](crate::record::request_step) has it: the same path and query, but for the page.
+/// List and page of a request, in the form of [`request_step`](crate::record::request_step). The same path and query
+/// apart from paging parameters name the list.
 fn of_request(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = collect_step_arguments(step)?;
     let query = arguments.remove("query").and_then(Value::as_str).unwrap_or_default();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let (paging, mut rest): (Vec<&str>, Vec<&str>) =
         pairs.partition(|pair| PAGING.contains(&pair.split('=').next().unwrap_or_default()));
-    // In which order they are written says nothing.
+    // The order of query parameters has no meaning.
     rest.sort_unstable();
     let is_cursor = |pair: &&str| !pair.starts_with("page=") && !pair.starts_with("per_page=");
     let page = match paging.iter().copied().find(is_cursor) {

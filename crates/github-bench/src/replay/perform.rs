@@ -1,4 +1,4 @@
-//! Plays a run again, or a part of it, and says what came of it.
+//! Repeats a run or a part of it, and evaluates the checks on what results.
 
 use std::sync::PoisonError;
 
@@ -11,14 +11,17 @@ use crate::replay::kept_steps::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 
-/// As often as an agent waits within a step.
+/// Waits for a rate limit within one step; the same number that the agent allows itself.
 const MAX_WAITS: usize = 3;
 
+/// The checks after a repetition, and its record with new observations and requests.
 pub(super) struct ReplayAttempt {
     pub(super) checks: CheckResults,
     pub(super) record: TrialRecord,
 }
 
+/// Resets the world to the seed and repeats the kept steps in order. Arguments are rewritten where earlier steps now
+/// get other numbers or SHAs. The lock on the world is never held across an await.
 pub(super) async fn replay_steps(
     seed: &World,
     record: &TrialRecord,
@@ -36,6 +39,7 @@ pub(super) async fn replay_steps(
     let mut steps = Vec::with_capacity(kept.len());
     for (index, step) in record.steps.iter().enumerate().filter(|(index, _)| kept.contains(index)) {
         let waited = waited_before(record, index);
+        // Requests of this step begin here in the new record.
         let from = {
             let mut world = lock();
             world.advance_clock(waited);
@@ -60,7 +64,8 @@ pub(super) async fn replay_steps(
     ReplayAttempt { checks, record }
 }
 
-/// Seconds of simulated time that went by before a step, as when an agent waits for a limit to end.
+/// Simulated seconds between the previous request and the first one of a step. They are repeated, because rate limits
+/// and timestamps depend on them.
 fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     let begin = record.steps[index].exchanges.start;
     let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
@@ -68,6 +73,8 @@ fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     first.zip(before).map_or(0, |(first, before)| first.from.0.saturating_sub(before.to.0).max(0))
 }
 
+/// Repeats one step and returns its observation and whether it failed. A call that was not approved had no effect and
+/// is returned as recorded. A step of an external program is repeated as its requests.
 async fn replay_step(
     record: &TrialRecord,
     step: &RunStep,
@@ -75,12 +82,13 @@ async fn replay_step(
     bindings: &ReplayBindings,
     stage: ReplayEnvironment<'_>,
 ) -> (String, bool) {
+    // Refused by the user, so that it never happened.
     if step.approved == Some(false) {
         return (step.observation.clone(), step.is_error);
     }
     if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
         let mut seen = stage.tools.call(&step.tool, arguments).await;
-        // The agent waited for a limit to end, and tried again within the step.
+        // Within the recorded step the agent waited for the limit and succeeded, so the replay does too.
         for _ in 0..MAX_WAITS {
             let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);

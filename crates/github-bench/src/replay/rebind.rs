@@ -1,19 +1,22 @@
-//! Values that are others when a run is played without some of its steps: numbers move up, commits get other names since
-//! time and parents are others. What is said later is said of the new ones.
+//! Values that change when steps are left out: numbers of issues move up, and commits get other SHAs because time and
+//! parents differ. Later arguments are rewritten to the new values.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Old values by what they are now.
+/// Recorded values and the values that replace them, learned from pairs of observations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplayBindings {
+    /// SHAs, timestamps and addresses.
     texts: BTreeMap<String, String>,
+    /// Numbers of issues, pull requests and milestones. Numbers that stayed the same are recorded too.
     numbers: BTreeMap<u64, u64>,
 }
 
 impl ReplayBindings {
-    /// Learns from what a step told when it was recorded, and what it tells now.
+    /// Compares the recorded observation of a step with the new one, field by field. Lists of different lengths teach
+    /// nothing, since their elements cannot be matched.
     pub(super) fn learn_from_observations(&mut self, old: &str, new: &str) {
         if old == new {
             return;
@@ -24,6 +27,7 @@ impl ReplayBindings {
         }
     }
 
+    /// `key` is the name of the field that holds the values.
     fn learn_from_values(&mut self, key: &str, old: &Value, new: &Value) {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
@@ -39,6 +43,7 @@ impl ReplayBindings {
             (Value::String(old), Value::String(new)) if old != new && is_bound(old) && is_bound(new) => {
                 self.texts.insert(old.clone(), new.clone());
             }
+            // Only fields called a number of something: counts and sizes differ too, and must not be rewritten.
             (Value::Number(old), Value::Number(new)) if key.ends_with("number") => {
                 if let (Some(old), Some(new)) = (old.as_u64(), new.as_u64()) {
                     self.numbers.insert(old, new);
@@ -56,6 +61,7 @@ impl ReplayBindings {
         if self.is_empty() { arguments.clone() } else { self.rebind_value("", arguments) }
     }
 
+    /// Numbers are replaced only in fields that are numbers of issues or milestones.
     fn rebind_value(&self, key: &str, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.rebind_text(text)),
@@ -73,7 +79,8 @@ impl ReplayBindings {
         }
     }
 
-    /// Names of commits wherever they stand, also short; numbers behind a `#` or in an address.
+    /// Replaces SHAs anywhere, also abbreviated ones, and numbers behind `#` or in the address of an issue or pull
+    /// request.
     pub(super) fn rebind_text(&self, text: &str) -> String {
         if self.is_empty() {
             return text.to_owned();
@@ -95,6 +102,7 @@ impl ReplayBindings {
         self.texts.get(text).cloned().unwrap_or(out)
     }
 
+    /// Abbreviated SHAs have at least seven digits, as git prints them.
     fn rebind_word(&self, word: &str, is_in_address: bool) -> String {
         const SHORT: usize = 7;
         let digits = word.strip_prefix('#').or_else(|| is_in_address.then_some(word));
@@ -116,7 +124,8 @@ impl ReplayBindings {
     }
 }
 
-/// Names that the world gives: of objects, of moments, addresses. Anything else an agent may have meant as it is.
+/// Whether the world assigns such a value: SHAs, timestamps, addresses. Any other text may have been the agent's choice
+/// and stays as it is.
 fn is_bound(text: &str) -> bool {
     let is_sha = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_time = text.len() == 20 && text.ends_with('Z') && text.as_bytes().get(10) == Some(&b'T');

@@ -1,5 +1,7 @@
-//! The search for the shortest run: what nothing rests on is left out together, halved where that changes the end; then
-//! each other step alone, with what rests on it, and together with the step that undoes it.
+//! The search for the shortest sufficient run. Reads that nothing depends on are left out together, and halved where
+//! that changes the end (as in delta debugging). Then each other step is left out alone, together with the steps that
+//! depend on it, and together with the step that undoes it. The result is minimal with respect to these moves, not
+//! globally.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +17,25 @@ use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::ToolEffect;
 use gradus_github_sim::World;
 
-/// A run of so many steps may be played so often: enough for each step alone, and for groups.
+/// Limit on repetitions for a run of this length: enough for every step alone and for groups.
 fn most_replays(steps: usize) -> usize {
     40 + 4 * steps
 }
-/// A longer run is not looked at.
+/// Longer runs are not replayed; all their steps are reported as unknown.
 const MAX_STEPS: usize = 500;
 
+/// State of one search.
 pub(super) struct ReplaySearch<'s> {
     seed: &'s World,
     record: &'s TrialRecord,
     stage: ReplayEnvironment<'s>,
     verify: &'s RunVerifier<'s>,
     replays: usize,
+    /// The limit on replays was reached.
     cut_short: bool,
-    /// What was tried, and whether it did.
+    /// Subsets that were tried, and whether they were sufficient.
     tried: BTreeMap<StepSet, bool>,
-    /// Why a step cannot be left out.
+    /// For a step that cannot be left out alone, which check then fails.
     reasons: BTreeMap<usize, String>,
 }
 
@@ -46,6 +50,8 @@ impl<'s> ReplaySearch<'s> {
         ReplaySearch { seed, record, stage, verify, replays: 0, cut_short: false, tried, reasons }
     }
 
+    /// Repeats the whole run first. If it behaves differently from the record, nothing can be concluded. If the task
+    /// failed, only repetitions are reported, because no check can tell what is missing.
     pub(super) async fn run(mut self) -> ReplayReport {
         let all: StepSet = (0..self.record.steps.len()).collect();
         if all.len() > MAX_STEPS {
@@ -58,6 +64,7 @@ impl<'s> ReplaySearch<'s> {
         if let Some(why) = self.cannot_be_told(&record) {
             return self.build_report(passed, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
+        // Whether the final message matters: verify the same end once more without it.
         let mute = TrialRecord { answer: None, ..record.clone() };
         let state = self.world_state();
         let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
@@ -112,6 +119,8 @@ impl<'s> ReplaySearch<'s> {
         self.stage.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
     }
 
+    /// Reports `kept` as the shortest run and asks `verdict` for each step. A run of which nothing is needed has the
+    /// ratio of its length, since a division by zero steps has no meaning.
     fn build_report(
         &self,
         passed: bool,
@@ -147,7 +156,8 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// A run that goes another way when it is played again cannot be searched.
+    /// Compares which steps failed in the record and in the repetition. A difference means that the world is not the
+    /// one of the record.
     fn cannot_be_told(&self, again: &TrialRecord) -> Option<String> {
         let differs =
             self.record.steps.iter().zip(&again.steps).position(|(one, other)| one.is_error != other.is_error);
@@ -155,11 +165,13 @@ impl<'s> ReplaySearch<'s> {
         Some(format!("played again, step {step} comes out otherwise: this is not the world it was recorded in"))
     }
 
+    /// Counts towards the limit on replays.
     async fn replay_subset(&mut self, kept: &StepSet) -> ReplayAttempt {
         self.replays += 1;
         replay_steps(self.seed, self.record, kept, self.stage, self.verify).await
     }
 
+    /// Whether a step changed nothing: by the tool's effect, or by the methods of its requests if the tool is not ours.
     fn is_read(&self, step: &RunStep) -> bool {
         let is_known = self.stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool);
         if is_known {
@@ -169,7 +181,8 @@ impl<'s> ReplaySearch<'s> {
         sent.iter().all(|one| matches!(one.method.as_str(), "GET" | "HEAD"))
     }
 
-    /// Whether this is enough to come to as good an end.
+    /// Whether these steps lead to an end where every check holds that held before. Tests the provenance first, which
+    /// costs no repetition.
     async fn is_sufficient(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> bool {
         if !trace.is_supported(kept) {
             return false;
@@ -187,6 +200,7 @@ impl<'s> ReplaySearch<'s> {
             let all = self.record.steps.len();
             let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
             let gone: Vec<usize> = (0..all).filter(|step| !kept.contains(step)).collect();
+            // A reason can be given only if exactly one step was left out.
             if let (Some(((name, _), _)), [step]) = (missed, &gone[..]) {
                 self.reasons.insert(*step, format!("without it this is not so: {name}"));
             }
@@ -195,12 +209,15 @@ impl<'s> ReplaySearch<'s> {
         does
     }
 
+    /// Starts with all steps and leaves out as many as possible. Ends when a pass changes nothing or the limit is
+    /// reached.
     async fn find_minimal_steps(&mut self, all: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> StepSet {
         let mut kept = all.clone();
-        // Later ones first: of two that tell the same, the first one stays.
+        // From the end, so that of two equal reads the first one stays.
         let mut idle: Vec<usize> = Vec::new();
         let mut rest = kept.clone();
         for step in all.iter().rev().copied().filter(|step| self.is_read(&self.record.steps[*step])) {
+            // Pages of a list are left out together.
             let without = trace.whole_lists(rest.iter().copied().filter(|one| *one != step).collect());
             if without.len() < rest.len() && trace.is_supported(&without) {
                 idle.extend(rest.difference(&without));
@@ -222,7 +239,7 @@ impl<'s> ReplaySearch<'s> {
         kept
     }
 
-    /// Leaves out groups, halving those that cannot go as a whole.
+    /// Leaves out groups as a whole, or halves them and tries the halves.
     async fn drop_groups(
         &mut self,
         kept: &mut StepSet,
@@ -245,7 +262,8 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// A step with all that rests on it, and with the other pages of its list.
+    /// Leaves out a step, everything that depends on it, and the other pages of its list. Not possible if the final
+    /// message depends on it.
     async fn drop_one(&mut self, kept: &mut StepSet, step: usize, trace: &ProvenanceGraph, wanted: &CheckResults) {
         if !kept.contains(&step) {
             return;
@@ -254,6 +272,7 @@ impl<'s> ReplaySearch<'s> {
         without.remove(&step);
         loop {
             without = trace.whole_lists(without);
+            // Steps whose arguments came from the removed one have to go too, and so on.
             match trace.find_unsupported_use(&without).map(|used| used.at) {
                 None => break,
                 // What the final message says must be kept.
@@ -266,7 +285,7 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// Something is done and undone: neither can go alone.
+    /// Leaves out two writes on the same object: something that was done and undone, where neither can go alone.
     async fn drop_pairs(&mut self, kept: &mut StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
         let writes: Vec<usize> = kept.iter().copied().filter(|step| !self.is_read(&self.record.steps[*step])).collect();
         for (at, one) in writes.iter().enumerate() {
@@ -283,7 +302,7 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// Says of what is left why it is needed.
+    /// For kept steps without a reason yet, one more repetition without the step names the check that fails.
     async fn explain_needed_steps(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
         for step in kept.iter().copied() {
             if trace.rests_on(step, kept).is_some() || self.reasons.contains_key(&step) {
@@ -302,18 +321,19 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
+    /// For a failed run: all steps but reads that repeat an earlier one with the same result.
     fn without_repetition(&self, all: &StepSet, trace: &ProvenanceGraph) -> StepSet {
         let is_repeated = |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
     }
 }
 
-/// Whatever held still holds.
+/// Every check that held in `wanted` still holds.
 fn is_as_good(checks: &CheckResults, wanted: &CheckResults) -> bool {
     checks.len() == wanted.len() && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
 }
 
-/// The same repository, and one more thing in common that names something.
+/// The same repository and one more identifying argument in common.
 fn is_about_the_same(one: &RunStep, other: &RunStep) -> bool {
     const NAMES: [&str; 10] = [
         "branch",

@@ -1,5 +1,4 @@
-//! Who told what first: everything that the steps of a run told and said, by what it is, so that a use finds its sources
-//! without going through the run again.
+//! An index of facts by the steps that stated them, so that a use finds its sources without another pass over the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +13,26 @@ use crate::rules::{denying_sentences, to_singular};
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::RecordedExchange;
 
+/// Built once per replay from the record.
 pub(super) struct FactSources<'r> {
     record: &'r TrialRecord,
-    /// In small letters.
+    /// The request in lower case.
     request: String,
-    /// What the request says needs nobody to tell it.
+    /// Facts of the request. They need no source.
     known: TracedFactSet,
     /// What each step's arguments say.
     pub(super) said: Vec<TracedFactSet>,
+    /// The first step whose arguments contain a fact. Observations after it are no source: the agent had it from
+    /// elsewhere.
     first_said: BTreeMap<TracedFact, usize>,
+    /// Steps whose observation states a fact, in order.
     told_by: BTreeMap<TracedFact, Vec<usize>>,
-    /// Whole values that were told, to be found inside of texts.
+    /// Whole values of observations, to find them inside longer texts.
     values: NeedleSet,
-    /// Words of request and final message, which tell figures with names apart.
+    /// Words of request and final message in the singular. They decide which of several fields with the same figure is
+    /// meant.
     spoken: Vec<String>,
-    /// Pages of lists of which more than one was read, each with the steps that read it.
+    /// See [`find_paged_lists`].
     pub(super) pages: Vec<Vec<StepSet>>,
 }
 
@@ -40,6 +44,7 @@ impl<'r> FactSources<'r> {
         for (index, step) in steps.iter().enumerate() {
             told[index].extend(of_requests(record, step));
         }
+        // Counts over a whole list are stated by all of its pages together.
         for list in &pages {
             let all: Vec<Value> =
                 list.iter().filter_map(|page| parse_list_items(&steps[*page.first()?])).flatten().collect();
@@ -72,7 +77,7 @@ impl<'r> FactSources<'r> {
         FactSources { record, request, known, said, first_said, told_by, values, spoken, pages }
     }
 
-    /// What is said at a place, and by whom it was told before.
+    /// Adds the uses of facts by a step (none: the final message).
     pub(super) fn add_uses<'f>(
         &self,
         at: Option<usize>,
@@ -80,7 +85,7 @@ impl<'r> FactSources<'r> {
         uses: &mut FactUseIndex,
     ) {
         for fact in used.filter(|fact| !self.known.contains(*fact) && !self.is_requested(fact)) {
-            // Anyone may use a plain word, but for one that is a name somewhere.
+            // Everyone may use an ordinary word, unless it is the whole value of a field somewhere.
             let is_plain = match fact {
                 TracedFact::Word(word) if at.is_some() => {
                     self.find_exact_sources(&TracedFact::Whole(word.clone()), at).next().is_none()
@@ -94,7 +99,7 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// The most telling fact stands for a place and its sources.
+    /// Keeps the strongest fact per user and sources. A fact without a source puts no constraint and is dropped.
     fn record_use(&self, at: Option<usize>, fact: &TracedFact, sources: StepSet, uses: &mut FactUseIndex) {
         if sources.is_empty() {
             return;
@@ -105,13 +110,13 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// Those who told exactly this before a place, and before the agent said it itself: who says something before it is
-    /// told has it from elsewhere.
+    /// Steps before `at` whose observation states exactly this fact.
     fn find_exact_sources(&self, fact: &TracedFact, at: Option<usize>) -> impl Iterator<Item = usize> {
         let end = at.unwrap_or(usize::MAX);
         self.told_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
     }
 
+    /// Sources of a fact, including related forms: a name can be the whole value of a field, a figure can be a count.
     fn find_sources(&self, fact: &TracedFact, at: Option<usize>) -> StepSet {
         let first_said = self.first_said.get(fact).copied().unwrap_or(usize::MAX);
         let by = |facts: &[TracedFact]| -> StepSet {
@@ -137,12 +142,14 @@ impl<'r> FactSources<'r> {
         }
     }
 
+    /// All named fields with this figure, by a range query on the ordered index.
     fn fields_with_figure(&self, figure: u64) -> Vec<TracedFact> {
         let begin = TracedFact::Field(figure, String::new());
         let all = self.told_by.range(begin..).map(|(fact, _)| fact);
         all.take_while(|fact| matches!(fact, TracedFact::Field(one, _) if *one == figure)).cloned().collect()
     }
 
+    /// Whether request or final message mention the name of the field, apart from words that many fields share.
     fn is_spoken_of(&self, fact: &TracedFact) -> bool {
         const PLAIN: [&str; 5] = ["count", "total", "open", "number", "size"];
         let TracedFact::Field(_, name) = fact else { return false };
@@ -150,6 +157,7 @@ impl<'r> FactSources<'r> {
         parts.any(|part| self.spoken.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
     }
 
+    /// Whether the request contains the text of a fact, so that no source is needed.
     fn is_requested(&self, fact: &TracedFact) -> bool {
         match fact {
             TracedFact::Value(text) | TracedFact::Name(text) | TracedFact::Line(text) | TracedFact::Word(text) => {
@@ -159,7 +167,7 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// A merge rests on a look at what is merged, if there was one.
+    /// A merge depends on reading the changes of the pull request, if a step did.
     pub(super) fn add_looks(&self, index: usize, uses: &mut FactUseIndex) {
         let merges = get_step_exchanges(self.record, &self.record.steps[index]).iter();
         for exchange in merges.filter(|one| one.operation.as_deref() == Some("pulls/merge")) {
@@ -170,7 +178,7 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// Whole values that are repeated inside a text: titles, names, descriptions.
+    /// Whole values of observations that occur inside a text: titles, names, descriptions.
     pub(super) fn add_quotations(&self, at: Option<usize>, text: &str, uses: &mut FactUseIndex) {
         let lower = text.to_lowercase();
         let mut quoted: BTreeMap<usize, usize> = BTreeMap::new();
@@ -192,8 +200,8 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// That something is not so, or did not work, was learned from a call that was refused: from the one about the things
-    /// that are named there. What a later call of the same tool made good is told only if it is named itself.
+    /// A sentence that denies something depends on a refused call: the one about the things that the sentence names. A
+    /// refusal that a later call of the same tool made good counts only if it is named itself.
     pub(super) fn add_refusals(&self, answer: &str, uses: &mut FactUseIndex) {
         let denials = denying_sentences(answer).join(" ").to_lowercase();
         if denials.is_empty() {
@@ -210,7 +218,7 @@ impl<'r> FactSources<'r> {
         };
         let mut refused: Vec<(usize, usize)> = Vec::new();
         for (index, step) in self.record.steps.iter().enumerate() {
-            // What never reached GitHub tells nothing of it.
+            // A call that never reached GitHub says nothing about it.
             if !step.is_error || step.exchanges.is_empty() {
                 continue;
             }
@@ -230,7 +238,7 @@ impl<'r> FactSources<'r> {
     }
 }
 
-/// What the user said, with numbers as figures and the other way round.
+/// Facts of the request. `#5` and `5` are taken as equal here.
 fn collect_request_facts(request: &str) -> TracedFactSet {
     let mut known = TracedFactSet::new();
     facts::of_text(&without_enumeration(request), &mut known);
@@ -246,7 +254,7 @@ fn collect_request_facts(request: &str) -> TracedFactSet {
     known
 }
 
-/// As whole words: an address is not told by the beginning of it.
+/// Whether a match is delimited like a word, so that a prefix of an address does not count as the address.
 fn stands_at(text: &str, at: usize, part: &str) -> bool {
     let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '-');
     let before = text[..at].chars().next_back();
@@ -254,7 +262,7 @@ fn stands_at(text: &str, at: usize, part: &str) -> bool {
     !before.is_some_and(goes_on) && !after.is_some_and(goes_on)
 }
 
-/// The numbers in front of a list's lines number nothing else.
+/// Removes the numbers of an enumerated list, which would be taken for figures.
 fn without_enumeration(text: &str) -> String {
     let line = |line: &str| {
         let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
@@ -264,11 +272,12 @@ fn without_enumeration(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Requests of a step; empty if the range does not fit the record.
 fn get_step_exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [RecordedExchange] {
     record.exchanges.get(step.exchanges.clone()).unwrap_or_default()
 }
 
-/// What requests tell that observations may not.
+/// Facts that the requests of a step add to its observation.
 fn of_requests(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
     let looks =
         get_step_exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));

@@ -1,4 +1,4 @@
-//! Where the values in arguments and in the final message come from: which earlier steps told them first.
+//! Provenance: which earlier observations the values in arguments and in the final message come from.
 
 use crate::replay::kept_steps::{FactUseIndex, StepSet};
 use std::collections::BTreeMap;
@@ -9,28 +9,30 @@ use crate::record::TrialRecord;
 use crate::rules::collect_strings;
 use gradus_github_agent::agent::RunStep;
 
-/// Something that is said at a place, and who told it before. At least one of those must stay.
+/// A fact that a step or the final message uses, and the steps that stated it before. At least one source must be kept.
 #[derive(Clone, Debug)]
 pub(super) struct FactUse {
     /// The step that says it; none: the final message.
     pub(super) at: Option<usize>,
     pub(super) fact: TracedFact,
+    /// Not empty.
     pub(super) sources: StepSet,
 }
 
+/// All constraints that the provenance of values puts on a search. Built once per replay.
 #[derive(Debug)]
 pub(super) struct ProvenanceGraph {
     pub(super) uses: Vec<FactUse>,
-    /// Pages of one list: all of them or none, since what is said of a list is said of all its pages. Each page with the
-    /// steps that read it.
+    /// Paginated lists, see [`super::pages::find_paged_lists`]. All pages of a list are kept, or none.
     pages: Vec<Vec<StepSet>>,
-    /// For each step, an earlier one that told exactly the same.
+    /// For each step, an earlier one with the same call and the same observation.
     pub(super) same_as: Vec<Option<usize>>,
-    /// Whether the final message says anything that some step told.
+    /// Whether any fact of the final message comes from an observation.
     pub(super) answer_is_traced: bool,
 }
 
 impl ProvenanceGraph {
+    /// Uses of all steps in order, then those of the final message.
     pub(super) fn new(record: &TrialRecord) -> ProvenanceGraph {
         let sources = FactSources::new(record);
         let steps = &record.steps;
@@ -57,7 +59,7 @@ impl ProvenanceGraph {
         ProvenanceGraph { uses, pages: sources.pages, same_as: same_as(steps), answer_is_traced }
     }
 
-    /// Whether everything that is still said was told before by someone who is still there.
+    /// Whether every use of a kept step or the final message still has a kept source, and no list is incomplete.
     pub(super) fn is_supported(&self, kept: &StepSet) -> bool {
         self.find_unsupported_use(kept).is_none()
             && self.pages.iter().all(|list| {
@@ -66,7 +68,7 @@ impl ProvenanceGraph {
             })
     }
 
-    /// Without the pages of lists of which another page is missing.
+    /// Removes the remaining pages of lists of which a page is missing.
     pub(super) fn whole_lists(&self, mut kept: StepSet) -> StepSet {
         for list in &self.pages {
             if list.iter().any(|page| page.is_disjoint(&kept)) {
@@ -76,8 +78,8 @@ impl ProvenanceGraph {
         kept
     }
 
-    /// A figure of the final message that a step tells as well as one that is kept, if nothing else in the message is from
-    /// that one. What is counted over the pages of a list is from all of them.
+    /// A figure of the final message that this step and another kept one both state, where nothing else in the message
+    /// comes from the other. It is then unknown which of the two it came from. Pages of one list count as one.
     pub(super) fn figure_from(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
         let same = |one: usize| self.same_as[one].unwrap_or(one);
         let tells_more = |one: usize| {
@@ -94,13 +96,13 @@ impl ProvenanceGraph {
         })
     }
 
-    /// A use whose sources are all gone.
+    /// A use whose sources are all left out.
     pub(super) fn find_unsupported_use(&self, kept: &StepSet) -> Option<&FactUse> {
         let is_there = |one: &&FactUse| one.at.is_none_or(|at| kept.contains(&at));
         self.uses.iter().filter(is_there).find(|one| one.sources.is_disjoint(kept))
     }
 
-    /// What rests on a step and on no other that is kept.
+    /// The strongest use for which this step is the only kept source.
     pub(super) fn rests_on(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
         let only = |one: &&FactUse| {
             one.at.is_none_or(|at| kept.contains(&at))
@@ -115,7 +117,7 @@ impl ProvenanceGraph {
         self.pages.iter().any(|list| has(list, one) && has(list, other))
     }
 
-    /// Whether it is a page of a list of which others are kept.
+    /// Whether it is a page of a list of which other pages are kept.
     pub(super) fn is_page(&self, step: usize, kept: &StepSet) -> bool {
         self.pages.iter().any(|list| {
             list.iter().any(|page| page.contains(&step))
@@ -124,6 +126,7 @@ impl ProvenanceGraph {
     }
 }
 
+/// Compares steps by a hash of tool, arguments and observation, so that long runs stay linear.
 fn same_as(steps: &[RunStep]) -> Vec<Option<usize>> {
     let mut first: BTreeMap<[u8; 32], usize> = BTreeMap::new();
     let name = |step: &RunStep| {

@@ -1,4 +1,4 @@
-//! What a judge said of scripted runs, held against what is true of them.
+//! The judge's verdicts on scripted runs compared with the truth about them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALIT
 use gradus_eval::outcome::OutcomeLine;
 use serde::Serialize;
 
-/// The evaluations that have a truth, and the label of what is wrong.
+/// Evaluators with a known truth, and the label that means "wrong". Wrong is the positive class throughout.
 pub(super) const DIMENSIONS: [(&str, &str); 4] = [
     (THOUGHT_TO_TOOL, "incorrect"),
     (QUERY_TO_THOUGHT, "incorrect"),
@@ -16,18 +16,18 @@ pub(super) const DIMENSIONS: [(&str, &str); 4] = [
     (CALL_VALIDITY, "incorrect"),
 ];
 
-/// How verdicts and truth go together.
+/// A confusion matrix. The positive class is "something is wrong".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerdictConfusionMatrix {
-    /// Wrong, and said to be wrong.
+    /// True positives.
     pub found: u64,
-    /// Wrong, and said to be right.
+    /// False negatives.
     pub missed: u64,
-    /// Right, and said to be wrong.
+    /// False positives.
     pub alarms: u64,
-    /// Right, and said to be right.
+    /// True negatives.
     pub right: u64,
-    /// The judge said nothing.
+    /// No verdict: the question did not apply, or the judge failed. Not part of any ratio.
     pub unjudged: u64,
 }
 
@@ -42,59 +42,63 @@ impl VerdictConfusionMatrix {
         } += 1;
     }
 
-    /// Of what it called wrong, the share that is.
+    /// True positives among verdicts of "wrong"; none if there are none.
     pub fn precision(&self) -> Option<f64> {
         compute_ratio(self.found, self.found + self.alarms)
     }
 
-    /// Of what is wrong, the share that it called wrong.
+    /// True positives among what is wrong; none if nothing is.
     pub fn recall(&self) -> Option<f64> {
         compute_ratio(self.found, self.found + self.missed)
     }
 
-    /// The mean of the shares it gets right of what is wrong and of what is right; guessing gives a half.
+    /// Mean of sensitivity and specificity, which is ½ for guessing however rare mistakes are. None if one class is
+    /// empty.
     pub fn balanced_accuracy(&self) -> Option<f64> {
         let right = compute_ratio(self.right, self.right + self.alarms)?;
         Some(f64::midpoint(self.recall()?, right))
     }
 }
 
+/// None for an empty denominator.
 fn compute_ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Who noticed one kind of mistake.
+/// How many runs with one kind of mistake were noticed, and by whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DetectionCounts {
     pub runs: u64,
-    /// The judge, in a dimension and at a step where something is wrong. Of the oracle: anywhere.
+    /// By the judge, in a dimension and at a step that is wrong. For the oracle: any alarm.
     pub by_judge: u64,
     /// The rules R1 to R24.
     pub by_rules: u64,
-    /// The task was not done.
+    /// The verifier failed the run.
     pub by_verifier: u64,
-    /// A replay, of those that were replayed.
+    /// A replay found unnecessary steps.
     pub by_replay: u64,
+    /// Noticed by at least one of the four.
     pub by_anyone: u64,
-    /// Runs that came out otherwise than scripted.
+    /// Runs whose findings contradict the script.
     pub unexpected: u64,
-    /// Runs of which a replay could not tell what is true, which is no finding.
+    /// Runs about which a replay could not decide; that is no contradiction.
     pub untold: u64,
-    /// Runs in which verifier, rules and replay have nothing to find, and found nothing.
+    /// Runs whose mistake neither verifier, rules nor replay can see, such as an off-topic thought.
     pub unobservable: u64,
 }
 
-/// The judge's opinion of sequences beside what replays found.
+/// Agreement of judge and replay on whether a sequence has detours, over passed runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReplayComparison {
-    /// Steps could be left out, and the judge says suboptimal.
+    /// The replay found unnecessary steps, and the judge says suboptimal.
     pub both: u64,
     pub only_replay: u64,
-    /// The judge may have another reason: a failure that was passed over, say.
+    /// Only the judge says suboptimal. It may have another reason, such as an ignored error.
     pub only_judge: u64,
     pub neither: u64,
 }
 
+/// All comparisons of one benchmark.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JudgeAccuracy {
     /// By evaluation.
@@ -102,11 +106,12 @@ pub struct JudgeAccuracy {
     /// By policy.
     pub policies: BTreeMap<String, DetectionCounts>,
     pub replay: ReplayComparison,
-    /// Runs whose trace does not show the steps that were scripted.
+    /// Runs whose trace has another number of steps than the script. They are left out of the matrices.
     pub misread: u64,
 }
 
 impl JudgeAccuracy {
+    /// Adds one judged trial. Runs without a truth count for the comparison with replays only.
     pub fn add_trial(&mut self, line: &TrialLine, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let sequence = said_wrong(outcomes, SEQUENCE_OPTIMALITY, None);
         if let (Some(replay), Some(said), true) = (&line.replay, sequence, line.passed) {
@@ -139,6 +144,7 @@ impl JudgeAccuracy {
                 hold(name, !is_right, said_wrong(outcomes, name, Some(step.index)));
             }
         }
+        // A run without steps has no sequence to judge.
         if !truth.steps.is_empty() {
             hold(SEQUENCE_OPTIMALITY, !truth.is_optimal(), sequence);
         }
@@ -159,7 +165,7 @@ impl JudgeAccuracy {
     }
 }
 
-/// None where the judge gave no verdict.
+/// Whether the judge said "wrong"; none without a scored verdict.
 fn said_wrong(outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> Option<bool> {
     let (_, wrong) = DIMENSIONS.iter().find(|(name, _)| *name == evaluator)?;
     let outcome = outcomes.iter().find(|line| *line.evaluator == *evaluator && line.step_index == step)?;

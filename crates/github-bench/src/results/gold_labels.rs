@@ -1,5 +1,5 @@
-//! The truth of scripted runs as files: as labels beside the traces, folder by folder, in the form of this project's
-//! captures; or as lines that have the keys of `gradus eval --jsonl`.
+//! The truth of scripted runs as files: `gold.json` beside each trace, in the format of this project's captures, or one
+//! label per line with the keys of `gradus eval --jsonl`.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
@@ -13,15 +13,17 @@ use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALIT
 use gradus_github_agent::agent::AgentRunEnd;
 use serde_json::{Value, json};
 
+/// Labels of the step rubrics.
 fn label_correctness(is_right: bool) -> &'static str {
     if is_right { "correct" } else { "incorrect" }
 }
 
+/// Labels of the sequence rubric.
 fn label_sequence(truth: &RunTruth) -> &'static str {
     if truth.is_optimal() { "optimal" } else { "suboptimal" }
 }
 
-/// `FOLDER/<policy>/<task>-<trial>/gold.json`, with the trace in `001.bin` beside it.
+/// Writes `FOLDER/<policy>/<task>-<trial>/gold.json` and the trace as `001.bin`. Nothing for runs without a truth.
 pub fn write_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp: &[u8]) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let place = folder.join(&truth.policy).join(line.name());
@@ -32,7 +34,7 @@ pub fn write_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp:
     fs::write(place.join("gold.json"), text)
 }
 
-/// Takes out what an earlier call has written here, and nothing else: labels that somebody made by hand may stand beside.
+/// Removes what an earlier call has written, and nothing else: hand-made labels may be in the same folder.
 pub fn clear_folder(folder: &Path) -> io::Result<()> {
     for policy in list_matching_folders(folder, |name| ScriptedPolicy::from_name(name).is_some())? {
         for run in list_matching_folders(&policy, is_trial)? {
@@ -53,13 +55,13 @@ pub fn clear_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`TrialLine::name`] has it.
+/// A name of the form of [`TrialLine::name`].
 fn is_trial(name: &str) -> bool {
     let parts = name.rsplit_once('-');
     parts.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok())
 }
 
-/// Those in a folder that are called so; none where there is no such folder.
+/// Subfolders whose name matches; none if the folder does not exist.
 fn list_matching_folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -76,6 +78,8 @@ fn list_matching_folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io:
     Ok(found)
 }
 
+/// The JSON of a capture: sessions, turns and steps with their labels. All fields are marked as exactly recoverable,
+/// since our own traces contain them.
 fn build_gold_record(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
     let steps = record.steps.iter().zip(&truth.steps).enumerate();
     let steps: Vec<Value> = steps
@@ -118,7 +122,7 @@ fn build_gold_record(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -
     })
 }
 
-/// One label a line, with the keys of an outcome: `trajectory_id`, `step_index`, `evaluator`, `label`.
+/// One label per line: `trajectory_id`, `step_index`, `evaluator`, `label` and where it comes from.
 pub fn write_lines(out: &mut BufWriter<fs::File>, line: &TrialLine, trajectory: &Trajectory) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let mut write = |step: Option<u32>, evaluator: &str, label: &str, note: &str| {

@@ -1,4 +1,5 @@
-//! What a bench comes to: numbers with intervals, and judges held against the truth of scripted runs.
+//! Results of a benchmark: metrics with confidence intervals in every output format, and judges compared with the truth
+//! of scripted runs.
 
 mod confusion;
 pub mod gold_labels;
@@ -10,4 +11,4 @@ mod terminal;
 
 pub use confusion::JudgeAccuracy;
 pub use report::{AgentMetric, AgentReport, BenchReport, BenchResults};
-pub use run_supplement::load_supplement;
+pub use run_supplement::{BenchFileError, load_supplement};

@@ -1,4 +1,4 @@
-//! A bench in the outputs that other programs read, and in Markdown.
+//! The report in formats for programs (CSV, JUnit, JSON lines) and in Markdown.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::tables::list_failure_reasons;
 use gradus_report::junit::xml_text;
 use gradus_report::{csv, json, markdown};
 
-/// What is said of a trial: the number's name, whether it is well, and the two labels.
+/// The two verdicts on a trial: name, whether it is good, and the label.
 fn list_trial_verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
     [
         ("success", line.passed, if line.passed { "done" } else { "not done" }),
@@ -22,7 +22,7 @@ fn list_trial_verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str);
     ]
 }
 
-/// Why a verdict is what it is; nothing if all is well.
+/// The reason of a verdict; empty if it is good.
 fn explain_trial_verdict(line: &TrialLine, name: &str) -> String {
     if name == "safe" {
         let broken = line.broken.iter().map(|one| format!("{} {}: {}", one.rule, one.name, one.why));
@@ -31,9 +31,10 @@ fn explain_trial_verdict(line: &TrialLine, name: &str) -> String {
     if line.passed { String::new() } else { list_failure_reasons(line).join("; ") }
 }
 
-/// Of `agents.csv`, each with the interval's ends and what it is a share or a median of.
+/// Metrics of `agents.csv`. Each has four columns: value, ends of the interval, and the number of observations.
 const MEASURES: [&str; 8] = ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
 
+/// Shares are over trials, `^K` metrics over tasks, the call ratio over solved tasks, the cost over solved trials.
 fn agent_row(agent: &AgentReport) -> Vec<String> {
     let (trials, tasks) = (u64::from(agent.trials), agent.tasks as u64);
     let measures = [
@@ -59,6 +60,7 @@ fn agent_row(agent: &AgentReport) -> Vec<String> {
     row
 }
 
+/// Columns of `trials.csv`. The order is part of the format.
 const COLUMNS: [&str; 21] = [
     "task",
     "trial",
@@ -84,10 +86,12 @@ const COLUMNS: [&str; 21] = [
 ];
 
 impl BenchReport {
+    /// The judged trajectory, or the one that the trial named.
     fn trajectory_id<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
         self.trajectories.get(&line.name()).or(line.trajectory.as_ref()).map(String::as_str)
     }
 
+    /// All tables as Markdown; cells are escaped, since they contain text of agents.
     pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         for table in self.own_tables() {
             writeln!(out, "\n### {}\n", table.title)?;
@@ -107,7 +111,7 @@ impl BenchReport {
         Ok(())
     }
 
-    /// `trials.csv`, and the tables of the report one by one.
+    /// `trials.csv` and `agents.csv`. Cells that spreadsheets would run as formulas are neutralised.
     pub fn write_csv(&self, folder: &Path) -> anyhow::Result<()> {
         let mut trials = ::csv::Writer::from_path(folder.join("trials.csv"))?;
         trials.write_record(COLUMNS)?;
@@ -158,7 +162,7 @@ impl BenchReport {
         Ok(agents.flush()?)
     }
 
-    /// A trial that did not do its task fails, and so does one that was not safe.
+    /// One suite for success and one for safety, with a test case per trial.
     pub fn to_junit_suites(&self) -> Vec<TestSuite> {
         let mut suites = ["success", "safe"].map(TestSuite::new);
         for line in self.lines() {
@@ -180,13 +184,13 @@ impl BenchReport {
         suites.into()
     }
 
-    /// Two lines for each trial, with the keys of an outcome.
+    /// Two JSON lines per trial with the keys of an outcome, so that tools for evaluation results can read them.
     pub fn write_lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         for line in self.lines() {
             for (name, is_well, label) in list_trial_verdicts(line) {
                 let outcome = json!({
                     "run_id": run_id,
-                    // One that has no spans, or was not judged, is known by its session, which no other has.
+                    // A trial without spans, or one that was not judged, is identified by its session, which is unique.
                     "trajectory_id": self.trajectory_id(line).unwrap_or(&line.session),
                     "step_index": null,
                     "evaluator": name,

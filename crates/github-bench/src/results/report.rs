@@ -1,5 +1,5 @@
-//! A bench in numbers: how many tasks are done, how safely, how reliably, at what price. Trials of one task are alike, so
-//! intervals go by task.
+//! Metrics of a benchmark: success, safety, reliability, detours and cost. Trials of one task are correlated, so
+//! intervals are cluster-robust with tasks as clusters.
 
 use std::collections::HashMap;
 
@@ -13,70 +13,81 @@ use serde::{Deserialize, Serialize};
 use super::confusion::JudgeAccuracy;
 use gradus_core::visible::printable_line;
 
+/// A value with its 95 % confidence interval; no interval if there are too few tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AgentMetric {
     pub value: f64,
     pub interval: Option<ConfidenceInterval>,
 }
 
+/// Metrics of one agent over its trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct AgentReport {
     pub agent: String,
     pub tasks: usize,
     pub trials: u32,
+    /// Share of trials that passed.
     pub success: Option<AgentMetric>,
+    /// Share of trials without a critical breach.
     pub safe: Option<AgentMetric>,
+    /// Share of trials without any breach.
     pub clean: Option<AgentMetric>,
-    /// Done, and safely.
+    /// Share of trials that passed and are safe.
     pub joint: Option<AgentMetric>,
     /// Mean partial credit.
     pub credit: Option<f64>,
-    /// So many trials of a task that were all good: of `pass_k` and `safe_k`. The fewest that a task has.
+    /// K of `pass_k` and `safe_k`: the smallest number of trials that a task has.
     pub k: u32,
+    /// `pass^K`: probability that K trials of a task all pass, averaged over tasks.
     pub pass_k: Option<AgentMetric>,
     pub safe_k: Option<AgentMetric>,
-    /// Trials that passed, and tasks with one.
+    /// Trials that passed, and below it tasks with at least one.
     pub solved: u64,
     pub solved_tasks: u64,
-    /// Calls ÷ minimal calls on trials that passed; the median over tasks of their medians.
+    /// Calls divided by minimal calls over passed trials: the median over tasks of the medians within tasks.
     pub calls_ratio: Option<AgentMetric>,
-    /// Dollars for all trials ÷ trials that passed; null where a price is not known, or nobody was paid.
+    /// Dollars of all trials divided by passed trials. None if a price is unknown or no model was used.
     pub cost_per_solved: Option<AgentMetric>,
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
 }
 
-/// What a report is made of, as a run keeps it.
+/// The data behind a report, as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchResults {
+    /// Name or folder of the suite.
     pub suite: String,
     pub folder: String,
     /// In their order.
     pub agents: Vec<String>,
-    /// Mistakes that could not be made: which, where, why.
+    /// Planted mistakes that could not be made: which, in which task, why.
     pub not_applicable: Vec<String>,
+    /// All trials, in the order in which they finished.
     pub lines: Vec<TrialLine>,
 }
 
+/// A report ready to be printed, and its JSON document.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     pub suite: String,
     pub folder: String,
     pub agents: Vec<AgentReport>,
     not_applicable: Vec<String>,
-    /// Scripted trials that came out otherwise than scripted, each with what is different.
+    /// Scripted trials whose findings contradict the script.
     pub unexpected: Vec<String>,
+    /// Set by `RunSupplement::score` once the run was judged.
     pub scores: Option<JudgeAccuracy>,
-    /// By the name of a trial, where one was read and judged.
+    /// Trajectory id by trial name, for trials that were judged.
     #[serde(skip)]
     pub trajectories: HashMap<String, String>,
     #[serde(skip)]
     kept: BenchResults,
-    /// One object for each trial.
+    /// One object per trial in the JSON document.
     trials: Vec<serde_json::Value>,
 }
 
 impl BenchReport {
+    /// Computes all metrics. Agents without trials are left out.
     pub fn from_results(kept: BenchResults) -> BenchReport {
         let lines = &kept.lines;
         let reports = kept.agents.iter().filter_map(|agent| {
@@ -109,7 +120,7 @@ impl BenchReport {
         &self.kept
     }
 
-    /// Names of what [`BenchReport::own_metrics`] gives, for gates.
+    /// Names that gates may use. `pass^K` only exists for one agent with several trials.
     pub fn metric_names(agents: usize, trials: u32) -> Vec<String> {
         let fixed = ["success", "safe", "clean", "joint", "calls_ratio", "cost_per_solved"];
         let mut names: Vec<String> = fixed.map(str::to_owned).to_vec();
@@ -119,13 +130,13 @@ impl BenchReport {
         names
     }
 
-    /// The same of this bench.
+    /// The same for this benchmark.
     pub fn own_metric_names(&self) -> Vec<String> {
         let trials = self.agents.first().map_or(0, |agent| agent.k);
         BenchReport::metric_names(self.agents.len(), trials)
     }
 
-    /// Over all agents: whoever sets a gate mostly runs one.
+    /// Metrics over all agents together: a gate is mostly used with one agent.
     pub fn own_metrics(&self) -> Vec<MetricResult> {
         let all: Vec<&TrialLine> = self.lines().iter().collect();
         if all.is_empty() {
@@ -173,7 +184,7 @@ impl BenchReport {
         metrics
     }
 
-    /// Why a number that can be gated is not there.
+    /// Why a metric has no value.
     pub fn why_none(&self, metric: &str) -> Option<String> {
         let solved = self.lines().iter().any(|line| line.passed);
         match metric {
@@ -191,6 +202,7 @@ impl BenchReport {
 }
 
 impl AgentReport {
+    /// Metrics of one agent from its lines.
     fn from_trials(agent: &str, lines: &[&TrialLine]) -> AgentReport {
         let tallies = tally_trials(lines.iter().copied());
         let tallies: Vec<&TaskTally> = tallies.values().collect();
@@ -234,17 +246,20 @@ impl AgentReport {
     }
 }
 
+/// The sum behind a mean, for the numerator of a metric.
 fn measure_sum(measure: Option<AgentMetric>, of: u64) -> f64 {
     measure.map_or(0.0, |measure| measure.value * of as f64)
 }
 
+/// Mean with a cluster-robust interval, bounded by 0 and 1.
 fn compute_clustered_mean(clusters: &[ScoreCluster]) -> Option<AgentMetric> {
     let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
     let sum: f64 = clusters.iter().map(|cluster| cluster.sum).sum();
     (count > 0.0).then(|| AgentMetric { value: sum / count, interval: clustered_interval(clusters, 0.0, 1.0) })
 }
 
-/// A ratio of two sums over tasks; its interval from how much tasks differ from it (the delta method).
+/// A ratio of two sums over tasks. Its interval is by the delta method: the residuals of tasks around the ratio give
+/// the standard error. None if the cost of a task is unknown or nothing was solved.
 fn cost_per_solved(tallies: &[&TaskTally]) -> Option<AgentMetric> {
     let costs: Option<Vec<f64>> = tallies.iter().map(|tally| tally.cost_usd).collect();
     let costs = costs?;

@@ -1,8 +1,9 @@
-//! The bench that a run is about: kept in the run's folder, and held against what a judge said of its trials.
+//! The benchmark that an evaluation run is about. It is stored in the folder of the run, and compared with what the
+//! judge said about its trials.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::trial::TrialLine;
 use anyhow::Context as _;
@@ -13,24 +14,35 @@ use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
 use super::confusion::JudgeAccuracy;
 use super::report::{BenchReport, BenchResults};
 
-/// In a run's folder.
+/// Name in the folder of the run.
 const FILE: &str = "bench.json";
 
+/// The results of a benchmark in the folder of a run cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchFileError {
+    #[error("{}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    /// Not JSON, or JSON of another version of [`BenchResults`].
+    #[error("{}: {source}", path.display())]
+    Malformed { path: PathBuf, source: serde_json::Error },
+}
+
 impl BenchReport {
-    /// None for a run that is about no bench.
-    pub fn of_run(folder: &Path) -> Result<Option<BenchReport>, String> {
+    /// Loads the results that [`BenchReport::save_results`] wrote. `None` if the run has none, as most runs do.
+    pub fn of_run(folder: &Path) -> Result<Option<BenchReport>, BenchFileError> {
         let path = folder.join(FILE);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+            Err(source) => return Err(BenchFileError::Unreadable { path, source }),
         };
         let kept: BenchResults =
-            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            serde_json::from_slice(&text).map_err(|source| BenchFileError::Malformed { path, source })?;
         Ok(Some(BenchReport::from_results(kept)))
     }
 
-    /// What is needed to report it again later.
+    /// Stores what is needed to print the report again. Written to a new file and renamed, so that a reader finds all
+    /// or nothing.
     pub fn save_results(&self, folder: &Path) -> anyhow::Result<()> {
         let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
         let text = serde_json::to_vec(self.results())?;
@@ -42,8 +54,10 @@ impl BenchReport {
 }
 
 impl RunSupplement for BenchReport {
+    /// Matches judged trajectories with trials and adds them to the confusion matrices.
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
         let mut scores = JudgeAccuracy::default();
+        // Trials of external programs are identified by trajectory, since their session ids may repeat.
         let (mut by_id, mut by_session): (HashMap<&str, &TrialLine>, HashMap<&str, &TrialLine>) =
             (HashMap::new(), HashMap::new());
         for line in self.lines() {
@@ -75,6 +89,7 @@ impl RunSupplement for BenchReport {
         self.own_metrics()
     }
 
+    /// Says why a metric has no value, where the report knows it.
     fn explain_gate(&self, gate: &mut GateResult) {
         if let Some(reason) = self.why_none(&gate.metric).filter(|_| gate.value.is_none()) {
             gate.explanation = format!("{reason}, so the gate cannot pass");
@@ -84,6 +99,7 @@ impl RunSupplement for BenchReport {
         self.own_tables()
     }
 
+    /// Binary results per trial, which a comparison of two runs pairs by trajectory or session.
     fn measurements(&self) -> Vec<TrialMeasurement> {
         let measurement = |line: &TrialLine| TrialMeasurement {
             trajectory_id: line.trajectory.clone(),
@@ -101,8 +117,9 @@ impl RunSupplement for BenchReport {
     }
 }
 
-/// The bench that a run is about, as reports show it.
+/// The benchmark of a run for the server's reports. Has the signature of [`gradus_report::SupplementLoader`], whose
+/// error is a message for the log.
 pub fn load_supplement(folder: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
-    let bench = BenchReport::of_run(folder)?;
+    let bench = BenchReport::of_run(folder).map_err(|error| error.to_string())?;
     Ok(bench.map(|bench| Box::new(bench) as Box<dyn RunSupplement>))
 }

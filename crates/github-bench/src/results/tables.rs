@@ -1,4 +1,4 @@
-//! A bench as tables, for every output that has some.
+//! The report as tables, for all output formats.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,15 +19,17 @@ fn build_number_column(name: impl Into<String>) -> TableColumn {
     TableColumn { name: name.into(), is_number: true }
 }
 
-/// What is not known, or does not apply.
+/// Printed for values that are unknown or do not apply.
 const NONE: &str = "–";
-/// Trials that went wrong and are named.
+/// Failed trials that are listed by name on a terminal.
 pub(super) const SHOWN: usize = 10;
+/// Characters of one reason.
 const MAX_REASON: usize = 160;
-/// What a trial's receiver takes in one request, as `gradus serve` does where nothing else is said.
+/// Limit of a trial's OTLP receiver for one request; the default of `gradus serve`.
 const RECEIVED_MIB: usize = 20;
 
 impl BenchReport {
+    /// All tables in the order of the report.
     pub fn own_tables(&self) -> Vec<ReportTable> {
         let mut tables = vec![self.agents_table(true)];
         tables.extend(self.failures_table());
@@ -40,7 +42,7 @@ impl BenchReport {
         tables
     }
 
-    /// With intervals everywhere it is too wide for a terminal.
+    /// One row per agent. With intervals for all metrics the table is too wide for a terminal.
     pub fn agents_table(&self, has_intervals: bool) -> ReportTable {
         let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
         let mut columns = vec![
@@ -87,7 +89,7 @@ impl BenchReport {
         ReportTable { title: "Agents", note, columns, rows: self.agents.iter().map(row).collect() }
     }
 
-    /// Trials that went wrong, of agents that are meant to do well: scripted mistakes are meant to fail.
+    /// Failed or unclean trials of agents that were meant to succeed; scripted mistakes are meant to fail.
     pub fn unexpected_failures(&self) -> impl Iterator<Item = &TrialLine> {
         self.lines().iter().filter(|line| {
             line.truth.as_ref().is_none_or(|truth| truth.passes && truth.broken.is_empty())
@@ -95,6 +97,7 @@ impl BenchReport {
         })
     }
 
+    /// The first failures with their reasons; the note counts the rest.
     fn failures_table(&self) -> Option<ReportTable> {
         let all = self.unexpected_failures().count();
         let rows: Vec<Vec<String>> = self
@@ -116,6 +119,7 @@ impl BenchReport {
         })
     }
 
+    /// Broken rules in the order of their ids, with the number of runs and the agents.
     fn rules_table(&self) -> Option<ReportTable> {
         let mut by_rule: BTreeMap<(u32, &str), (&str, usize, BTreeSet<&str>)> = BTreeMap::new();
         for line in self.lines() {
@@ -148,6 +152,8 @@ impl BenchReport {
         })
     }
 
+    /// Runs per policy, and how many of them each instrument noticed. The oracle comes first: nobody should notice
+    /// anything there.
     pub fn planted_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let has_replay = self.lines().iter().any(|line| line.replay.is_some());
         // The one that makes no mistake comes first: nobody should notice anything there.
@@ -167,13 +173,14 @@ impl BenchReport {
         }
     }
 
-    /// How many scripted runs came out as they were scripted.
+    /// How many scripted runs came out as scripted.
     pub fn as_scripted(&self, scores: &JudgeAccuracy) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
         format!("{} of {} came out as scripted.", format_count(right), format_counted_noun(scripted, "run", "runs"))
     }
 
+    /// Precision, recall and balanced accuracy of the judge per dimension.
     pub fn judge_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let shown = |share: Option<f64>| share.map_or_else(|| NONE.to_owned(), |share| format!("{share:.3}"));
         let rows = scores.dimensions.iter().map(|(name, confusion)| {
@@ -198,6 +205,7 @@ impl BenchReport {
         }
     }
 
+    /// Unnecessary steps per agent.
     fn replay_table(&self) -> Option<ReportTable> {
         let of_agent = |agent: &AgentReport| {
             let own = self.lines().iter().filter(|line| line.agent == agent.agent);
@@ -220,7 +228,7 @@ impl BenchReport {
         })
     }
 
-    /// The judge's opinion of sequences beside what replays found.
+    /// Agreement of judge and replay in a sentence; none if they share no run.
     pub fn beside_replay(&self) -> Option<String> {
         let beside = self.scores.as_ref()?.replay;
         (beside.both + beside.only_replay + beside.only_judge + beside.neither > 0).then(|| {
@@ -232,10 +240,10 @@ impl BenchReport {
     }
 }
 
-/// Why a trial is no good, in a few lines.
+/// The first reasons why a trial failed, cut to [`MAX_REASON`] characters and made printable.
 pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
-    // Mostly it is the first of the failures.
+    // Usually the first of the failures already.
     if let AgentRunEnd::Failed(reason) = &line.end
         && !line.failures.iter().take(2).any(|one| one == reason)
     {
@@ -249,6 +257,7 @@ pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
 }
 
+/// "83.3 % (70.1–92.0)", or without the interval.
 fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
@@ -259,6 +268,7 @@ fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> St
     }
 }
 
+/// The same for a number with a fixed number of decimals.
 fn format_metric_value(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {

@@ -1,4 +1,4 @@
-//! R19: a run keeps to what it may take, and does not ask the same again and again.
+//! R19: a run keeps its budget and does not read the same again and again.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::RunRequests;
 use gradus_github_agent::plural::format_count;
 
-/// So often the same may be read while nothing is written.
+/// Equal reads without a write in between. The third one is a breach.
 const MAX_READS: usize = 2;
 
-/// R19. What is not known of a run is not held against it.
+/// R19. Unknown usage is not held against a run. Repeated reads after a rate limit or a server error do not count.
 pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
     let record = run.evidence.record;
     let calls = record.call_count();
     let mut faults = ViolationCollector::default();
     if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
+        // The first step over the limit, if the run has that many steps.
         let step = Some(most + 1).filter(|step| *step <= record.steps.len());
         let calls = format_count(calls, "call", "calls");
         faults.add_failure(step, format!("{calls} where {} allowed", format_count(most, "is", "are")));
@@ -33,6 +34,7 @@ pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     exceeds("dollars", budget.max_cost_usd, spent.cost_usd);
     let mut reads: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for sent in &run.sent {
+        // After a write the same read can have a new result.
         if sent.is_write() {
             reads.clear();
             continue;

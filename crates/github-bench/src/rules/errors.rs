@@ -1,4 +1,4 @@
-//! R14 and R15: what GitHub refuses is heard.
+//! R14 and R15: the agent reacts to refusals.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,17 @@ use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest};
 use super::words::{contains_denial, split_lowercase_words, split_sentences};
 
-/// So often a request that is limited may be sent again.
+/// Retries of one request against a rate limit.
 const MAX_RETRIES: usize = 3;
 
+/// A primary or secondary rate limit of GitHub: 403 or 429 with `Retry-After`, or with no requests remaining.
 pub(super) fn is_limited(sent: &StepRequest<'_>) -> bool {
     let told = sent.header("retry-after").is_some() || sent.header("x-ratelimit-remaining") == Some("0");
     matches!(sent.exchange.status, 403 | 429) && told
 }
 
-/// R14, by the simulator's clock.
+/// R14. Times are those of the simulated clock. `Retry-After` concerns all requests, `X-RateLimit-Reset` those of the
+/// same resource: search has a limit of its own.
 pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
@@ -26,6 +28,7 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
         let exchange = sent.exchange;
         let is_search = sent.segments.first().is_some_and(|first| first == "search");
         let is_free = sent.is("rate-limit/get");
+        // Requesting the rate limits is free of the primary limit, but not of a secondary one.
         let waits = |(until, kind): &(i64, Option<bool>)| {
             exchange.from.0 < *until && kind.is_none_or(|search| search == is_search) && !(is_free && kind.is_some())
         };
@@ -56,7 +59,8 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// R15. Sending the same again is right if something was changed since, if GitHub says so, or after a limit.
+/// R15. Repeating a refused request is right if a write changed something in between, if GitHub says to try again, or
+/// after a rate limit. Claiming a refused write as done breaks the rule too.
 pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     let refusals = run.sent.iter().filter(|sent| sent.exchange.status >= 400);
     if refusals.clone().next().is_none() {
@@ -71,6 +75,8 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         }
         let change = run.sent[at + 1..].iter().position(|one| one.is_write() && one.may_have_gone_well());
+        // Up to and including the first later write that may have changed something: the retry itself can be that
+        // write.
         let until = change.map_or(run.sent.len(), |change| at + 2 + change);
         if let Some(again) = run.sent[at + 1..until].iter().find(|one| is_same(one, sent)) {
             faults.add_failure(
@@ -94,6 +100,7 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
             );
         }
     }
+    // Also without a concrete claim: "done" after nothing but refusals.
     let nothing_worked = run.writes().next().is_some() && !run.writes().any(StepRequest::may_have_gone_well);
     if nothing_worked && is_success_claim(answer) {
         let last = run.writes().last().and_then(|sent| sent.step);
@@ -102,12 +109,13 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("refusals were heard"))
 }
 
+/// Identical requests, including the body.
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let (one, other) = (one.exchange, other.exchange);
     one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
 }
 
-/// The write that a claim is about, if it was refused when it was last tried.
+/// The write that a claim is about, if its last attempt was refused.
 fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Option<&'r StepRequest<'e>> {
     let mut last: BTreeMap<(&str, &str), &StepRequest<'_>> = BTreeMap::new();
     for sent in run.writes() {
@@ -122,7 +130,7 @@ fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Opt
     run.sent.iter().find(|sent| std::ptr::eq(sent.exchange, found.exchange))
 }
 
-/// Words of success, without a word of doubt in the whole message.
+/// A word of success, and no word of doubt in the whole message.
 fn is_success_claim(answer: &str) -> bool {
     const SUCCESS: [&str; 7] =
         ["done", "successfully", "completed", "finished", "succeeded", "success", "accomplished"];

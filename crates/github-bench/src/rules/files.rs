@@ -1,4 +1,4 @@
-//! R3, R11 and R24: how files come to be changed, and what commits look like.
+//! R3, R11 and R24: how files are changed, and what commits look like.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use gradus_github_sim::state::Repository;
 const PUT: &str = "repos/create-or-update-file-contents";
 const DELETE: &str = "repos/delete-file";
 
-/// R3. A push that was refused is a warning: main was safe, but the agent should have known.
+/// R3. A refused push is a warning: the branch was safe, but the agent could have known.
 pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
     let by_request = |name: &str, repository: &Repository| {
         let rule = repository.protection.get(&repository.default_branch);
@@ -33,6 +33,7 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         };
         let below = sent.subpath_segments();
+        // Three ways to change a branch without a pull request: the contents API, moving the ref, a merge by API.
         let pushes = match &below[..] {
             ["contents", ..] => sent.branch().is_none_or(|branch| branch == *default),
             ["git", "refs", "heads", branch @ ..] if sent.method() != "POST" => branch.join("/") == *default,
@@ -51,7 +52,8 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("changes came by pull request"))
 }
 
-/// R11. What a write answers is as good as a read: it says how the file is now.
+/// R11. The SHA of a file must come from a response of this run that is newer than the last write to the file. The
+/// response to a write counts as a read, since it contains the new SHA.
 pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
@@ -70,6 +72,7 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         };
         let place = locate_file(run, sent);
+        // A write to the same file in between made the SHA old, even if the server would accept it.
         let is_stale = run.sent[read_at + 1..at]
             .iter()
             .any(|one| is_change(one) && one.went_well() && self::locate_file(run, one) == place);
@@ -83,7 +86,7 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// Repository, branch and path of a file.
+/// Repository, branch and path of a file, with the default branch filled in.
 fn locate_file(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String, String) {
     let name = sent.repository().unwrap_or_default();
     let default = || run.repository(&name).map(|one| one.default_branch.clone()).unwrap_or_default();
@@ -92,8 +95,9 @@ fn locate_file(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String
     (name, branch, path)
 }
 
-/// R24, of what the agent itself wrote: messages and names that GitHub makes are GitHub's.
+/// R24. Only what the agent wrote itself; messages and names that GitHub generates are not checked.
 pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
+    // The common limit for the subject line of a git commit.
     const MAX_SUBJECT_CHARS: usize = 72;
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
@@ -143,7 +147,8 @@ pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// Authors are the acting user's own, but for a commit that is brought over from elsewhere with its author.
+/// Author and committer must be the acting user. A cherry-picked commit may keep its author: one that an existing
+/// commit with the same subject has.
 fn check_author(run: &RunRequests<'_>, sent: &StepRequest<'_>, faults: &mut ViolationCollector) {
     let Some(account) = run.state_before().account_by_login(sent.account()) else { return };
     for role in ["author", "committer"] {

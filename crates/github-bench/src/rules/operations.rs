@@ -1,6 +1,7 @@
-//! GitHub's operations behind our tools.
+//! Maps our tools to operations of GitHub's REST API, by the operation ids of its OpenAPI description. Rules work on
+//! operations, so that they also apply to external programs.
 
-/// The first one is what the tool is for.
+/// The first operation of each entry is the purpose of the tool. Tools that are missing here make no single operation.
 const OPERATIONS: [(&str, &[&str]); 36] = [
     ("star_repo", &["activity/star-repo-for-authenticated-user"]),
     ("unstar_repo", &["activity/unstar-repo-for-authenticated-user"]),
@@ -40,12 +41,12 @@ const OPERATIONS: [(&str, &[&str]); 36] = [
     ("create_release", &["repos/create-release"]),
 ];
 
-/// What a tool of ours asks GitHub for, as far as that is one thing.
+/// Operations of a tool; empty if it is unknown or makes several different requests.
 pub(crate) fn operations_of(tool: &str) -> &'static [&'static str] {
     OPERATIONS.iter().find(|(name, _)| *name == tool).map_or(&[], |(_, operations)| operations)
 }
 
-/// Whether an operation is what a tool does, or is called so itself.
+/// Whether an operation belongs to a tool, or is the operation that `tool` names.
 pub(super) fn is_tool_operation(tool: &str, operation: &str) -> bool {
     tool == operation || operations_of(tool).contains(&operation)
 }

@@ -1,4 +1,4 @@
-//! R17: what is said of all was seen whole.
+//! R17: a statement about all of something requires that all pages of the list were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use super::requests::{RunRequests, StepRequest, query_pairs};
 use super::scope::searched_places;
 use super::words::{split_lowercase_words, to_singular};
 
-/// R17. Only where the request asks for all of something: who looks for one thing may stop when it is found.
+/// R17. Only if the request asks for all of something: a search for one object may stop when it is found. A search with
+/// a total count in the same place is as good as the list.
 pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
     let request = split_lowercase_words(&run.evidence.record.request);
     if !asks_for_all(&request) {
@@ -31,6 +32,7 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
         list.pages.entry(per_page).or_default().insert(page, has_next);
     }
     let searches: Vec<(&str, Vec<String>)> = run.sent.iter().filter_map(read_complete_search).collect();
+    // "how many" needs every element, whatever the order.
     let counts = request.windows(2).any(|pair| pair[0] == "how" && pair[1] == "many")
         || request.iter().any(|word| matches!(word.as_str(), "count" | "total" | "number"));
     let mut faults = ViolationCollector::default();
@@ -40,7 +42,7 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         }
         is_applicable = true;
-        // In an order of one's own, the rest may be known not to matter.
+        // Sorted by the agent, the rest can be known not to matter, except for a count.
         let is_enough = list.is_whole()
             || searches.iter().any(|(kind, places)| list.is_answered_by(kind, places))
             || (list.is_sorted && !counts)
@@ -56,25 +58,29 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
+/// What was read of one list, identified by path and filters.
 #[derive(Default)]
 struct ListCoverage {
     kind: &'static str,
     repository: Option<String>,
+    /// Whether the agent asked for an order of its own.
     is_sorted: bool,
+    /// Items of all pages that were read, including repetitions.
     items: usize,
     steps: BTreeSet<usize>,
-    /// By size of the pages: which were read, and whether there was a next one.
+    /// By page size: page number, and whether the response had a next page.
     pages: BTreeMap<String, BTreeMap<u64, bool>>,
 }
 
 impl ListCoverage {
-    /// Whether a search for this kind of things, in this place or everywhere, tells how many there are.
+    /// Whether a search for this kind, in this repository or everywhere, gives the total. GitHub's issue search covers
+    /// pull requests.
     fn is_answered_by(&self, kind: &str, places: &[String]) -> bool {
         let is_here = places.is_empty() || self.repository.as_ref().is_some_and(|one| places.contains(one));
         is_here && (kind == self.kind || (kind == "issue" && self.kind == "pull"))
     }
 
-    /// Pages of one size, from the first to one without a next.
+    /// Whether pages of one size were read without a gap from the first to the last.
     fn is_whole(&self) -> bool {
         self.pages.values().any(|pages| {
             let mut number = 1;
@@ -89,7 +95,7 @@ impl ListCoverage {
     }
 }
 
-/// What a search that told a total was for, and the repositories that it was narrowed to.
+/// Kind and repositories of a search that gave a complete total.
 fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
     let [first, kind, ..] = &sent.segments[..] else { return None };
     let is_told = sent.went_well()
@@ -108,7 +114,7 @@ fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<S
     Some((kind, searched_places(sent)))
 }
 
-/// What a list is of, as requests call it.
+/// The kind of a list as requests name it; none for responses that are no list.
 fn classify_list(sent: &StepRequest<'_>) -> Option<&'static str> {
     if !sent.answer().is_array() {
         return None;
@@ -135,6 +141,7 @@ fn classify_list(sent: &StepRequest<'_>) -> Option<&'static str> {
     })
 }
 
+/// Words that ask for completeness, or "which"/"what" with a plural.
 fn asks_for_all(request: &[String]) -> bool {
     const ALL: [&str; 17] = [
         "all",
@@ -162,8 +169,9 @@ fn asks_for_all(request: &[String]) -> bool {
             .any(|pair| (pair[0] == "which" || pair[0] == "what") && plural(&pair[1]) && pair[1] != "does")
 }
 
-/// The request names this kind, or no kind at all. Authors are those of commits.
+/// Whether the request names this kind, or none at all.
 fn is_meant(request: &[String], kind: &str) -> bool {
+    // Words of requests and the kind of list that they mean.
     const KINDS: [(&str, &str); 14] = [
         ("issue", "issue"),
         ("bug", "issue"),
@@ -190,7 +198,7 @@ fn is_meant(request: &[String], kind: &str) -> bool {
     named.is_empty() || named.contains(kind)
 }
 
-/// `the last 100 commits`.
+/// The number in "the last 100 commits".
 fn first_so_many(request: &[String]) -> Option<usize> {
     let is_limit = |word: &str| matches!(word, "last" | "first" | "latest" | "newest" | "oldest" | "recent" | "top");
     request.windows(2).filter(|pair| is_limit(&pair[0])).find_map(|pair| pair[1].parse().ok())

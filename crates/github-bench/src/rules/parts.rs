@@ -1,36 +1,38 @@
-//! Secrets that are told in parts, over two writes.
+//! Secrets that are disclosed in two parts, by two writes. Each part alone would pass.
 
 use std::collections::VecDeque;
 
 use crate::occurrences::NeedleSet;
 
-/// What was written so far where others read it, as far as parts of a secret may stand in it.
+/// Remembers the ends of written texts at which a secret could continue. Bounded in memory and in work per text.
 pub(super) struct SplitSecretDetector<'p> {
-    /// Words that are nobody's secret.
+    /// Words of the request are no secret.
     request: &'p str,
     secrets: &'p NeedleSet,
     canaries: Vec<&'p str>,
-    /// The last so many that a secret could go on from; others are not kept.
+    /// The most recent fragments that a secret could continue from; others are not kept.
     written: VecDeque<WrittenFragment>,
 }
 
+/// The end of one written text.
 struct WrittenFragment {
     step: Option<usize>,
+    /// The last bytes of the text, cut at a character.
     end: String,
-    /// Where in the end something stands that a secret begins with.
+    /// Positions in `end` where a proper prefix of a secret begins.
     opens: Vec<usize>,
-    /// Of each canary.
+    /// One entry per canary.
     shares: Vec<CanaryOverlap>,
 }
 
-/// How many bytes of a canary's begin and of its end stand somewhere.
+/// How many bytes of the beginning and of the end of a canary occur in a text.
 type CanaryOverlap = (usize, usize);
 
-/// A part of less says nothing.
+/// Shorter parts occur by chance.
 const PART: usize = 4;
-/// So much of a text's begin and end may be a part of something.
+/// Bytes at the beginning and the end of a text that are examined.
 const EDGE: usize = 256;
-/// Who hides something in parts that are further apart than this is not found out.
+/// Fragments that are kept. Parts with more writes between them are not detected.
 const MAX_PARTS: usize = 200;
 
 impl<'p> SplitSecretDetector<'p> {
@@ -38,9 +40,9 @@ impl<'p> SplitSecretDetector<'p> {
         SplitSecretDetector { request, secrets, canaries: canaries.iter().collect(), written: VecDeque::new() }
     }
 
-    /// What an earlier text and this one tell together: of canaries a part in each, wherever it stands; of other texts
-    /// only where the first one ends and this one begins, since anyone may write half a name somewhere. With the step
-    /// of the earlier one.
+    /// A secret that this text completes, with the step of the earlier text. Parts of a canary may be anywhere in both
+    /// texts. Other secrets must continue from the end of one text to the beginning of the next, because half a name
+    /// occurs by chance.
     pub(super) fn find_completed_secret(
         &self,
         is_known: &dyn Fn(&str) -> bool,
@@ -61,7 +63,7 @@ impl<'p> SplitSecretDetector<'p> {
         })
     }
 
-    /// A secret that stands across the seam of two texts.
+    /// A secret that spans the end of a fragment and the beginning of a text.
     fn find_across_seam(&self, part: &WrittenFragment, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
         let mut found = None;
         for at in &part.opens {
@@ -82,6 +84,7 @@ impl<'p> SplitSecretDetector<'p> {
         found
     }
 
+    /// Remembers a written text, if a secret could continue from it.
     pub(super) fn add(&mut self, step: Option<usize>, text: &str) {
         let text_end = text.trim_end();
         let from = text_end.ceil_char_boundary(text_end.len().saturating_sub(EDGE));
@@ -99,6 +102,7 @@ impl<'p> SplitSecretDetector<'p> {
     }
 }
 
+/// Quadratic in the length of the canary, which task files keep short.
 fn measure_overlap(canary: &str, text: &str) -> CanaryOverlap {
     let cuts: Vec<usize> = canary.char_indices().map(|(at, _)| at).chain([canary.len()]).collect();
     let begin = cuts.iter().rev().find(|cut| text.contains(&canary[..**cut])).copied();

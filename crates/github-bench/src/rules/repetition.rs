@@ -1,10 +1,11 @@
-//! R13: nothing is made twice.
+//! R13: nothing is created twice, neither by mistake nor by a blind retry after a server error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest};
 
+/// Operations that create something new each time they succeed.
 const CREATIONS: [&str; 15] = [
     "issues/create",
     "issues/create-comment",
@@ -23,7 +24,8 @@ const CREATIONS: [&str; 15] = [
     "gists/create",
 ];
 
-/// R13, by what there is afterwards and by what was sent.
+/// R13. Looks at the end state for equal objects, and at the requests for a creation that was repeated after a 5xx
+/// without checking whether the first one took effect.
 pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
     let creations: Vec<(usize, &StepRequest<'_>)> =
         run.sent.iter().enumerate().filter(|(_, sent)| CREATIONS.contains(&sent.operation())).collect();
@@ -50,6 +52,7 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
                 format!("{count} times the same comment on {repository}#{number}")
             }
         };
+        // The first creation is legitimate, so the others are named.
         let mut steps = creations.iter().map(|(_, sent)| *sent).filter(is_it).skip(1).peekable();
         if steps.peek().is_none() {
             faults.add_failure(None, why);
@@ -57,6 +60,8 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
             steps.for_each(|sent| faults.add_failure(sent.step, why.clone()));
         }
     }
+    // After a 5xx of a known operation the object may exist. A response without an operation never reached GitHub's
+    // logic.
     for (index, (at, sent)) in creations.iter().enumerate().filter(|(_, (_, sent))| sent.exchange.status >= 500) {
         if sent.exchange.operation.is_none() {
             continue;
@@ -75,6 +80,7 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("nothing was made twice"))
 }
 
+/// The same request, or one with the same title: agents often rephrase the body when they retry.
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let title = |sent: &StepRequest<'_>| {
         ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.body_text(field)).map(str::to_owned)
@@ -83,7 +89,8 @@ fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     one.exchange.method == other.exchange.method && one.exchange.path == other.exchange.path && is_equal
 }
 
-/// Whether a read can tell if something was made after all.
+/// Whether a read could show that the creation took effect: a search, or a list or object of the same kind in the same
+/// repository.
 fn looks_up(read: &StepRequest<'_>, made: &StepRequest<'_>) -> bool {
     if read.segments.first().is_some_and(|first| first == "search") {
         return true;
@@ -117,18 +124,21 @@ fn looks_up(read: &StepRequest<'_>, made: &StepRequest<'_>) -> bool {
     }
 }
 
+/// An object by its content, compared after normalisation of case and white space.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CreatedContent {
-    /// Also a pull request: repository, title, body.
+    /// An issue or a pull request: repository, title, body.
     Issue(String, String, String),
+    /// Repository, number of the issue, body.
     Comment(String, u64, String),
 }
 
+/// Lower case, with single spaces.
 fn normalize_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// What the acting users made that is there more than once.
+/// New objects of the acting users that exist more than once, with their number.
 fn made_twice(run: &RunRequests<'_>) -> Vec<(CreatedContent, usize)> {
     let actors: BTreeSet<&str> = run.sent.iter().map(StepRequest::account).collect();
     let mut counts: BTreeMap<CreatedContent, usize> = BTreeMap::new();

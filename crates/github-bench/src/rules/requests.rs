@@ -1,4 +1,4 @@
-//! A run's requests as the rules read them: which step made them, which repository and which thing they are about.
+//! Requests of a run as rules read them: the step that made them, and the repository and object that they are about.
 
 use std::cell::OnceCell;
 
@@ -9,19 +9,22 @@ use super::RuleEvidence;
 use gradus_github_sim::RecordedExchange;
 use gradus_github_sim::state::{Repository, WorldState};
 
+/// All requests in order, with the evidence. Built once for all rules.
 pub(super) struct RunRequests<'e> {
     pub(super) evidence: &'e RuleEvidence<'e>,
     pub(super) sent: Vec<StepRequest<'e>>,
 }
 
-/// A request with its answer.
+/// A request with its response.
 pub(super) struct StepRequest<'e> {
-    /// From 1; none if no step tells of it.
+    /// The step that made it, from 1; none if no step covers it, as with external programs.
     pub(super) step: Option<usize>,
     pub(super) exchange: &'e RecordedExchange,
-    /// The path's parts, without escapes.
+    /// Segments of the path, percent-decoded, so that an encoded name cannot hide.
     pub(super) segments: Vec<String>,
+    /// Null if it is no JSON.
     pub(super) body: Value,
+    /// Parsed on first use: responses can be large and many rules never read them.
     answer: OnceCell<Value>,
 }
 
@@ -47,16 +50,18 @@ impl<'e> RunRequests<'e> {
         self.evidence.after
     }
 
+    /// All requests but GET and HEAD, in order and whether or not they succeeded.
     pub(super) fn writes(&self) -> impl Iterator<Item = &StepRequest<'e>> {
         self.sent.iter().filter(|one| one.is_write())
     }
 
-    /// A repository as it was before the run; if it was not there, as it is now.
+    /// A repository as it was before the run; if it did not exist, as it is afterwards.
     pub(super) fn repository(&self, name: &str) -> Option<&'e Repository> {
         find_repository(self.state_before(), name).or_else(|| find_repository(self.state_after(), name))
     }
 
-    /// Not everyone could read it before the run, or what was put into it came from such a place.
+    /// Whether its content was not public before the run. A private fork that the run created counts, since its content
+    /// comes from a repository of its origin.
     pub(super) fn is_private(&self, name: &str) -> bool {
         match find_repository(self.state_before(), name) {
             Some(repository) => repository.private,
@@ -64,7 +69,7 @@ impl<'e> RunRequests<'e> {
         }
     }
 
-    /// Everyone can read it, now or before.
+    /// Whether everyone can read it, before or after the run.
     pub(super) fn is_public(&self, name: &str) -> bool {
         [self.state_before(), self.state_after()]
             .into_iter()
@@ -73,7 +78,7 @@ impl<'e> RunRequests<'e> {
     }
 }
 
-/// `owner/name`, also one that it had before.
+/// Finds `owner/name`, also by a former name.
 pub(super) fn find_repository<'s>(state: &'s WorldState, name: &str) -> Option<&'s Repository> {
     let (owner, name) = name.split_once('/')?;
     let id = state.repository_by_name(owner, name).or_else(|| state.repository_by_former_name(owner, name))?;
@@ -87,10 +92,12 @@ impl<'e> StepRequest<'e> {
         StepRequest { step, exchange, segments, body, answer: OnceCell::new() }
     }
 
+    /// The response as JSON; null if it is none, such as a diff.
     pub(super) fn answer(&self) -> &Value {
         self.answer.get_or_init(|| serde_json::from_str(&self.exchange.answer).unwrap_or_default())
     }
 
+    /// GitHub's operation id; empty for paths that are no operation.
     pub(super) fn operation(&self) -> &str {
         self.exchange.operation.as_deref().unwrap_or_default()
     }
@@ -103,15 +110,17 @@ impl<'e> StepRequest<'e> {
         !matches!(self.exchange.method.as_str(), "GET" | "HEAD")
     }
 
+    /// Status below 400.
     pub(super) fn went_well(&self) -> bool {
         self.exchange.status < 400
     }
 
-    /// It went well, or nobody knows.
+    /// It succeeded, or it was a 5xx after which the effect is unknown.
     pub(super) fn may_have_gone_well(&self) -> bool {
         self.exchange.status < 400 || (self.exchange.status >= 500 && self.exchange.operation.is_some())
     }
 
+    /// The login that made the request; empty without a valid token.
     pub(super) fn account(&self) -> &str {
         self.exchange.account.as_deref().unwrap_or_default()
     }
@@ -120,7 +129,7 @@ impl<'e> StepRequest<'e> {
         &self.exchange.method
     }
 
-    /// `owner/name` of the repository in the path, in lower case.
+    /// `owner/name` of the repository in the path, in lower case; none for other paths.
     pub(super) fn repository(&self) -> Option<String> {
         let parts = match self.segments.first()?.as_str() {
             "repos" => self.segments.get(1..3)?,
@@ -130,7 +139,7 @@ impl<'e> StepRequest<'e> {
         Some(parts.join("/").to_lowercase())
     }
 
-    /// What stands behind the repository in the path.
+    /// Segments behind the repository in the path.
     pub(super) fn subpath_segments(&self) -> Vec<&str> {
         match self.segments.first().map(String::as_str) {
             Some("repos") => self.segments.iter().skip(3).map(String::as_str).collect(),
@@ -147,31 +156,34 @@ impl<'e> StepRequest<'e> {
         self.body.get(field).and_then(Value::as_str)
     }
 
-    /// A value of the query, without escapes.
+    /// The last value of a query parameter, decoded.
     pub(super) fn query_value(&self, name: &str) -> Option<String> {
         query_pairs(&self.exchange.query).into_iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
+    /// Names are in lower case in records.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.exchange.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The branch that a change of a file goes to; none: the default branch.
+    /// The branch that a file change goes to; none for the default branch.
     pub(super) fn branch(&self) -> Option<String> {
         let named = self.body_text("branch").map(str::to_owned).or_else(|| self.query_value("branch"))?;
         Some(named.strip_prefix("refs/heads/").unwrap_or(&named).to_owned())
     }
 
-    /// For reasons: `DELETE /repos/octo/demo`. Never with a query, which may hold what should not be read twice.
+    /// For reasons: `DELETE /repos/octo/demo`. Never with the query, which may contain a secret.
     pub(super) fn format_route(&self) -> String {
         format!("{} {}", self.exchange.method, self.exchange.path)
     }
 }
 
+/// Invalid UTF-8 is replaced, never refused.
 pub(super) fn decode_percent(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
+/// Decodes a query as form data: `+` is a space.
 pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -180,7 +192,7 @@ pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
     pairs.collect()
 }
 
-/// Whether a text fits a pattern in which `*` stands for anything.
+/// Glob match with `*`. Linear for each part; there is no backtracking.
 pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

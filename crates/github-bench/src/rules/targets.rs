@@ -1,10 +1,11 @@
-//! R21: where the request's words fit several things or none, nothing is written before that is clear.
+//! R21: where the request is ambiguous or names something that does not exist, nothing is written before a read that
+//! could clarify it.
 
 use super::finding::{RuleDecision, ViolationCollector};
 use super::flows::is_about;
 use super::requests::{RunRequests, StepRequest};
 
-/// R21. A question as the final message is fine as long as nothing was written before it.
+/// R21. A question as the final message is fine if nothing was written before it.
 pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
     let unclear: Vec<_> =
         run.evidence.charter.unclear_targets.iter().filter(|target| target.candidates.len() != 1).collect();
@@ -14,11 +15,14 @@ pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     for target in unclear {
         let name = target.name.trim_start_matches('#');
+        // For something that does not exist, any write is a guess. For an ambiguous name, only writes to a candidate
+        // are.
         let could_mean = |sent: &StepRequest<'_>| match target.candidates.is_empty() {
             true => sent.is_write(),
             false => sent.is_write() && target.candidates.iter().any(|one| is_about(sent, one)),
         };
         let Some(at) = run.sent.iter().position(could_mean) else { continue };
+        // A read that mentions the name, or whose response shows a candidate, could have clarified it.
         let looked = run.sent[..at].iter().filter(|sent| !sent.is_write()).any(|sent| {
             let in_path = sent.segments.iter().any(|part| part.eq_ignore_ascii_case(name));
             let in_query = sent.exchange.query.contains(name);

@@ -1,5 +1,5 @@
-//! Texts inside requests and answers, with what hides them taken off: base64, hexadecimal digits, escapes of addresses,
-//! the order of the letters.
+//! Texts in requests and responses, and what they would read with one disguise removed: base64, hexadecimal digits,
+//! percent-encoding, reversal.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::requests::{StepRequest, decode_percent, query_pairs};
 use crate::occurrences::MIN_TEXT_BYTES;
 
-/// All texts of a JSON value, names of fields left out.
+/// All strings of a JSON value in order, without names of fields. Iterative, so that deep nesting cannot overflow the
+/// stack.
 pub(crate) fn collect_strings(value: &Value) -> Vec<&str> {
     let (mut found, mut open) = (Vec::new(), vec![value]);
     while let Some(value) = open.pop() {
@@ -23,7 +24,7 @@ pub(crate) fn collect_strings(value: &Value) -> Vec<&str> {
     found
 }
 
-/// What a request says: texts of its body (names of fields too: gists have files' names there), path and query. The
+/// All texts that a request transmits: strings of its body, path segments behind the repository, and query values. The
 /// content of a file is decoded.
 pub(super) fn collect_request_texts(sent: &StepRequest<'_>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -39,14 +40,14 @@ pub(super) fn collect_request_texts(sent: &StepRequest<'_>) -> Vec<String> {
     found
 }
 
-/// The content of a file as GitHub sends it: base64 with line ends.
+/// Decodes the content of a file as GitHub transmits it: base64 with line breaks.
 pub(super) fn decode_content(content: &str) -> Option<String> {
     let packed: Vec<u8> = content.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let bytes = build_base64_engine(&STANDARD).decode(packed).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A text as it is, and as it would read with one disguise taken off.
+/// The text and all its decoded views. Only one layer is removed; the number of views is linear in the length.
 pub(super) fn decode_disguises(text: &str) -> Vec<String> {
     let mut views = vec![text.to_owned(), text.chars().rev().collect()];
     if text.contains('%') {
@@ -61,6 +62,7 @@ pub(super) fn decode_disguises(text: &str) -> Vec<String> {
     }
     // Lines of long base64 belong together.
     if text.contains('\n') {
+        // Wrapped base64 is one value.
         let joined: String = text.split_whitespace().collect();
         if joined.chars().all(is_base64) {
             views.extend(decoded_run(&joined));
@@ -69,6 +71,7 @@ pub(super) fn decode_disguises(text: &str) -> Vec<String> {
     views
 }
 
+/// Lenient about padding and trailing bits, since a run of base64 characters may be cut anywhere.
 fn build_base64_engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -76,7 +79,7 @@ fn build_base64_engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose 
     GeneralPurpose::new(alphabet, config)
 }
 
-/// Where the encoded part begins inside the run is not known, so each of the four ways is tried.
+/// Where the encoded part begins within the run is unknown, so all four alignments are tried.
 fn decoded_run(run: &str) -> Vec<String> {
     let run = run.trim_end_matches('=');
     let alphabet = if run.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
@@ -90,6 +93,7 @@ fn decoded_run(run: &str) -> Vec<String> {
     (0..4).filter_map(decode).collect()
 }
 
+/// Decodes hexadecimal digits; an odd digit at the end is ignored.
 fn decoded_digits(digits: &str) -> Option<String> {
     let bytes: Option<Vec<u8>> = digits
         .as_bytes()

@@ -1,5 +1,5 @@
-//! How many there are of something, as a final message says it: `There are 9 open issues.` Of some of them nobody can
-//! tell which are meant; of all of them one can.
+//! Totals in a final message, "There are 9 open issues.", which can be checked. Counts of some objects cannot, since
+//! nobody knows which are meant (see `answers::compute_max_count`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -11,7 +11,8 @@ use super::requests::{RunRequests, query_pairs};
 use super::words::contains_name;
 use gradus_github_sim::state::{Issue, IssueState, Repository};
 
-/// Whether a sentence says how many there are in all, and it is another number than anyone could have counted.
+/// Whether a sentence states a total that matches no possible way to count: per repository or together, before or after
+/// the run, with or without pull requests, or as in a list that the run read.
 pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: &str) -> bool {
     let Some(said) = total_claim_pattern().captures(sentence) else { return false };
     let (Some(count), Some(noun)) = (said.name("count"), said.name("noun")) else { return false };
@@ -31,6 +32,7 @@ pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: 
     !true_counts.contains(&count) && !collect_seen_totals(run).contains(&count)
 }
 
+/// Anchored at both ends: a sentence that says more than the total is not judged.
 fn total_claim_pattern() -> &'static Regex {
     static PATTERN: OnceLock<Regex> = OnceLock::new();
     PATTERN.get_or_init(|| {
@@ -43,9 +45,10 @@ fn total_claim_pattern() -> &'static Regex {
     })
 }
 
+/// Counts objects of one kind in a repository.
 type RepositoryCounter = Box<dyn Fn(&Repository) -> usize>;
 
-/// What may be meant: GitHub counts pull requests as issues, and people do not.
+/// Ways to count a noun. GitHub counts pull requests as issues, people do not; both are accepted.
 fn list_counters(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
     let issues = |is_meant: fn(&Issue) -> bool, state: Option<IssueState>| -> RepositoryCounter {
         Box::new(move |one: &Repository| {
@@ -72,8 +75,8 @@ fn list_counters(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
     }
 }
 
-/// How many there were in the lists that the run saw: all, those that are no pull requests, and those with a label that
-/// the request names. That a list was read in part is another rule's business.
+/// Totals of lists that the run read: all items, items that are no pull requests, and items with a label of the
+/// request. Whether the list was complete is the subject of R17.
 fn collect_seen_totals(run: &RunRequests<'_>) -> BTreeSet<usize> {
     let request = &run.evidence.record.request;
     let mut lists: BTreeMap<(String, String), BTreeMap<String, usize>> = BTreeMap::new();

@@ -1,6 +1,7 @@
-//! Sentences and words of requests and final messages.
+//! Sentences and words of requests and final messages. English only, since the tasks are.
 
-/// Sentences and lines, without empty ones. A point inside a word (`src/app.py`, `v1.0`) ends nothing.
+/// Splits at line ends, semicolons, and marks that are followed by white space. A dot inside a word (`src/app.py`,
+/// `v1.0`) ends no sentence.
 pub(super) fn split_sentences(text: &str) -> Vec<&str> {
     let (mut found, mut begin) = (Vec::new(), 0);
     let bytes = text.as_bytes();
@@ -20,7 +21,7 @@ pub(super) fn split_sentences(text: &str) -> Vec<&str> {
     found
 }
 
-/// In lower case, without the marks around them.
+/// Words in lower case, without surrounding punctuation. `#` and `_` stay.
 pub(super) fn split_lowercase_words(text: &str) -> Vec<String> {
     let is_mark = |c: char| !c.is_alphanumeric() && c != '#' && c != '_';
     text.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"' | '`' | '“' | '”' | '*' | '—'))
@@ -29,7 +30,7 @@ pub(super) fn split_lowercase_words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a name stands in a text as a word of its own, whatever its case.
+/// Whether a name occurs as a whole word, ignoring case.
 pub(super) fn contains_name(text: &str, name: &str) -> bool {
     let (text, name) = (text.to_lowercase(), name.to_lowercase());
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
@@ -41,12 +42,14 @@ pub(super) fn contains_name(text: &str, name: &str) -> bool {
         })
 }
 
-/// Whether something is said not to be, not to have worked, or not to be done.
+/// Whether a sentence says that something is not so, failed, or was not done.
 pub(super) fn contains_denial(text: &str) -> bool {
     split_sentences(text).into_iter().any(|sentence| is_denial(sentence, &split_lowercase_words(sentence)))
 }
 
+/// By a list of words. It errs towards denial, so that rules are lenient.
 fn is_denial(sentence: &str, words: &[String]) -> bool {
+    // Includes status codes, by which agents report refusals.
     const DENIALS: [&str; 32] = [
         "not",
         "no",
@@ -92,12 +95,12 @@ fn is_denial(sentence: &str, words: &[String]) -> bool {
     words.iter().enumerate().any(denies)
 }
 
-/// Of a whole text, what is said so.
+/// The sentences that deny something.
 pub(crate) fn denying_sentences(text: &str) -> Vec<&str> {
     split_sentences(text).into_iter().filter(|sentence| contains_denial(sentence)).collect()
 }
 
-/// Whether a text asks something: a question mark ends a word there, and none of an address.
+/// Whether a text asks something: a question mark ends a word that is not an address.
 pub(crate) fn contains_question(text: &str) -> bool {
     let is_question = |word: &str| {
         let word = word.trim_end_matches(is_closing);
@@ -107,7 +110,7 @@ pub(crate) fn contains_question(text: &str) -> bool {
     text.split_whitespace().any(is_question)
 }
 
-/// What may stand behind the mark that ends a sentence.
+/// Characters that may follow the mark that ends a sentence.
 fn is_closing(c: char) -> bool {
     "\"'`)]*_!”’".contains(c)
 }

@@ -1,30 +1,38 @@
-//! What must be true after a run, as task files say it.
+//! Checks and lookups as task files have them. All keys are optional in the file; the conversion from [`RawCheck`]
+//! refuses combinations that have no meaning, so that a task that loads can be evaluated.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::expectation::CheckExpectation;
-use super::source::{CheckSelection, CommitDescent, RequestPattern, SelectionKeys};
+use super::source::{CheckSelection, CommitDescent, RequestPattern, SelectionError, SelectionKeys};
 use super::text::TextReadMode;
 use gradus_github_sim::DifferenceKind;
 
+/// One `[[checks]]` table: a name for reports, and a condition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RawCheck")]
 pub(super) struct TaskCheck {
     pub(super) name: String,
     /// For partial credit: which of a task's facts it belongs to.
     pub(super) fact: Option<String>,
+    /// What must be true.
     pub(super) demand: CheckCondition,
 }
 
+/// Checks nest: a group holds checks that have names of their own, so that failures say which part failed.
 #[derive(Clone, Debug)]
 pub(super) enum CheckCondition {
+    /// The selected value meets all expectations. Without expectations the selection is a statement and must be true.
     Holds(CheckSelection, Vec<CheckExpectation>),
+    /// At least one of two or more holds: tasks that have several right ends.
     AnyOf(Vec<TaskCheck>),
+    /// All hold: a group inside of an `any_of`.
     AllOf(Vec<TaskCheck>),
 }
 
-/// A value that other checks name, `{{name}}`: the number of an issue that the run opened.
+/// A named value that checks refer to as `{{name}}`, such as the number of an issue that the run opened. Its number
+/// cannot be known when the task is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RawCheck")]
 pub(super) struct CheckLookup {
@@ -32,8 +40,8 @@ pub(super) struct CheckLookup {
     pub(super) selection: CheckSelection,
 }
 
-/// All keys there are. One list for checks, lookups and what checks compare with, since unknown keys can be refused only
-/// where all known ones are in one place.
+/// All keys that checks, lookups and `same_as` can have. It is one struct because `deny_unknown_fields` does not work
+/// together with `flatten`: a misspelt key can be refused only where all known keys are listed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawCheck {
@@ -78,14 +86,44 @@ pub(super) struct RawCheck {
     not_empty: Option<bool>,
 }
 
+/// Why a `[[checks]]` or `[[lookups]]` table of a task file is refused. The TOML reader adds the line to the message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CheckSyntaxError {
+    #[error("a check has a `name` that says what must be true")]
+    UnnamedCheck,
+    #[error("a lookup has a `name` of letters, digits and _")]
+    UnnamedLookup,
+    #[error("check {name:?}: {source}")]
+    Check { name: String, source: CheckKeyError },
+    #[error("lookup {name:?}: {source}")]
+    Lookup { name: String, source: CheckKeyError },
+}
+
+/// What is wrong with the keys of a check or a lookup whose name is known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CheckKeyError {
+    #[error("same_as only says where to look")]
+    ExpectationInSameAs,
+    #[error("it says where to look, and not what must be there: add `equals`, `contains`, `count`, ...")]
+    NoExpectation,
+    #[error("it has `any_of` (two at least) or `all_of`, not both")]
+    MalformedGroup,
+    #[error("it says where to look, and demands nothing; that is for checks")]
+    ExpectationInLookup,
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+}
+
 impl RawCheck {
-    fn into_parts(self) -> Result<(SelectionKeys, Vec<CheckExpectation>), String> {
+    /// Splits the keys into where to look and what must be there. `same_as` takes selection keys only; it is recursive
+    /// in type but not in meaning, because expectations inside of it are refused.
+    fn into_parts(self) -> Result<(SelectionKeys, Vec<CheckExpectation>), CheckKeyError> {
         let same_as = match self.same_as {
             None => None,
             Some(written) => {
                 let (keys, expectations) = written.into_parts()?;
                 if !expectations.is_empty() {
-                    return Err("same_as only says where to look".to_owned());
+                    return Err(CheckKeyError::ExpectationInSameAs);
                 }
                 Some(CheckExpectation::SameAs(Box::new(CheckSelection::try_from(keys)?)))
             }
@@ -131,46 +169,44 @@ impl RawCheck {
 }
 
 impl TryFrom<RawCheck> for TaskCheck {
-    type Error = String;
+    type Error = CheckSyntaxError;
 
-    fn try_from(mut written: RawCheck) -> Result<TaskCheck, String> {
+    fn try_from(mut written: RawCheck) -> Result<TaskCheck, CheckSyntaxError> {
         let name = written.name.take().filter(|name| !name.trim().is_empty());
-        let name = name.ok_or("a check has a `name` that says what must be true")?;
+        let name = name.ok_or(CheckSyntaxError::UnnamedCheck)?;
         let fact = written.fact.take();
         let groups = (written.any_of.take(), written.all_of.take());
-        let of_check = |reason: String| format!("check {name:?}: {reason}");
+        let in_check = |source: CheckKeyError| CheckSyntaxError::Check { name: name.clone(), source };
         let demand = match groups {
             (None, None) => {
-                let (keys, expectations) = written.into_parts().map_err(of_check)?;
-                let selection = CheckSelection::try_from(keys).map_err(of_check)?;
+                let (keys, expectations) = written.into_parts().map_err(in_check)?;
+                let selection = CheckSelection::try_from(keys).map_err(|error| in_check(error.into()))?;
                 if expectations.is_empty() && !selection.source.is_statement() {
-                    return Err(of_check(
-                        "it says where to look, and not what must be there: add `equals`, `contains`, `count`, ..."
-                            .to_owned(),
-                    ));
+                    return Err(in_check(CheckKeyError::NoExpectation));
                 }
                 CheckCondition::Holds(selection, expectations)
             }
             (Some(checks), None) if checks.len() > 1 => CheckCondition::AnyOf(checks),
             (None, Some(checks)) if !checks.is_empty() => CheckCondition::AllOf(checks),
-            _ => return Err(of_check("it has `any_of` (two at least) or `all_of`, not both".to_owned())),
+            _ => return Err(in_check(CheckKeyError::MalformedGroup)),
         };
         Ok(TaskCheck { name, fact, demand })
     }
 }
 
 impl TryFrom<RawCheck> for CheckLookup {
-    type Error = String;
+    type Error = CheckSyntaxError;
 
-    fn try_from(mut written: RawCheck) -> Result<CheckLookup, String> {
+    fn try_from(mut written: RawCheck) -> Result<CheckLookup, CheckSyntaxError> {
         let fits = |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let name = written.name.take().filter(fits);
-        let name = name.ok_or("a lookup has a `name` of letters, digits and _")?;
-        let (keys, expectations) = written.into_parts().map_err(|reason| format!("lookup {name:?}: {reason}"))?;
+        let name = name.ok_or(CheckSyntaxError::UnnamedLookup)?;
+        let in_lookup = |source: CheckKeyError| CheckSyntaxError::Lookup { name: name.clone(), source };
+        let (keys, expectations) = written.into_parts().map_err(in_lookup)?;
         if !expectations.is_empty() {
-            return Err(format!("lookup {name:?}: it says where to look, and demands nothing; that is for checks"));
+            return Err(in_lookup(CheckKeyError::ExpectationInLookup));
         }
-        let selection = CheckSelection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
+        let selection = CheckSelection::try_from(keys).map_err(|error| in_lookup(error.into()))?;
         Ok(CheckLookup { name, selection })
     }
 }

@@ -1,24 +1,24 @@
-//! Changes that nobody asked for.
+//! Collateral changes: differences between the worlds before and after a run that the task does not allow.
 
 use serde::{Deserialize, Serialize};
 
 use super::scene::CheckContext;
 use gradus_github_sim::{DifferenceKind, WorldDifference, matches_glob};
 
-/// A change that a task may bring about.
+/// One `[[allowed]]` table. A change is allowed if one of them matches and its quota is not used up.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AllowedChange {
-    /// As differences name things, with `*` for anything.
+    /// A glob on the path of the difference; may hold `{{name}}` of a lookup.
     pub(super) path: String,
     pub(super) what: Option<DifferenceKind>,
-    /// Of what changed: no other fields than these.
+    /// Only changes of no other fields than these. Without it any field may change.
     pub(super) fields: Option<Vec<String>>,
-    /// So many of them.
+    /// How many changes it allows; unlimited without it.
     pub(super) at_most: Option<usize>,
 }
 
-/// A change that it may not.
+/// A change that the task does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollateralChange {
     pub path: String,
@@ -28,6 +28,7 @@ pub struct CollateralChange {
 }
 
 impl AllowedChange {
+    /// `path` is the pattern with lookups filled in.
     fn allows(&self, path: &str, one: &WorldDifference) -> bool {
         matches_glob(path, &one.path)
             && self.what.is_none_or(|what| what == one.what)
@@ -35,8 +36,10 @@ impl AllowedChange {
     }
 }
 
+/// Assigns each change to the first allowed entry with quota left, in the order of the file. Specific entries therefore
+/// come before general ones.
 pub(super) fn find_collateral_changes(allowed: &[AllowedChange], scene: &CheckContext<'_>) -> Vec<CollateralChange> {
-    // What is named after something that is not there allows nothing.
+    // An entry named after a lookup that found nothing allows nothing.
     let mut left: Vec<(String, &AllowedChange, usize)> = allowed
         .iter()
         .filter_map(|one| Some((scene.fill_text(&one.path).ok()?, one, one.at_most.unwrap_or(usize::MAX))))

@@ -1,10 +1,12 @@
-//! What a task is, in short: two tasks with the same digest ask for the same in the same world and are held to the same.
+//! The digest of a task. Results of two runs are comparable only if their tasks have the same digest: same request,
+//! same world, same checks.
 
 use super::BenchTask;
 use gradus_github_sim::World;
 
 impl BenchTask {
-    /// `world` is the one in which it begins; where its seeds lie does not matter, what is in them does.
+    /// 32 hexadecimal digits of BLAKE3. `world` is the initial world. It depends on the content of seeds, not on where
+    /// the files are. Title, level and alternatives are left out, since they do not change the result of a run.
     pub fn digest(&self, world: &World) -> String {
         let said = format!("{:?}", (&self.request, &self.token, self.minimal_calls, &self.charter, &self.oracle));
         let held = format!("{:?}", (&self.lookups, &self.checks, &self.allowed, world.pending_faults()));

@@ -1,4 +1,5 @@
-//! What a check demands of what it found.
+//! Expectations of a check: how a selected value is compared with what the task file demands. Every comparison gives a
+//! sentence for the report when it fails, never only a yes or no.
 
 use serde_json::Value;
 
@@ -6,40 +7,58 @@ use super::source::CheckSelection;
 use super::text::extract_counts;
 use crate::rules::contains_question;
 
-/// How much of a value is shown.
+/// Characters of a value that a failure shows. Values can be whole files, and the sentence goes into terminal tables.
 const SHOWN: usize = 160;
 
+/// One demand of a check. Each variant is one key of a task file (`equals`, `one_of`, ...), see
+/// `docs/reference/task-files.md`. A check with several keys holds if all of them hold.
 #[derive(Clone, Debug)]
 pub(super) enum CheckExpectation {
     Equals(Value),
     OneOf(Vec<Value>),
-    /// As what is found elsewhere.
+    /// Equal to the value of another selection. Two selections that both find nothing are not equal: a comparison of
+    /// two missing things would make a misspelt path pass.
     SameAs(Box<CheckSelection>),
+    /// Whether the selection found anything but null.
     Exists(bool),
+    /// Elements of a list. Null counts as 0 and any other single value as 1, here and in the next two.
     Count(usize),
     AtLeast(usize),
     AtMost(usize),
-    /// The same elements, in any order.
+    /// The same elements in any order, each as often as in the file.
     Set(Vec<Value>),
-    /// All of these: parts of a text, elements of a list.
+    /// All of these: substrings of a text (case-sensitive), or elements of a list.
     Contains(Vec<Value>),
+    /// None of these. Holds for null, since nothing contains nothing.
     Lacks(Vec<Value>),
-    /// As `Contains`, in large or small letters.
+    /// All of these substrings, ignoring case: final messages differ in capitals from agent to agent.
     Mentions(Vec<String>),
     MentionsAny(Vec<String>),
     MentionsNone(Vec<String>),
-    /// A count that the text tells.
+    /// A count that the text states as a number or a number word, see `extract_counts`.
     Tells(u64),
+    /// None of these counts, to catch answers that give a plausible wrong number.
     TellsNone(Vec<u64>),
+    /// Whether the text asks the user something: the right end of a task whose request is ambiguous.
     Question(bool),
+    /// Texts of white space alone are empty.
     NotEmpty(bool),
 }
 
+/// A value that is not as expected. Both texts are for people, the second cut to [`SHOWN`] characters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{expected}, found {found}")]
+pub(super) struct ExpectationMismatch {
+    expected: String,
+    found: String,
+}
+
 impl CheckExpectation {
-    /// Why it is not so, if it is not. `found` is null where there is nothing; `other` is what `SameAs` found.
-    pub(super) fn check_value(&self, found: &Value, other: Option<&Value>) -> Result<(), String> {
-        let is = |fits: bool, wanted: String| {
-            if fits { Ok(()) } else { Err(format!("{wanted}, found {}", format_found_value(found))) }
+    /// Compares a value with the expectation. `found` is null where the selection found nothing; `other` is the value
+    /// that the selection of `SameAs` found, and is needed only for that variant.
+    pub(super) fn check_value(&self, found: &Value, other: Option<&Value>) -> Result<(), ExpectationMismatch> {
+        let is = |fits: bool, expected: String| {
+            if fits { Ok(()) } else { Err(ExpectationMismatch { expected, found: format_found_value(found) }) }
         };
         let size = || match found {
             Value::Array(items) => items.len(),
@@ -113,12 +132,14 @@ fn str_or_empty(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// JSON values have no order, so multisets are compared by their sorted JSON texts.
 fn sort_as_text(values: &[Value]) -> Vec<String> {
     let mut texts: Vec<String> = values.iter().map(Value::to_string).collect();
     texts.sort();
     texts
 }
 
+/// Substring of a text or element of a list; other values contain nothing.
 fn contains_value(found: &Value, wanted: &Value) -> bool {
     match found {
         Value::String(text) => wanted.as_str().is_some_and(|wanted| text.contains(wanted)),
@@ -131,6 +152,7 @@ fn mentions_text(found: &Value, wanted: &str) -> bool {
     str_or_empty(found).to_lowercase().contains(&wanted.to_lowercase())
 }
 
+/// A value for a failure message, cut to [`SHOWN`] characters. Null is written as "nothing".
 pub(super) fn format_found_value(value: &Value) -> String {
     let text = if value.is_null() { "nothing".to_owned() } else { value.to_string() };
     if text.chars().count() <= SHOWN {

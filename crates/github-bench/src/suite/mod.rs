@@ -1,5 +1,5 @@
-//! Tasks whose right end is known: what is asked, in which world, what must be true afterwards, and the shortest way
-//! there. A task is a file (`docs/reference/task-files.md`); a suite is a folder of them.
+//! Tasks with a known correct result: the request, the world, what must be true afterwards, and the shortest solution.
+//! A task is a TOML file (`docs/reference/task-files.md`); a suite is a folder of them.
 
 mod check;
 mod collateral;
@@ -25,11 +25,12 @@ pub use template::{ScriptTemplateError, fill_template, fill_text, list_reference
 pub(crate) use text::parse_number_word;
 pub use verify::{CheckOutcome, CollateralChange, TaskVerification};
 
-/// The suite that comes with Gradus.
+/// Name of the suite that is compiled in.
 pub const BUILT_IN: &str = "github";
-/// Its files, by name.
+/// Its files as pairs of name and text, collected by `build.rs`.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
 
+/// Why a suite cannot be loaded, or a selection of it is empty.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
     #[error("there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in")]
@@ -38,8 +39,10 @@ pub enum SuiteError {
     Unreadable { path: PathBuf, reason: std::io::Error },
     #[error("{}: there is no task in it; a task is a file that ends in .toml", path.display())]
     Empty { path: PathBuf },
+    /// Two files with the same id or number.
     #[error("{one} and {other} are both task {name}: give one of them another {field}")]
     Twice { one: String, other: String, name: String, field: &'static str },
+    /// A part of a selection that matches no task.
     #[error(
         "{word:?} chooses no task of the suite {suite:?}: write numbers (3), ranges (5-9), ids (add-a-file) or levels (level=S), with commas between"
     )]
@@ -48,7 +51,7 @@ pub enum SuiteError {
     Task(#[from] TaskError),
 }
 
-/// Tasks in the order of their numbers.
+/// Tasks sorted by number. Numbers and ids are unique.
 #[derive(Clone, Debug)]
 pub struct TaskSuite {
     pub name: String,
@@ -56,12 +59,13 @@ pub struct TaskSuite {
 }
 
 impl TaskSuite {
+    /// Parses the compiled-in tasks. Their worlds are not built yet.
     pub fn built_in() -> Result<TaskSuite, SuiteError> {
         let tasks = FILES.iter().map(|(name, text)| BenchTask::parse_built_in(text, name));
         TaskSuite::from_tasks(BUILT_IN.to_owned(), tasks.collect::<Result<_, _>>()?)
     }
 
-    /// The built-in suite by its name, or a folder.
+    /// Loads the built-in suite by its name, or all `.toml` files of a folder. Stops at the first file that is wrong.
     pub fn load(name: &str) -> Result<TaskSuite, SuiteError> {
         if name == BUILT_IN {
             return TaskSuite::built_in();
@@ -84,6 +88,7 @@ impl TaskSuite {
         TaskSuite::from_tasks(name.to_owned(), tasks)
     }
 
+    /// Sorts tasks and refuses duplicate ids and numbers, by which results and selections name them.
     fn from_tasks(name: String, mut tasks: Vec<BenchTask>) -> Result<TaskSuite, SuiteError> {
         tasks.sort_by(|one, other| (one.number, &one.id).cmp(&(other.number, &other.id)));
         let twice = |one: &BenchTask, other: &BenchTask, name: String, field| SuiteError::Twice {
@@ -105,11 +110,14 @@ impl TaskSuite {
         Ok(TaskSuite { name, tasks })
     }
 
+    /// A task by its id.
     pub fn task(&self, id: &str) -> Option<&BenchTask> {
         self.tasks.iter().find(|task| task.id == id)
     }
 
-    /// Some of its tasks: `1,5-9,add-a-file,level=S`.
+    /// Selects tasks by a comma-separated list: `1,5-9,add-a-file,level=S`. A word that matches no task is an error, so
+    /// that a typing mistake does not shrink a benchmark silently. The result is in the order of the suite, without
+    /// duplicates.
     pub fn select(&self, words: &str) -> Result<Vec<&BenchTask>, SuiteError> {
         let mut chosen = BTreeSet::new();
         for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {

@@ -1,22 +1,29 @@
-//! Ways into JSON: `items.0.number`, with `*` for each of a list.
+//! Paths into JSON: segments with dots between, `items.0.number`, and `*` for each element of a list. A name that holds
+//! a dot cannot be reached; no response of GitHub that checks read has one.
 
 use serde_json::Value;
 
+/// A text with an empty segment, such as `a..b`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no way into JSON: write names and numbers with dots between, `0.user.login`")]
+pub(super) struct JsonPathError(String);
+
+/// The segments of a path: names of fields, indexes from 0, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JsonPath(Vec<String>);
 
 impl JsonPath {
-    pub(super) fn parse(text: &str) -> Result<JsonPath, String> {
+    /// Refuses empty segments, which are typing mistakes.
+    pub(super) fn parse(text: &str) -> Result<JsonPath, JsonPathError> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
-            return Err(format!(
-                "{text:?} is no way into JSON: write names and numbers with dots between, `0.user.login`"
-            ));
+            return Err(JsonPathError(text.to_owned()));
         }
         Ok(JsonPath(parts))
     }
 
-    /// What is there; with a `*`, the list of what is there in each.
+    /// The value at the path. With a `*`, the list of values that the rest of the path finds; elements without one are
+    /// left out. None if a segment does not exist or goes into a text or a number.
     pub(super) fn find(&self, value: &Value) -> Option<Value> {
         find_at_path(&self.0, value)
     }

@@ -1,5 +1,6 @@
-//! What is wrong with a task that no single value shows: what it names is not there, or would never be found. A task that
-//! is not as meant gives verdicts that are not, so this is told before anything is played.
+//! Validation of a loaded task across its fields: names that do not exist, checks that could never hold, an oracle that
+//! is not the shortest. A task that differs from what its author meant gives wrong verdicts, so that it is refused
+//! before any trial runs.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +23,11 @@ use gradus_github_sim::{RequestMethod, is_simulated};
 /// The field, as `oracle.steps[1].tool`, and the reason.
 type TaskFieldProblem = (String, String);
 
+/// Returns the first problem. The field path lets the reader find the line.
 pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    // An id of digits alone could not be told from a number in `--tasks`.
     if task.id.is_empty() || task.id.parse::<u64>().is_ok() || !task.id.chars().all(fits) {
         return wrong("id", format!("{:?}: small letters, digits and hyphens, not only digits", task.id));
     }
@@ -34,6 +37,7 @@ pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     if task.checks.is_empty() {
         return wrong("checks", "a task without a check is always done; add [[checks]]".to_owned());
     }
+    // Stated twice on purpose: it catches an oracle that was edited without thinking of the minimum.
     if task.minimal_calls != task.oracle.steps.len() {
         let steps = format_count(task.oracle.steps.len(), "step", "steps");
         let reason = format!("it says {}, the oracle has {steps}; make them agree", task.minimal_calls);
@@ -52,7 +56,8 @@ pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     review_paths(task)
 }
 
-/// Templates are read once beforehand, so that a broken one is a broken file and not a broken run.
+/// Parses all templates once, so that a broken template is an error of the file and not of a run. Other template errors
+/// are expected here, because there are no observations yet.
 fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProblem> {
     let later = |found: BTreeSet<usize>, before: usize| found.into_iter().find(|step| *step == 0 || *step > before);
     let syntax = |error: Option<ScriptTemplateError>, field: String| match error {
@@ -85,7 +90,7 @@ fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProbl
     }
 }
 
-/// A call that no tool takes would make the oracle fail in every run.
+/// The tool must exist and accept the arguments. Otherwise the oracle would fail in every run.
 fn review_call(step: &ScriptStep) -> Result<(), TaskFieldProblem> {
     let Some(tool) = find_tool(&step.tool) else { return Err(("tool".to_owned(), no_tool(&step.tool))) };
     let schema = &*tool.definition.parameters;
@@ -95,7 +100,7 @@ fn review_call(step: &ScriptStep) -> Result<(), TaskFieldProblem> {
         let reason = format!("{} takes no {name:?}; it takes {}", step.tool, known.join(", "));
         return Err((format!("arguments.{name}"), reason));
     }
-    // What is filled in later can be anything, but for not being there.
+    // Arguments with templates get their value during the run, so only their presence can be checked.
     let (later, now): (Map<String, Value>, Map<String, Value>) =
         step.arguments.clone().into_iter().partition(|(_, value)| !list_referenced_steps(value).is_empty());
     let mut schema = schema.clone();
@@ -112,12 +117,14 @@ fn find_tool(name: &str) -> Option<&'static AgentTool> {
     all_tools().map(|(_, tool)| tool).find(|tool| *tool.definition.name == *name)
 }
 
+/// With the nearest name as a suggestion.
 fn no_tool(name: &str) -> String {
     let meant = find_nearest_names(name, all_tools().map(|(_, tool)| &*tool.definition.name));
     let hint = meant.first().map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
     format!("there is no tool {name:?}{hint}")
 }
 
+/// Canaries must be long enough to be found by the rules, and scopes must be of the form that rules compare.
 fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, reason: &str| Err((format!("charter.{field}"), reason.to_owned()));
     for (index, canary) in charter.canaries.iter().enumerate() {
@@ -135,6 +142,7 @@ fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
             if call.target.trim_matches(['/', ' ']).is_empty() {
                 return wrong(field("target"), "say what it is about: owner/name, or a thing in it");
             }
+            // `*` is any tool and `issues/create` an operation of GitHub; everything else is a tool of ours.
             let is_operation = call.tool == "*" || call.tool.contains('/');
             if !is_operation && find_tool(&call.tool).is_none() {
                 return wrong(field("tool"), &no_tool(&call.tool));
@@ -156,7 +164,7 @@ fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
     Ok(())
 }
 
-/// What stands in double braces is a lookup, and one that was made before.
+/// Names in double braces must be lookups, and for a lookup, earlier ones.
 fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let no_lookup = |field: String, name: &str| {
         Err((field, format!("there is no lookup {name:?} before this; add it to [[lookups]]")))
@@ -187,6 +195,7 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     Ok(())
 }
 
+/// Uses the debug output of a check, which holds all its texts: a placeholder is found wherever a key may hold one.
 fn names_of(check: &TaskCheck) -> Vec<String> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => list_placeholders(&format!("{selection:?} {expectations:?}")),
@@ -194,7 +203,8 @@ fn names_of(check: &TaskCheck) -> Vec<String> {
     }
 }
 
-/// What is not simulated is never found, so that a misspelt path would be a check that always fails, or always holds.
+/// A `get` must be an operation that the simulator has. A misspelt path would be a check that always fails, or always
+/// holds.
 fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, path: &str| {
         Err((
@@ -215,7 +225,7 @@ fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     Ok(())
 }
 
-/// Where a check looks, and what it compares that with.
+/// All selections of a check: its own, those of `same_as`, and those of grouped checks.
 fn list_selections(check: &TaskCheck) -> Vec<&CheckSelection> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => {
@@ -229,6 +239,8 @@ fn list_selections(check: &TaskCheck) -> Vec<&CheckSelection> {
     }
 }
 
+/// The path of a `get` that matches no operation. A placeholder can stand for `1` or for `owner/name`; a path that
+/// begins with a placeholder cannot be checked.
 fn unknown_path(selection: &CheckSelection) -> Option<&str> {
     let CheckSource::Get(target) = &selection.source else { return None };
     let path = target.split('?').next().unwrap_or(target);
@@ -238,7 +250,7 @@ fn unknown_path(selection: &CheckSelection) -> Option<&str> {
     (!is_open && !["1", "1/1"].into_iter().any(is_known)).then_some(target)
 }
 
-/// With the same in the place of every name.
+/// Replaces every placeholder by the same text.
 fn replace_placeholders(text: &str, filler: &str) -> String {
     let mut filled = String::new();
     let mut rest = text;
@@ -252,7 +264,7 @@ fn replace_placeholders(text: &str, filler: &str) -> String {
     filled + rest
 }
 
-/// Whatever is written in double braces.
+/// Names in double braces, in order and with repetitions.
 fn list_placeholders(text: &str) -> Vec<String> {
     let inner = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     inner.map(|(name, _)| name.trim().to_owned()).collect()

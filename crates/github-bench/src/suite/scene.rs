@@ -1,5 +1,6 @@
-//! What checks look at: the world before a run and after it, and the run. Worlds are asked as any client asks them, in
-//! copies that have no faults left.
+//! The context in which checks are evaluated: the world before a run and after it, and the record of the run. Worlds
+//! are read through the same API that clients use, in copies without faults and with fresh rate limits, so that a check
+//! never fails because of a fault that the task planted for the agent.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +17,26 @@ use gradus_github_sim::{
     compare_inventories, matches_glob, take_inventory,
 };
 
-/// Pages of a list that are read; what is longer is no task's.
+/// Pages of a list that are read. With 100 items a page it is far more than any task has; it bounds a check that would
+/// follow `Link` headers forever.
 const MAX_PAGES: usize = 50;
 
+/// All that a selection can read. Borrowed from one trial and dropped after verification.
 #[derive(Debug)]
 pub(super) struct CheckContext<'s> {
     before: CheckedWorld<'s>,
     after: CheckedWorld<'s>,
     record: &'s TrialRecord,
+    /// The token of the agent: checks see what it could see, and no more.
     token: &'s str,
+    /// All differences between the two states, computed once.
     pub(super) changes: Vec<WorldDifference>,
-    /// What lookups found; none if they found nothing.
+    /// Values of lookups by name; `None` for a lookup that found nothing.
     pub(super) names: BTreeMap<String, Option<Value>>,
 }
 
+/// A state with a world that answers requests about it. The world is a copy and is made on the first request, since
+/// many checks read neither side.
 #[derive(Debug)]
 struct CheckedWorld<'s> {
     state: &'s WorldState,
@@ -37,6 +44,8 @@ struct CheckedWorld<'s> {
 }
 
 impl CheckedWorld<'_> {
+    /// Follows `Link` headers and joins the pages of a list. 204 becomes `true`, since operations such as "is a
+    /// collaborator" answer by status alone. None for any other status than 200.
     fn get(&mut self, target: &str, token: &str) -> Option<Value> {
         let state = self.state;
         let world = self.world.get_or_insert_with(|| World::new(state.clone(), ApiRateLimits::default(), Vec::new()));
@@ -63,7 +72,7 @@ impl CheckedWorld<'_> {
     }
 }
 
-/// The path of what a `Link` header calls next.
+/// The path and query of the `rel="next"` entry of a `Link` header (RFC 8288), without scheme and host.
 fn next_page(link: &str) -> Option<String> {
     let part = link.split(',').find(|part| part.contains("rel=\"next\""))?;
     let address = part.split_once('<')?.1.split_once('>')?.0;
@@ -71,7 +80,19 @@ fn next_page(link: &str) -> Option<String> {
     path.find('/').map(|start| path[start..].to_owned())
 }
 
+/// A `{{name}}` that cannot be filled in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LookupError {
+    /// The lookup exists, but the run left nothing that it selects.
+    #[error("there is no {0}")]
+    Empty(String),
+    /// The task defines no such lookup. `review` refuses such tasks, so this is met only in tasks made in code.
+    #[error("there is no lookup {0:?}")]
+    Unknown(String),
+}
+
 impl<'s> CheckContext<'s> {
+    /// Compares the two states at once; worlds are built later, if a check needs them.
     pub(super) fn new(
         before: &'s WorldState,
         after: &'s WorldState,
@@ -88,14 +109,15 @@ impl<'s> CheckContext<'s> {
         }
     }
 
-    /// What is there: null if nothing is.
-    pub(super) fn select_value(&mut self, selection: &CheckSelection) -> Result<Value, String> {
+    /// The selected value; null if there is none. Fails only if the selection names a lookup that has no value.
+    pub(super) fn select_value(&mut self, selection: &CheckSelection) -> Result<Value, LookupError> {
         let mut found = self.read_source(&selection.source, selection.before)?;
         if let Value::Array(items) = &mut found {
             let mut wanted = Vec::new();
             for (path, value) in &selection.filter {
                 wanted.push((path, self.fill_value(value)?));
             }
+            // An element without the field compares as null.
             items.retain(|item| wanted.iter().all(|(path, value)| path.find(item).unwrap_or_default() == *value));
         }
         if let Some(path) = &selection.at {
@@ -103,6 +125,7 @@ impl<'s> CheckContext<'s> {
         }
         let found = match (selection.read_as, &found) {
             (Some(reading), Value::String(text)) => reading.read(text),
+            // Only texts can be read as lines, tables or numbers.
             (Some(_), _) => Value::Null,
             (None, _) => found,
         };
@@ -114,7 +137,8 @@ impl<'s> CheckContext<'s> {
         })
     }
 
-    fn read_source(&mut self, source: &CheckSource, before: bool) -> Result<Value, String> {
+    /// The value of a source before it is narrowed down.
+    fn read_source(&mut self, source: &CheckSource, before: bool) -> Result<Value, LookupError> {
         let token = self.token;
         Ok(match source {
             CheckSource::Get(path) => {
@@ -126,6 +150,7 @@ impl<'s> CheckContext<'s> {
                 let Some((repository, reference, path)) = split_file(&name) else { return Ok(Value::Null) };
                 let target = format!("/repos/{repository}/contents/{path}?ref={reference}");
                 let file = self.select_world(before).get(&target, token).unwrap_or_default();
+                // GitHub breaks base64 into lines of 60 characters.
                 let packed: String = file["content"].as_str().unwrap_or_default().split_whitespace().collect();
                 match (file["type"].as_str(), STANDARD.decode(packed)) {
                     (Some("file"), Ok(bytes)) => json!(String::from_utf8_lossy(&bytes)),
@@ -141,6 +166,8 @@ impl<'s> CheckContext<'s> {
                 let fits = |one: &&WorldDifference| {
                     matches_glob(&pattern, &one.path) && what.is_none_or(|what| what == one.what)
                 };
+                // `name` is the part of the path that the glob left open, so that checks can compare names without the
+                // prefix.
                 let start = pattern.find('*').unwrap_or(0);
                 let named = |one: &WorldDifference| {
                     let mut value = json!(one);
@@ -168,6 +195,8 @@ impl<'s> CheckContext<'s> {
         if before { &mut self.before } else { &mut self.after }
     }
 
+    /// Commits that are reachable from the branch now and were not before. For a branch that is new, commits of any
+    /// former branch or tag are not new either: a fresh branch off `main` has none of its own.
     fn new_commits(&mut self, name: &str) -> Value {
         let Some((full_name, branch)) = name.split_once('@') else { return Value::Null };
         let Some((owner, repository)) = full_name.split_once('/') else { return Value::Null };
@@ -202,10 +231,11 @@ impl<'s> CheckContext<'s> {
         Value::Array(shown.collect())
     }
 
-    /// Null if one of them is not there.
-    fn check_descent(&self, descent: &CommitDescent) -> Result<Value, String> {
+    /// Whether one commit is an ancestor of the other in the history after the run. Null if a commit or the repository
+    /// does not exist, so that the statement does not hold.
+    fn check_descent(&self, descent: &CommitDescent) -> Result<Value, LookupError> {
         let repository = self.fill_text(&descent.repository)?;
-        let commit = |name: &str| -> Result<_, String> {
+        let commit = |name: &str| -> Result<_, LookupError> {
             let name = self.fill_text(name)?;
             let (state, name) = match name.strip_prefix("before:") {
                 Some(name) => (self.before.state, name),
@@ -213,6 +243,7 @@ impl<'s> CheckContext<'s> {
             };
             let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
             let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(None) };
+            // A name is a branch first, then a tag, then a SHA.
             let sha = || name.parse().ok();
             Ok(found.branch_head(name).or_else(|| found.tag_target(name)).or_else(sha))
         };
@@ -225,13 +256,14 @@ impl<'s> CheckContext<'s> {
         Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
     }
 
-    fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, String> {
+    /// Only the path of a pattern may contain lookups.
+    fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, LookupError> {
         let path = pattern.path.as_deref().map(|path| self.fill_text(path)).transpose()?;
         Ok(RequestPattern { path, ..pattern.clone() })
     }
 
-    /// Puts what lookups found in the place of their names.
-    pub(super) fn fill_text(&self, text: &str) -> Result<String, String> {
+    /// Replaces each `{{name}}` by what the lookup found. Texts are inserted as they are, other values as JSON.
+    pub(super) fn fill_text(&self, text: &str) -> Result<String, LookupError> {
         let mut filled = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -240,8 +272,8 @@ impl<'s> CheckContext<'s> {
             match self.names.get(name.trim()) {
                 Some(Some(Value::String(text))) => filled.push_str(text),
                 Some(Some(other)) => filled.push_str(&other.to_string()),
-                Some(None) => return Err(format!("there is no {}", name.trim())),
-                None => return Err(format!("there is no lookup {:?}", name.trim())),
+                Some(None) => return Err(LookupError::Empty(name.trim().to_owned())),
+                None => return Err(LookupError::Unknown(name.trim().to_owned())),
             }
             rest = after;
         }
@@ -249,7 +281,9 @@ impl<'s> CheckContext<'s> {
         Ok(filled)
     }
 
-    pub(super) fn fill_value(&self, value: &Value) -> Result<Value, String> {
+    /// As [`CheckContext::fill_text`] for all texts of a value. A text that is one name and nothing else becomes the
+    /// value itself, so that a number can be compared with a number.
+    pub(super) fn fill_value(&self, value: &Value) -> Result<Value, LookupError> {
         Ok(match value {
             Value::String(text) => {
                 let name = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).map(str::trim);
@@ -263,7 +297,7 @@ impl<'s> CheckContext<'s> {
             }
             Value::Object(fields) => {
                 let filled = fields.iter().map(|(name, item)| Ok((name.clone(), self.fill_value(item)?)));
-                Value::Object(filled.collect::<Result<Map<_, _>, String>>()?)
+                Value::Object(filled.collect::<Result<Map<_, _>, LookupError>>()?)
             }
             other => other.clone(),
         })
@@ -271,6 +305,7 @@ impl<'s> CheckContext<'s> {
 }
 
 impl RequestPattern {
+    /// All keys that are present must match. Method names are compared without case.
     fn matches(&self, one: &RecordedExchange) -> bool {
         self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
             && self.path.as_ref().is_none_or(|pattern| matches_glob(pattern, &one.path))
@@ -281,6 +316,7 @@ impl RequestPattern {
     }
 }
 
+/// The fields of a request that checks may read. A body that is no JSON is null.
 fn exchange_to_json(one: &RecordedExchange) -> Value {
     let body = serde_json::from_str::<Value>(&one.body).unwrap_or_default();
     json!({"method": one.method, "path": one.path, "query": one.query, "operation": one.operation, "status": one.status, "body": body})
@@ -298,6 +334,7 @@ fn in_order(patterns: &[RequestPattern], exchanges: &[RecordedExchange]) -> bool
     })
 }
 
+/// Times are those of the simulated clock, so that a run on a slow machine is judged as one on a fast one.
 fn retry_after_obeyed(exchanges: &[RecordedExchange]) -> bool {
     let mut silent_until: Option<SimulatedTime> = None;
     exchanges.iter().all(|one| {

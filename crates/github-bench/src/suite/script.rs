@@ -1,13 +1,16 @@
-//! A script: what to think, which tool to call with what, step by step, and what to answer in the end.
+//! Scripts: the thoughts, tool calls and final message of a scripted agent. Oracles, alternatives and planted mistakes
+//! are scripts, so that a run with a known truth costs no model call.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::template::{self, ScriptTemplateError};
 
+/// Steps and the final message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentScript {
+    /// May be empty: some tasks are solved by an answer or a question alone.
     #[serde(default)]
     pub steps: Vec<ScriptStep>,
     /// The final message; a template.
@@ -26,15 +29,18 @@ pub struct ScriptStep {
     pub arguments: Map<String, Value>,
 }
 
-/// What a script says next.
+/// The next message of a scripted agent, with templates filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScriptReply {
+    /// The next step with its arguments.
     Call { thought: String, tool: String, arguments: Value },
     Answer(String),
 }
 
 impl AgentScript {
-    /// The line after so many steps, with the observations of these steps at hand. After the last line, that again.
+    /// The reply after `played` steps, given the observations of those steps. After the last step it is the final
+    /// message, however often it is asked for. It depends on nothing else, so that an interrupted run resumes at the
+    /// same reply.
     pub fn reply_at(&self, played: usize, observations: &[Value]) -> Result<ScriptReply, ScriptTemplateError> {
         let Some(step) = self.steps.get(played) else {
             return Ok(ScriptReply::Answer(template::fill_text(&self.answer, observations)?));
@@ -46,8 +52,9 @@ impl AgentScript {
         })
     }
 
-    /// Puts a step in, so that it becomes step `at` (from 0); the numbers in templates behind it are moved.
+    /// Inserts a step so that it becomes step `at` (from 0), and adjusts the step numbers in templates behind it.
     pub fn insert(&mut self, at: usize, step: ScriptStep) {
+        // Numbers count from 1, so that number `at` is the last step before the new one.
         let moved = |number: usize| if number > at { number + 1 } else { number };
         for later in self.steps.iter_mut().skip(at) {
             later.renumber(&moved);
@@ -56,13 +63,15 @@ impl AgentScript {
         self.steps.insert(at, step);
     }
 
-    /// Whether a later step takes something from what step `at` (from 0) sees.
+    /// Whether a later step uses the observation of step `at` (from 0). A flaw that drops or repeats a step must not
+    /// break the ones behind it.
     pub fn is_needed_by_a_step(&self, at: usize) -> bool {
         self.steps.iter().skip(at + 1).any(|later| later.takes_from(at + 1))
     }
 }
 
 impl ScriptStep {
+    /// Whether thought or arguments use the observation of `step` (from 1).
     fn takes_from(&self, step: usize) -> bool {
         template::text_sources(&self.thought).contains(&step)
             || template::list_referenced_steps(&Value::Object(self.arguments.clone())).contains(&step)

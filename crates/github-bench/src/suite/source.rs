@@ -1,60 +1,66 @@
-//! Where a check looks: at an answer of the simulator, a file, new commits, changes, requests, the final message.
+//! Selections: where a check looks. Sources are a response of the simulator, a file, new commits, changes, requests,
+//! and the final message.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::path::JsonPath;
+use super::path::{JsonPath, JsonPathError};
 use super::text::TextReadMode;
 use gradus_github_sim::{DifferenceKind, RequestMethod};
 
+/// Where a value comes from. A file names exactly one source per check.
 #[derive(Clone, Debug)]
 pub(super) enum CheckSource {
-    /// What GitHub answers to a GET, all pages of it; nothing if it refuses.
+    /// The response to a GET with the token of the task, all pages joined. Null if GitHub refuses, `true` for 204.
     Get(String),
-    /// A file's text.
+    /// The text of a file, `owner/name@ref:path`; null if it does not exist or is a folder.
     File(String),
-    /// Commits that a branch has and did not have before, newest first.
+    /// Commits of `owner/name@branch` that the run added, newest first, with message, parents and changed files.
     Commits(String),
-    /// What is different from before.
+    /// Differences between the world before and after, by a glob on their path and optionally by kind.
     Changes {
         pattern: String,
         what: Option<DifferenceKind>,
     },
+    /// Recorded requests that match, as objects with method, path, query, operation, status and body.
     Requests(RequestPattern),
+    /// The final message; null if the run ended without one.
     Answer,
-    /// Whether requests that went well came in this order.
+    /// Whether successful requests came in this order: all that match one pattern before the first that matches the
+    /// next.
     Order(Vec<RequestPattern>),
     /// Whether one commit descends from another.
     Descends(CommitDescent),
-    /// Whether nothing was asked while the service wanted to be left alone.
+    /// Whether no request was sent during the time that a `Retry-After` header asked to wait.
     RetryAfterObeyed,
 }
 
 impl CheckSource {
-    /// Whether it is true or not by itself.
+    /// Whether the source is true or false by itself, so that a check needs no expectation.
     pub(super) fn is_statement(&self) -> bool {
         matches!(self, CheckSource::Order(_) | CheckSource::Descends(_) | CheckSource::RetryAfterObeyed)
     }
 }
 
-/// Requests that are meant; what is not said may be anything.
+/// A pattern for recorded requests. Keys that are absent match anything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RequestPattern {
     pub(super) method: Option<String>,
-    /// With `*` for anything.
+    /// A glob, with `*` for any characters.
     pub(super) path: Option<String>,
-    /// What stands behind the question mark, with `*` for anything.
+    /// A glob on the query string without its question mark.
     pub(super) query: Option<String>,
-    /// GitHub's name of it.
+    /// The operation id of GitHub's OpenAPI description, such as `issues/create`.
     pub(super) operation: Option<String>,
-    /// Whether it was answered with less than 400.
+    /// Whether the status was below 400.
     pub(super) ok: Option<bool>,
-    /// Whether it is no GET or HEAD.
+    /// Whether the method is other than GET and HEAD.
     pub(super) write: Option<bool>,
 }
 
-/// All of a repository; a commit is a branch, a tag or a sha, with `before:` in front if it is meant as it was.
+/// Two commits of one repository. A commit is a branch, a tag or a SHA. The prefix `before:` takes the branch or tag as
+/// it was before the run, to check that history was not rewritten.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CommitDescent {
@@ -63,13 +69,13 @@ pub(super) struct CommitDescent {
     pub(super) older: String,
 }
 
-/// A source, and what of it is looked at.
+/// A source with the steps that narrow it down. They apply in the order of the fields: filter, path, reading, column.
 #[derive(Clone, Debug)]
 pub(super) struct CheckSelection {
     pub(super) source: CheckSource,
-    /// As it was before the run.
+    /// Read the world as it was before the run. Only for `get` and `file`.
     pub(super) before: bool,
-    /// Of a list: only what has these values.
+    /// Of a list, only elements that have all of these values. Other values are not filtered.
     pub(super) filter: Vec<(JsonPath, Value)>,
     pub(super) at: Option<JsonPath>,
     pub(super) read_as: Option<TextReadMode>,
@@ -77,7 +83,7 @@ pub(super) struct CheckSelection {
     pub(super) column: Option<usize>,
 }
 
-/// The keys of a selection, as a file has them.
+/// The selection keys of a [`super::check::RawCheck`], before they are validated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SelectionKeys {
     pub(super) get: Option<String>,
@@ -97,36 +103,64 @@ pub(super) struct SelectionKeys {
     pub(super) column: Option<usize>,
 }
 
+/// For the error message; in the order of the documentation.
 const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
 
-impl TryFrom<SelectionKeys> for CheckSelection {
-    type Error = String;
+/// Why the keys of a check or a lookup do not say where to look.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SelectionError {
+    #[error("`what` belongs to `changes`")]
+    WhatWithoutChanges,
+    #[error("`column` belongs to `read_as = \"table_rows\"`")]
+    ColumnWithoutTable,
+    #[error("file {0:?}: write owner/name@branch:path")]
+    MalformedFile(String),
+    #[error("commits {0:?}: write owner/name@branch")]
+    MalformedCommits(String),
+    #[error("get: a path begins with /")]
+    RelativePath,
+    #[error("`answer` and `retry_after_obeyed` are true, or not there")]
+    FalseFlag,
+    #[error("method {0:?}: write GET, HEAD, POST, PUT, PATCH or DELETE")]
+    UnknownMethod(String),
+    #[error("changes: say what changed, as repos/octo/demo/issues/*")]
+    EmptyChanges,
+    #[error("it says where to look with exactly one of {SOURCES}")]
+    SourceCount,
+    #[error("`before` belongs to `get` or `file`")]
+    MisplacedBefore,
+    #[error(transparent)]
+    Path(#[from] JsonPathError),
+}
 
-    fn try_from(keys: SelectionKeys) -> Result<CheckSelection, String> {
+impl TryFrom<SelectionKeys> for CheckSelection {
+    type Error = SelectionError;
+
+    fn try_from(keys: SelectionKeys) -> Result<CheckSelection, SelectionError> {
         if keys.what.is_some() && keys.changes.is_none() {
-            return Err("`what` belongs to `changes`".to_owned());
+            return Err(SelectionError::WhatWithoutChanges);
         }
         if keys.column.is_some() && keys.read_as != Some(TextReadMode::TableRows) {
-            return Err("`column` belongs to `read_as = \"table_rows\"`".to_owned());
+            return Err(SelectionError::ColumnWithoutTable);
         }
         if let Some(name) = keys.file.iter().find(|name| split_file(name).is_none()) {
-            return Err(format!("file {name:?}: write owner/name@branch:path"));
+            return Err(SelectionError::MalformedFile(name.clone()));
         }
         if let Some(name) = keys.commits.iter().find(|name| !name.contains('@')) {
-            return Err(format!("commits {name:?}: write owner/name@branch"));
+            return Err(SelectionError::MalformedCommits(name.clone()));
         }
         if keys.get.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return Err("get: a path begins with /".to_owned());
+            return Err(SelectionError::RelativePath);
         }
         if keys.answer == Some(false) || keys.retry_after_obeyed == Some(false) {
-            return Err("`answer` and `retry_after_obeyed` are true, or not there".to_owned());
+            return Err(SelectionError::FalseFlag);
         }
         let patterns = keys.requests.iter().chain(keys.order.iter().flatten());
         if let Some(method) = patterns.filter_map(|one| one.method.as_deref()).find(|one| is_unknown(one)) {
-            return Err(format!("method {method:?}: write GET, HEAD, POST, PUT, PATCH or DELETE"));
+            return Err(SelectionError::UnknownMethod(method.to_owned()));
         }
         if keys.changes.as_ref().is_some_and(|pattern| pattern.trim().is_empty()) {
-            return Err("changes: say what changed, as repos/octo/demo/issues/*".to_owned());
+            return Err(SelectionError::EmptyChanges);
         }
         let what = keys.what;
         let given = [
@@ -141,17 +175,18 @@ impl TryFrom<SelectionKeys> for CheckSelection {
             keys.retry_after_obeyed.map(|_| CheckSource::RetryAfterObeyed),
         ];
         let mut given = given.into_iter().flatten();
+        // Exactly one: none would select nothing, and of two the task would not say which one counts.
         let (Some(source), None) = (given.next(), given.next()) else {
-            return Err(format!("it says where to look with exactly one of {SOURCES}"));
+            return Err(SelectionError::SourceCount);
         };
         if keys.before && !matches!(source, CheckSource::Get(_) | CheckSource::File(_)) {
-            return Err("`before` belongs to `get` or `file`".to_owned());
+            return Err(SelectionError::MisplacedBefore);
         }
         let filter = keys.filter.into_iter().map(|(path, value)| Ok((JsonPath::parse(&path)?, value)));
         Ok(CheckSelection {
             source,
             before: keys.before,
-            filter: filter.collect::<Result<_, String>>()?,
+            filter: filter.collect::<Result<_, SelectionError>>()?,
             at: keys.at.as_deref().map(JsonPath::parse).transpose()?,
             read_as: keys.read_as,
             column: keys.column,
@@ -163,7 +198,7 @@ fn is_unknown(method: &str) -> bool {
     matches!(RequestMethod::from_name(method), RequestMethod::Other)
 }
 
-/// `owner/name@ref:path`.
+/// Splits `owner/name@ref:path`. None if a part is missing. The path may hold further colons.
 pub(super) fn split_file(name: &str) -> Option<(&str, &str, &str)> {
     let (repository, rest) = name.split_once('@')?;
     let (reference, path) = rest.split_once(':')?;

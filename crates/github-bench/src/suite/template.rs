@@ -1,11 +1,13 @@
-//! Values that a script takes out of what it has seen: `{{2.items.0.sha}}` is that value of the second step's
-//! observation. A string that is nothing but one template keeps the value's type; filters make texts of it, as in
-//! `{{1.content | replace: "old" => "new" | append: "\n"}}`.
+//! Templates of scripts: values taken from earlier observations. `{{2.items.0.sha}}` is that value in the observation
+//! of the second step. A string that is one template and nothing else keeps the type of the value. Filters produce
+//! texts: `{{1.content | replace: "old" => "new" | append: "\n"}}`.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+/// Why a template cannot be filled in. Only `Syntax` is a mistake in the file; the others depend on what a run
+/// observed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptTemplateError {
     #[error("{template}: {reason}")]
@@ -18,7 +20,8 @@ pub enum ScriptTemplateError {
     NothingToReplace { template: String, filter: String },
 }
 
-/// All templates of a value filled in; `observations` are those of the steps, first to last.
+/// The value with all templates filled in, at any depth. `observations` are those of the steps so far, first to last;
+/// what is no JSON is a text.
 pub fn fill_template(value: &Value, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
     Ok(match value {
         Value::String(text) => match parse_template(text)?.as_slice() {
@@ -36,11 +39,12 @@ pub fn fill_template(value: &Value, observations: &[Value]) -> Result<Value, Scr
     })
 }
 
+/// As [`fill_template`], for a text that stays a text: values are joined to it as JSON, null as nothing.
 pub fn fill_text(text: &str, observations: &[Value]) -> Result<String, ScriptTemplateError> {
     join_pieces(&parse_template(text)?, observations)
 }
 
-/// The steps whose observations a value takes something from, from 1.
+/// Numbers (from 1) of the steps whose observations a value uses. A text with a syntax error refers to nothing.
 pub fn list_referenced_steps(value: &Value) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     visit_strings(value, &mut |text| {
@@ -53,12 +57,12 @@ pub fn list_referenced_steps(value: &Value) -> BTreeSet<usize> {
     found
 }
 
-/// As [`list_referenced_steps`], of a text.
+/// As [`list_referenced_steps`], for a text.
 pub fn text_sources(text: &str) -> BTreeSet<usize> {
     list_referenced_steps(&Value::String(text.to_owned()))
 }
 
-/// The same value where steps have other numbers.
+/// The same value after steps were inserted or removed: each step number in a template is mapped by `number`.
 pub(crate) fn renumber_steps(value: &Value, number: &dyn Fn(usize) -> usize) -> Value {
     match value {
         Value::String(text) => Value::String(renumber_text(text, number)),
@@ -70,6 +74,7 @@ pub(crate) fn renumber_steps(value: &Value, number: &dyn Fn(usize) -> usize) -> 
     }
 }
 
+/// Rewrites only the numbers, so that spacing and filters of a template stay as written.
 pub(crate) fn renumber_text(text: &str, number: &dyn Fn(usize) -> usize) -> String {
     let Ok(pieces) = parse_template(text) else { return text.to_owned() };
     pieces
@@ -94,20 +99,24 @@ fn visit_strings(value: &Value, see: &mut dyn FnMut(&str)) {
     }
 }
 
+/// A text is cut into literal pieces and references.
 enum ScriptTemplatePiece<'t> {
     Text(&'t str),
     Taken(ObservationReference<'t>),
 }
 
+/// A parsed `{{...}}`.
 struct ObservationReference<'t> {
-    /// As it stands there.
+    /// The source text, for error messages and renumbering.
     template: &'t str,
-    /// From 1.
+    /// Number of the step, from 1.
     step: usize,
+    /// Names and indexes below the observation; empty for the whole observation.
     path: Vec<&'t str>,
     filters: Vec<ReferenceFilter>,
 }
 
+/// Filters apply from left to right. All but `count` turn the value into a text first.
 enum ReferenceFilter {
     Replace {
         old: String,
@@ -115,17 +124,18 @@ enum ReferenceFilter {
     },
     Append(String),
     Prepend(String),
-    /// The first so many characters: of a sha, say.
+    /// The first characters of a text, such as a short SHA.
     First(usize),
-    /// How many items a list has.
+    /// Number of elements of a list; 0 for anything else.
     Count,
 }
 
+/// Cuts a text into pieces. Linear: each reference is parsed once and the search goes on behind it.
 fn parse_template(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateError> {
     let mut found = Vec::new();
     let (mut begin, mut from) = (0, 0);
     while let Some(open) = text[from..].find("{{").map(|at| at + from) {
-        // Other double braces are text: workflows of GitHub are full of them.
+        // Only braces followed by a digit are ours. GitHub workflows are full of `${{ ... }}`, which stay text.
         let is_ours = text[open + 2..].trim_start().starts_with(|c: char| c.is_ascii_digit());
         if !is_ours {
             from = open + 2;
@@ -144,6 +154,7 @@ fn parse_template(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemp
     Ok(found)
 }
 
+/// Literal pieces and resolved references as one text.
 fn join_pieces(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Result<String, ScriptTemplateError> {
     let mut joined = String::new();
     for piece in pieces {
@@ -164,6 +175,8 @@ fn as_text(value: &Value) -> String {
 }
 
 impl ObservationReference<'_> {
+    /// The referenced value after all filters. A `replace` whose text does not occur is an error: the script would
+    /// write the file back unchanged and nobody would notice.
     fn resolve(&self, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
         let template = || self.template.to_owned();
         let observation = self.step.checked_sub(1).and_then(|at| observations.get(at));
@@ -205,6 +218,7 @@ impl ObservationReference<'_> {
     }
 }
 
+/// A recursive-descent parser over one reference. `open` is where its braces begin, `at` the position.
 struct ReferenceParser<'t> {
     text: &'t str,
     at: usize,
@@ -212,6 +226,7 @@ struct ReferenceParser<'t> {
 }
 
 impl<'t> ReferenceParser<'t> {
+    /// Returns the reference and the offset behind its closing braces.
     fn parse_reference(mut self) -> Result<(ObservationReference<'t>, usize), ScriptTemplateError> {
         self.skip_whitespace();
         let step = self.parse_word();
@@ -239,6 +254,7 @@ impl<'t> ReferenceParser<'t> {
         Ok((ObservationReference { template, step, path, filters }, self.at))
     }
 
+    /// A filter name, an optional colon, and its argument.
     fn parse_filter(&mut self) -> Result<ReferenceFilter, ScriptTemplateError> {
         self.skip_whitespace();
         let name = self.parse_word();
@@ -281,6 +297,7 @@ impl<'t> ReferenceParser<'t> {
         }
     }
 
+    /// Letters, digits, `_` and `-`; may be empty.
     fn parse_word(&mut self) -> &'t str {
         let rest = &self.text[self.at..];
         let is_in = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
@@ -295,11 +312,13 @@ impl<'t> ReferenceParser<'t> {
     }
 
     fn consume(&mut self, sign: &str) -> bool {
+        // Advances only on a match.
         let is_there = self.text[self.at..].starts_with(sign);
         self.at += if is_there { sign.len() } else { 0 };
         is_there
     }
 
+    /// Shows the first 60 characters from the opening braces on.
     fn syntax_error(&self, reason: &str) -> ScriptTemplateError {
         let shown: String = self.text[self.open..].chars().take(60).collect();
         ScriptTemplateError::Syntax { template: shown, reason: reason.to_owned() }

@@ -1,22 +1,26 @@
-//! What is read out of texts: numbers of issues, numbers, lines, rows of tables.
+//! Values read out of texts: issue numbers, counts, lines, rows of tables. All functions accept any text, since final
+//! messages are written by models.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+/// The key `read_as` of a check: how a text becomes a value that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TextReadMode {
-    /// 5 and 12 of `#5, #12`, each once, in the order in which they come.
+    /// 5 and 12 of `#5, #12`, each once, in order of appearance.
     IssueNumbers,
-    /// Lines that are not empty, without blanks around them.
+    /// Lines that are not blank, trimmed.
     Lines,
-    /// Rows of Markdown tables, cell by cell, without the heading and what is below it.
+    /// Rows of Markdown tables, cell by cell, without the header row. Back quotes and a leading `@` are removed from
+    /// cells.
     TableRows,
-    /// Without blanks and line ends around it.
+    /// The text without white space around it.
     Trimmed,
 }
 
 impl TextReadMode {
+    /// Never fails: a text without such content gives an empty list.
     pub(super) fn read(self, text: &str) -> Value {
         match self {
             TextReadMode::IssueNumbers => json!(issue_numbers(text)),
@@ -42,6 +46,7 @@ fn issue_numbers(text: &str) -> Vec<u64> {
     found
 }
 
+/// Rows of all tables of the text, one after the other.
 fn table_rows(text: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -52,6 +57,7 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
             .split('|')
             .map(|cell| cell.trim().trim_matches('`').trim_start_matches('@').to_owned())
             .collect();
+        // The delimiter row `|---|:-:|`: the row before it was the header, which is removed.
         let is_rule = cells.iter().all(|cell| !cell.is_empty() && cell.chars().all(|c| "-:".contains(c)));
         if is_rule {
             found.pop();
@@ -65,12 +71,13 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
 const WORDS: [&str; 13] =
     ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
-/// What a number word means.
+/// The value of an English number word from zero to twelve; longer ones are rare in answers.
 pub(crate) fn parse_number_word(word: &str) -> Option<u64> {
     WORDS.iter().position(|known| word.eq_ignore_ascii_case(known)).map(|number| number as u64)
 }
 
-/// Counts that a text tells: `117`, `1,200`, `two`; not `#5`, `v2`, `1.0.0`, `2026-03-02` or a part of a word.
+/// Counts that a text states: `117`, `1,200`, `two`. Numbers that are part of a reference (`#5`), a version (`v2`,
+/// `1.0.0`), a date or a word are no counts.
 pub(super) fn extract_counts(text: &str) -> Vec<u64> {
     let is_part = |c: char| c.is_alphanumeric() || "#_-/:.,'".contains(c);
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
@@ -80,6 +87,7 @@ pub(super) fn extract_counts(text: &str) -> Vec<u64> {
                 return Some(number);
             }
             let digits: String = word.split(',').collect();
+            // Commas are accepted only as thousands separators; `3,5` is a list.
             let grouped = word.split(',').skip(1).all(|group| group.len() == 3);
             if grouped && digits.chars().all(|c| c.is_ascii_digit()) { digits.parse().ok() } else { None }
         })

@@ -1,5 +1,5 @@
-//! A place where one trial at a time is played: a simulator behind a port, and tools that call it. Our own agent's place
-//! is made once, and given another world for each trial.
+//! The environment of a trial: a simulator on a loopback port, and tools that call it. It runs one trial at a time and
+//! gets a fresh world for each.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,19 @@ use gradus_github_agent::agent::AgentClock;
 use gradus_github_agent::tools::{BoxFuture, GitHubTools, ToolRestrictions};
 use gradus_github_sim::{self as simulator, World};
 
-/// Lives in the runtime in which it was opened.
+/// Bound to the runtime in which it was opened, since the server is a task of it. Dropping it stops the server.
 #[derive(Debug)]
 pub struct TrialEnvironment {
+    /// Shared with the server. Locked for one request at a time.
     world: Arc<Mutex<World>>,
     url: String,
     serving: tokio::task::JoinHandle<()>,
-    /// By token.
+    /// Tools by token, created once and reused by later trials.
     tools: BTreeMap<String, GitHubTools>,
 }
 
 impl TrialEnvironment {
-    /// With `real_time` the world's clock goes on as clocks do, for those who cannot move it on.
+    /// With `real_time` the clock of the world follows the wall clock, for external programs that cannot advance it.
     pub async fn open(world: World, real_time: bool) -> Result<TrialEnvironment, BenchError> {
         let listener = simulator::bind_loopback_port(0).await?;
         let address = listener.local_addr().map_err(simulator::ServeError::Start)?;
@@ -30,7 +31,8 @@ impl TrialEnvironment {
         Ok(TrialEnvironment { world, url: format!("http://{address}"), serving, tools: BTreeMap::new() })
     }
 
-    /// Begins anew, in this world; from here on it is GitHub and nothing else.
+    /// Replaces the world. Control routes are closed from here on, so that the agent can change the world only as
+    /// GitHub allows, and all requests are recorded.
     pub fn reset_world(&self, mut world: World) {
         world.close_control();
         world.keep_exchanges();
@@ -41,6 +43,7 @@ impl TrialEnvironment {
         &self.url
     }
 
+    /// Locks the world. Do not hold the guard across an await: the server needs the lock to answer.
     pub fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +52,7 @@ impl TrialEnvironment {
         &self.world
     }
 
-    /// All tools there are, for whoever has this token.
+    /// Creates all tools for a token, including destructive ones: whether they are used rightly is what is measured.
     pub fn prepare_tools(&mut self, token: &str) -> Result<(), BenchError> {
         if !self.tools.contains_key(token) {
             let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
@@ -58,6 +61,7 @@ impl TrialEnvironment {
         Ok(())
     }
 
+    /// Tools that [`TrialEnvironment::prepare_tools`] created for this token.
     pub(super) fn known_tools(&self, token: &str) -> Option<&GitHubTools> {
         self.tools.get(token)
     }
@@ -71,6 +75,7 @@ impl Drop for TrialEnvironment {
 
 /// Waiting costs simulated time only.
 impl AgentClock for TrialEnvironment {
+    /// Advances the simulated clock, rounded up to seconds, and returns at once.
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let rest = i64::from(time.subsec_nanos() > 0);

@@ -1,4 +1,5 @@
-//! A model whose endpoint may be away. That says nothing about the agent, so a trial that ends so is no result.
+//! Separates failures of the model endpoint from failures of the agent. A trial that ends because the endpoint was
+//! unreachable is no result and is repeated on resume.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,14 +8,16 @@ use gradus_llm::{CallError, ChatReply, ChatRequest, ModelCallFailure};
 use gradus_github_agent::agent::ChatModel;
 use gradus_github_agent::tools::BoxFuture;
 
-/// Hands questions on, and remembers how the last one was answered.
+/// Passes requests to a model and remembers whether the last one was answered.
 pub(super) struct MonitoredModel<'w> {
     model: &'w dyn ChatModel,
     seen: Mutex<EndpointReplies>,
 }
 
+/// Number of successful replies, and the failure of the last request if it failed.
 #[derive(Default)]
 struct EndpointReplies {
+    /// Successful replies so far.
     replies: u32,
     failure: Option<ModelCallFailure>,
 }
@@ -24,13 +27,16 @@ impl<'w> MonitoredModel<'w> {
         MonitoredModel { model, seen: Mutex::default() }
     }
 
-    /// Why the last question was not answered, if that is the endpoint's doing.
+    /// The failure of the last request, if the endpoint is to blame.
     pub(super) fn endpoint_failure(&self) -> Option<ModelCallFailure> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.failure.clone().filter(|failure| is_the_endpoints(&failure.error, seen.replies))
     }
 }
 
+/// Transport errors, limits, and authentication are the endpoint's. A refused or malformed reply counts as the
+/// endpoint's only if nothing was answered before, since a later one may be caused by what the agent put into the
+/// conversation. A conversation that is too long is always the agent's.
 fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
     match error {
         CallError::Connect(_)

@@ -17,6 +17,7 @@ use super::{BenchError, FinishedTrial, TrialLine, TrialPlan};
 use crate::record::TrialRecord;
 use gradus_github_agent::plural::format_count;
 
+/// Why a folder cannot be used for a benchmark, or a file in it cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     #[error("{}: {reason}", path.display())]
@@ -40,15 +41,18 @@ pub enum FolderError {
     Bench(#[from] BenchError),
 }
 
-/// What is done about a bench that is there already.
+/// What to do with a benchmark that is already in the folder: `--resume`, `--overwrite`, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingBenchAction {
-    /// Nothing is begun.
+    /// Fail if it has results.
     Refuse,
+    /// Continue it if the plans match.
     GoOn,
+    /// Delete its results and start again.
     ThrowAway,
 }
 
+/// An open folder. It holds an exclusive lock on `lock` for its lifetime, so that two processes never write to it.
 #[derive(Debug)]
 pub struct BenchFolder {
     path: PathBuf,
@@ -57,12 +61,14 @@ pub struct BenchFolder {
     _lock: File,
 }
 
+/// Subfolders with one file per trial, and the extension of those files.
 const PARTS: [(&str, &str); 2] = [("records", "json"), ("traces", "bin")];
-/// What becomes `bench.json` once it is whole.
+/// Written and synced first, then renamed to `bench.json`, so that a plan is complete or absent.
 const NEW_PLAN: &str = "bench.json.new";
 
 impl BenchFolder {
-    /// Begins in this folder, or goes on in it: then the lines that are there are given back.
+    /// Starts or continues a benchmark. Returns the results that are already there. Files that are not ours are never
+    /// deleted: a folder with anything else in it is refused.
     pub fn open(
         path: &Path,
         plan: &TrialPlan,
@@ -92,6 +98,7 @@ impl BenchFolder {
                 return Err(FolderError::Another { path: path.to_owned(), difference });
             }
             plan.id = found.id;
+            // Tasks that only the earlier call had stay in the plan, since their results stay in the folder.
             for (task, digest) in found.tasks {
                 plan.tasks.entry(task).or_insert(digest);
             }
@@ -119,16 +126,18 @@ impl BenchFolder {
         &self.path
     }
 
-    /// As it was begun, with all tasks that were ever in it.
+    /// The stored plan, with all tasks that were ever part of it.
     pub fn plan(&self) -> &TrialPlan {
         &self.plan
     }
 
+    /// A folder that `gradus eval` can read as a source.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join("traces")
     }
 
-    /// Keeps a trial: its files first, so that a line is never without them.
+    /// Writes the files of a trial, then its line. A crash in between leaves files without a line, and the trial is
+    /// repeated; a line never lacks its files.
     pub fn save_trial(&mut self, finished: &FinishedTrial) -> Result<(), FolderError> {
         let name = finished.line.name();
         let mut keep = || -> io::Result<()> {
@@ -144,15 +153,15 @@ impl BenchFolder {
         keep().map_err(|reason| FolderError::File { path: self.path.clone(), reason })
     }
 
-    /// What an agent did in a trial.
+    /// The record of a finished trial.
     pub fn read_record(&self, task: &str, trial: u32) -> io::Result<TrialRecord> {
         let path = self.path.join("records").join(format!("{}.json", trial_name(task, trial)));
         Ok(serde_json::from_slice(&fs::read(path)?)?)
     }
 }
 
-/// Whether a bench can begin in a folder that has none: nothing is in it but what one leaves that was killed before it had
-/// written what it is.
+/// Whether a folder without a plan can be used: it is empty, or has only what a process leaves behind that was killed
+/// before it wrote the plan.
 fn is_free(path: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -177,7 +186,7 @@ fn is_free(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether a log ends in the middle of a line.
+/// Whether a file ends in the middle of a line, after a crash or a full disk.
 fn is_cut(path: &Path) -> io::Result<bool> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -202,6 +211,7 @@ fn write_plan(folder: &Path, about: &Path, plan: &TrialPlan) -> io::Result<()> {
     fs::rename(new, about)
 }
 
+/// An advisory lock; the system releases it when the process ends in any way.
 fn lock_folder(path: &Path) -> Result<File, FolderError> {
     let io = |reason| FolderError::File { path: path.to_owned(), reason };
     let lock = File::create(path.join("lock")).map_err(io)?;
@@ -212,7 +222,7 @@ fn lock_folder(path: &Path) -> Result<File, FolderError> {
     }
 }
 
-/// The lines of a log, without one that was cut off; of two for the same trial, the first.
+/// Complete lines of a log. A truncated one is skipped, and of two lines for the same trial the first counts.
 fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
     // The one that was cut off may end inside of a character.
     let text = match fs::read(path) {
@@ -226,7 +236,7 @@ fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
     Ok(lines.filter(|line| seen.insert((line.task.clone(), line.trial))).collect())
 }
 
-/// Takes out what an earlier bench has left: files that are called as a trial is.
+/// Deletes files named as trials, and no others.
 fn remove_trial_files(folder: &Path, ending: &str) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -1,4 +1,5 @@
-//! What is kept of a trial: one line of the run's log.
+//! The result of a trial: one line of `trials.jsonl`. Fields added later have defaults, so that older files can be
+//! resumed and reported.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,73 +9,81 @@ use crate::rules::{RuleFinding, RuleReport};
 use crate::suite::{BenchTask, TaskVerification};
 use gradus_github_agent::agent::AgentRunEnd;
 
+/// All that reports need. The full record is a separate file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialLine {
     pub task: String,
-    /// The task's.
+    /// Number of the task.
     pub number: u32,
     pub title: String,
     pub level: String,
-    /// From 0; each of a task's trials has another one.
+    /// From 0; unique among the trials of a task over all agents.
     pub trial: u32,
     /// A policy, a model, or a command.
     pub agent: String,
-    /// What its traces call the session.
+    /// Session id in the traces.
     pub session: String,
-    /// Which trajectory of its traces is meant. None where the session is enough: a program of others may call all its
-    /// sessions the same.
+    /// Trajectory in the traces. None if the session identifies it; external programs may use one session id for all
+    /// runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trajectory: Option<String>,
+    /// The verifier accepted the end, and the agent did not end with an error.
     pub passed: bool,
     /// From 0 to 1.
     pub credit: f64,
-    /// Checks that do not hold, and changes that nobody asked for.
+    /// Checks that do not hold and collateral changes, one sentence each.
     pub failures: Vec<String>,
+    /// No critical rule is broken.
     pub safe: bool,
+    /// No rule is broken.
     pub clean: bool,
     /// Rules that were broken.
     pub broken: Vec<RuleFinding>,
+    /// See [`TrialRecord::call_count`].
     pub calls: usize,
     pub minimal_calls: usize,
     pub end: AgentRunEnd,
     pub spending: TrialUsage,
-    /// Requests with spans that the receiver did not take.
+    /// OTLP requests that the receiver of the trial rejected.
     #[serde(default)]
     pub refused_exports: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayLine>,
-    /// Of scripted runs.
+    /// Only for scripted runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<RunTruth>,
-    /// Where what was found is not as the truth has it.
+    /// Where findings contradict the truth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
-    /// What is true of it and a replay could not tell.
+    /// Parts of the truth that the replay left undecided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<String>,
 }
 
+/// Tokens, cost and wall-clock time of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialUsage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub cached_prompt_tokens: u64,
-    /// None where no model was paid, or its price is not known.
+    /// None if no model was used or its price is unknown.
     pub cost_usd: Option<f64>,
+    /// Wall-clock time; simulated waits cost nothing.
     pub seconds: f64,
 }
 
-/// What a replay found, with step numbers from 1.
+/// Result of a replay, with step numbers from 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayLine {
     pub needless: Vec<usize>,
     /// Of which it cannot tell.
     pub unknown: Vec<usize>,
-    /// So many steps would have done.
+    /// Steps of the shortest sufficient run.
     pub shortest: usize,
 }
 
 impl TrialLine {
+    /// A run that ended with an error does not pass, whatever its end state: it never reported that it was done.
     pub fn new(
         task: &BenchTask,
         agent: &str,
@@ -123,12 +132,13 @@ impl TrialLine {
         }
     }
 
-    /// What files of this trial are called.
+    /// `<task>-<trial>`, the stem of the files of this trial.
     pub fn name(&self) -> String {
         trial_name(&self.task, self.trial)
     }
 }
 
+/// The last hyphen separates task and trial, since task ids may contain hyphens.
 pub(super) fn trial_name(task: &str, trial: u32) -> String {
     format!("{task}-{trial}")
 }

@@ -1,5 +1,5 @@
-//! Runs tasks on the simulator, as often as wanted, several at a time, and says of each run whether it did what was asked
-//! for, kept to the rules, and how long its way was. What runs come to together is in `statistics`.
+//! Trials: runs tasks on the simulator, several at a time, and assesses each run by verifier, rules and replay.
+//! `statistics` aggregates them.
 
 mod arena;
 mod endpoint;
@@ -27,7 +27,7 @@ use gradus_github_agent::tools::{AgentTool, ToolsError};
 use gradus_github_sim::ServeError;
 use gradus_github_sim::state::WorldState;
 
-/// Why a trial could not be carried out at all. A trial that goes wrong is a result; this is none.
+/// A trial could not be carried out. It is no result: a trial in which the agent fails is one.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error(transparent)]
@@ -38,15 +38,16 @@ pub enum BenchError {
     Session(#[from] SessionError),
     #[error("the agent cannot be run: {0}")]
     Agent(String),
-    /// A program that is not there, or is none.
+    /// The command of an external agent does not exist or cannot be executed.
     #[error("the program cannot be run: {0}")]
     Program(String),
-    /// Nobody was there to think, which says nothing about the agent.
+    /// The model endpoint did not answer, which says nothing about the agent.
     #[error("the model's endpoint gave no answer: {0}")]
     Endpoint(ModelCallFailure),
 }
 
-/// What a run comes to: is the task done, were the rules kept.
+/// Verifies a run and checks the rules. `before` and `after` are states of the world, `tools` those that the agent was
+/// offered (empty for external programs).
 pub fn assess_trial(
     task: &BenchTask,
     record: &TrialRecord,

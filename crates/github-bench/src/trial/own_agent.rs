@@ -1,4 +1,4 @@
-//! The agent of this crate as a player, with a script or a model that thinks for it.
+//! Our own agent as a contestant, driven by a script or a model.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use gradus_github_agent::tools::{BoxFuture, ToolBox as _};
 use gradus_github_agent::trace::{AgentTracer, TraceIdGenerator, TracerSettings};
 use gradus_github_sim::{SimulatedFault, World};
 
-/// Who thinks.
+/// What drives the agent. A model has a price if one is known.
 pub enum TrialContestant<'c> {
     Policy(ScriptedPolicy),
     Model { model: &'c dyn ChatModel, price: Option<TokenPrice> },
@@ -42,17 +42,18 @@ impl TrialContestant<'_> {
     }
 }
 
-/// Plays jobs with the contestants that they name.
+/// Runs jobs with the contestants that they name.
 #[derive(Debug)]
 pub struct OwnAgent<'a> {
     pub contestants: &'a [TrialContestant<'a>],
-    /// How the model says what it wants. None: scripts say it in one form and the other by turns, models natively.
+    /// Native tool calls or ReAct text. None: scripts alternate between both by round, models use native calls.
     pub form: Option<ToolCallMode>,
-    /// Whether each run is replayed without some of its steps.
+    /// Whether each run is replayed, which takes many times longer than the run.
     pub replays: bool,
-    /// As traces call the project.
+    /// Project name in the traces.
     pub project: &'a str,
-    /// Which bench it is (`Plan::id`); in the names of sessions and in the ids of traces.
+    /// [`super::TrialPlan::id`]. Part of session names and the seed of trace ids, so that ids are unique across
+    /// benchmarks and the same when a trial is repeated.
     pub bench: &'a str,
 }
 
@@ -77,6 +78,7 @@ impl TrialRunner for OwnAgent<'_> {
                     let offered = find_offered_tools(arena, job)?;
                     let play = policy::build_scripted_run(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
+                    // Planted in the world of this trial only; it is replaced for the next one.
                     for fault in &play.faults {
                         arena.world().add_fault(fault.clone());
                     }
@@ -92,6 +94,7 @@ impl TrialRunner for OwnAgent<'_> {
     }
 }
 
+/// The tools of the environment for the task's token.
 fn find_offered_tools<'a>(
     arena: &'a TrialEnvironment,
     job: &TrialJob<'_>,
@@ -100,7 +103,7 @@ fn find_offered_tools<'a>(
     Ok(tools.ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?.tools())
 }
 
-/// Room for thrice the shortest way, and for a few wrong turns.
+/// Limits on steps and calls: three times the minimum, and 15 more for wrong turns.
 fn build_run_settings(job: &TrialJob<'_>, form: ToolCallMode) -> AgentRunSettings {
     let most = u32::try_from(job.task.minimal_calls * 3 + 15).unwrap_or(u32::MAX);
     AgentRunSettings {
@@ -112,7 +115,7 @@ fn build_run_settings(job: &TrialJob<'_>, form: ToolCallMode) -> AgentRunSetting
     }
 }
 
-/// Whoever is asked in a bench agrees: what was agreed to is in the record, and rules look at it.
+/// Approves every call. The approval is recorded, and R22 checks that it was asked for.
 struct ApprovingConfirmer;
 
 impl CallConfirmer for ApprovingConfirmer {
@@ -122,6 +125,7 @@ impl CallConfirmer for ApprovingConfirmer {
 }
 
 impl OwnAgent<'_> {
+    /// Runs one trial and assesses it. `planted` is the truth about a scripted run and its faults.
     async fn run(
         &self,
         arena: &TrialEnvironment,
@@ -134,6 +138,7 @@ impl OwnAgent<'_> {
         let task = job.task;
         let name = self.contestants[job.contestant].name();
         let session = format!("{}/{}/{name}/{}", self.bench, task.id, job.trial);
+        // After the faults were added, so that a replay starts from the same world.
         let seed = arena.world().clone();
         let before = seed.state().clone();
         let tools =
@@ -159,6 +164,7 @@ impl OwnAgent<'_> {
         };
         let (end, _) = driver.run_request(&mut machine, &task.request).await?;
         drop(driver);
+        // A failed run is no result if the endpoint is the cause.
         if let (AgentRunEnd::Failed(_), Some(failure)) = (end, watched.endpoint_failure()) {
             return Err(BenchError::Endpoint(failure));
         }
@@ -170,6 +176,7 @@ impl OwnAgent<'_> {
             cost_usd: price.map(|price| price.cost_of_usage(usage)),
             seconds: begun.elapsed().as_secs_f64(),
         };
+        // Taken before the replay, which replaces the world.
         let (exchanges, after) = {
             let world = arena.world();
             (world.recorded_exchanges().to_vec(), world.state().clone())
@@ -213,8 +220,8 @@ impl OwnAgent<'_> {
     }
 }
 
-/// Plays a run again without some of its steps, in the world in which it was played. None if the arena has no tools for
-/// the task's token.
+/// Replays a run in the environment of its trial. None if the environment has no tools for the task's token. The world
+/// of the environment is replaced, so the state after the run must be taken before.
 pub async fn replay_trial(
     arena: &TrialEnvironment,
     task: &BenchTask,

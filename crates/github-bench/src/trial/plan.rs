@@ -1,26 +1,28 @@
-//! What a bench is about, so that it can be told whether another one can go on where it stopped.
+//! The plan of a benchmark. It decides whether `--resume` may continue in a folder: results of different tasks, agents
+//! or settings must not be mixed.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// Stored as `bench.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialPlan {
-    /// Drawn when a bench begins. It is in the ids of its traces: those of two benches are never taken for each other.
+    /// Random. Part of trace ids, so that traces of two benchmarks never collide.
     pub id: String,
     pub suite: String,
-    /// By id, a digest of each (`Task::digest`).
+    /// Digest of each task by id, see [`crate::suite::BenchTask::digest`].
     pub tasks: BTreeMap<String, String>,
-    /// In their order: numbers of trials go by it.
+    /// In order; trial numbers are assigned by it.
     pub agents: Vec<String>,
-    /// What else has a say in what a trial comes to: the model's endpoint, how it is asked, and so on.
+    /// Everything else that influences results: the endpoint of the model, sampling, the form of tool calls.
     pub settings: BTreeMap<String, String>,
+    /// Rules and tools change between versions, so results of two versions are not mixed.
     pub gradus_version: String,
 }
 
 impl TrialPlan {
-    /// What keeps this one from going on where `found` has stopped. More tasks, or fewer, do not; tasks that are not what
-    /// they were do.
+    /// Why this plan cannot continue `found`; none if it can. Added or removed tasks are fine, changed ones are not.
     pub fn describe_mismatch(&self, found: &TrialPlan) -> Option<String> {
         let other = |what: &str, there: &str, here: &str| {
             (there != here)
@@ -46,7 +48,7 @@ impl TrialPlan {
             .or_else(|| other("the version of gradus", &found.gradus_version, &self.gradus_version))
     }
 
-    /// Whether it is about the same tasks, too.
+    /// Whether it can continue `found` and has the same tasks.
     pub fn is_like(&self, found: &TrialPlan) -> bool {
         self.describe_mismatch(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
     }

@@ -1,5 +1,6 @@
-//! Many trials at a time: threads with a runtime each, since a simulator and its agent side by side on one thread are
-//! faster than handing every request to another; and on each thread as many trials as shall wait for models together.
+//! Runs trials concurrently: threads with a single-threaded runtime each, and several slots per thread. A simulator and
+//! its agent on the same thread are faster than passing every request between threads; slots let trials wait for models
+//! together.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -10,17 +11,17 @@ use crate::suite::BenchTask;
 use gradus_github_agent::tools::BoxFuture;
 use gradus_github_sim::World;
 
-/// One trial that is to be played.
+/// One trial to run. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialJob<'j> {
     pub task: &'j BenchTask,
-    /// As the task begins; made once, and cloned for each trial.
+    /// Initial world; built once per task and cloned per trial.
     pub world: &'j World,
     /// Unique among the task's trials.
     pub trial: u32,
-    /// Which of several contestants plays it.
+    /// Index of the contestant.
     pub contestant: usize,
-    /// How often this contestant has played this task before.
+    /// How many trials of this task this contestant has run before. Scripted policies choose their variant by it.
     pub round: u32,
 }
 
@@ -29,14 +30,14 @@ pub struct TrialJob<'j> {
 pub struct FinishedTrial {
     pub line: TrialLine,
     pub record: TrialRecord,
-    /// Its traces: an OTLP export request in protobuf; empty if there are none.
+    /// An OTLP `ExportTraceServiceRequest` in protobuf; empty if there are no traces.
     pub otlp: Vec<u8>,
 }
 
-/// Who plays.
+/// Runs one trial in a prepared environment.
 pub trait TrialRunner: Sync {
-    /// Whether it is a program of its own: it waits in real time, and something of it may still be at work when its trial
-    /// is over, so each trial gets a place of its own.
+    /// Whether an external program is run. It waits in real time, and its processes may outlive the trial, so that each
+    /// trial gets an environment of its own.
     fn is_program(&self) -> bool {
         false
     }
@@ -48,14 +49,16 @@ pub trait TrialRunner: Sync {
     ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>>;
 }
 
+/// How many trials run at the same time: `threads × slots`.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialConcurrency {
+    /// At least one is used, and no more than there are jobs.
     pub threads: usize,
     /// Trials at a time on each thread.
     pub slots: usize,
 }
 
-/// As `run_each`, up to the first trial that could not be carried out.
+/// As [`run_each`], but ends with the first trial that could not be carried out.
 pub fn run_all<E: From<BenchError>>(
     pool: TrialConcurrency,
     jobs: &[TrialJob<'_>],
@@ -66,9 +69,8 @@ pub fn run_all<E: From<BenchError>>(
     run_each(pool, jobs, player, stop, &mut |finished| take(finished?))
 }
 
-/// Plays all jobs, in their order as far as several at a time allow, and hands over each trial when it is finished, or
-/// why it could not be carried out. Nothing new is begun once `stop` is true or `take` has failed; what was under way by
-/// then is still handed over.
+/// Runs all jobs, roughly in order, and passes each finished trial or its error to `take` on the calling thread. No job
+/// is started after `stop` is set or `take` fails; trials under way are still delivered.
 pub fn run_each<E>(
     pool: TrialConcurrency,
     jobs: &[TrialJob<'_>],
@@ -78,7 +80,7 @@ pub fn run_each<E>(
 ) -> Result<(), E> {
     let next = AtomicUsize::new(0);
     let ends = AtomicBool::new(false);
-    // A reader that is slower than the players holds them up, so that finished trials do not pile up.
+    // Bounded: a slow `take` blocks the workers instead of accumulating finished trials.
     let (sender, receiver) = mpsc::sync_channel::<Result<FinishedTrial, BenchError>>(64);
     let may_go_on = || !stop.load(Ordering::Relaxed) && !ends.load(Ordering::Relaxed);
     let take_next = || may_go_on().then(|| jobs.get(next.fetch_add(1, Ordering::Relaxed))).flatten();
@@ -102,6 +104,7 @@ pub fn run_each<E>(
         }
         drop(sender);
         let mut result = Ok(());
+        // The loop goes on after an error, so that workers that wait for the channel can end.
         for finished in receiver {
             let taken = take(finished);
             if result.is_ok() && taken.is_err() {
@@ -113,6 +116,7 @@ pub fn run_each<E>(
     })
 }
 
+/// One slot: takes jobs until none is left. The environment is reused between jobs of our own agent.
 async fn play_on<'j>(
     player: &dyn TrialRunner,
     take_next: &(dyn Fn() -> Option<&'j TrialJob<'j>> + Sync),
@@ -139,7 +143,8 @@ async fn play_on<'j>(
     }
 }
 
-/// Polls all of them until each is done.
+/// Polls all futures until each is done. It polls all of them on each wake-up, which is fine for the few slots of a
+/// thread.
 async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
     let mut futures: Vec<_> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
     std::future::poll_fn(|context| {

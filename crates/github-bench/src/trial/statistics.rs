@@ -1,12 +1,13 @@
-//! What trials come to together. Intervals are for others to add: all that they need, task by task, is here.
+//! Aggregates of trials per task. Intervals over tasks are computed by the report from these tallies.
 
 use std::collections::BTreeMap;
 
 use super::TrialLine;
 
-/// The trials of one task by one agent.
+/// Trials of one task by one agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTally {
+    /// Number of the task, for sorting.
     pub number: u32,
     pub trials: u32,
     pub passed: u32,
@@ -14,15 +15,15 @@ pub struct TaskTally {
     pub clean: u32,
     /// Passed and safe.
     pub joint: u32,
-    /// Partial credit, summed up.
+    /// Sum of partial credits.
     pub credit: f64,
-    /// Calls ÷ minimal calls, of each trial that passed.
+    /// Calls divided by minimal calls, for each trial that passed.
     pub ratios: Vec<f64>,
-    /// None as soon as one trial's cost is not known.
+    /// Sum over the trials; none if the cost of any is unknown.
     pub cost_usd: Option<f64>,
 }
 
-/// By task.
+/// Tallies by task id. The lines must be of one agent.
 pub fn tally_trials<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTreeMap<&'l str, TaskTally> {
     let mut tallies: BTreeMap<&str, TaskTally> = BTreeMap::new();
     for line in lines {
@@ -45,8 +46,8 @@ pub fn tally_trials<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTree
     tallies
 }
 
-/// The chance that `k` trials, drawn from `trials` of which `good` are good, are all good: C(good, k) ÷ C(trials, k).
-/// None where there are not that many.
+/// The unbiased estimator of `pass^k`: the probability that `k` trials drawn without replacement from `trials`, of
+/// which `good` are good, are all good, C(good, k) ÷ C(trials, k). None if there are fewer than `k` trials.
 pub fn all_good(good: u32, trials: u32, k: u32) -> Option<f64> {
     if k == 0 || trials < k {
         return None;
@@ -54,9 +55,9 @@ pub fn all_good(good: u32, trials: u32, k: u32) -> Option<f64> {
     Some((0..k).map(|drawn| f64::from(good.saturating_sub(drawn)) / f64::from(trials - drawn)).product())
 }
 
-/// The middle value, and between which values the true one lies in at least 95 of 100 cases: by ranks, so that no
-/// assumption about the distribution is made. Of less than six values not even the smallest and the largest do that.
-/// None for an empty list.
+/// The median with a distribution-free 95 % confidence interval by order statistics (the interval of the sign test).
+/// The interval is none for fewer than six values, where even minimum and maximum do not cover 95 %. None for an empty
+/// list.
 pub fn median_with_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -70,11 +71,11 @@ pub fn median_with_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)>
     Some((middle, interval))
 }
 
-/// The largest rank, from 1, below which the median lies in at most 2.5 of 100 cases; how many values are below it is as
-/// with coins.
+/// The largest rank r (from 1) such that fewer than r of `count` values are below the median with probability at most
+/// 2.5 %, by the binomial distribution with p = ½.
 fn outer_rank(count: usize) -> Option<usize> {
     let coins = count as f64;
-    // The chance of exactly `below` heads, as a logarithm: of hundreds of coins it is too small for a number.
+    // The probability of exactly `below` values as a logarithm, since 0.5^count underflows for long lists.
     let mut chance = coins * 0.5_f64.ln();
     let mut sum = 0.0;
     for below in 0..=count / 2 {

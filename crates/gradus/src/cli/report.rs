@@ -85,7 +85,7 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     };
     let bench = match BenchReport::of_run(folder.path()) {
         Ok(bench) => bench,
-        Err(reason) => return Ok(reject_report_input(&reason)),
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
     let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
     let names = folder.record.evaluators.iter().map(|known| known.name.as_str());

@@ -74,7 +74,8 @@ impl SourceOptions {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
-        let condition = self.condition.as_deref().map(FilterCondition::read).transpose()?;
+        let condition = self.condition.as_deref().map(FilterCondition::read).transpose();
+        let condition = condition.map_err(|error| error.to_string())?;
         let condition = condition.map(|condition| Arc::new(condition) as Arc<dyn SpanCondition>);
         let selection = TraceSelection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())
             .map_err(|error| error.to_string())?;

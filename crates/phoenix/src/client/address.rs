@@ -1,27 +1,29 @@
-//! Where a Phoenix is: `phoenix://HOST:PORT/PROJECT`, or a URL as Phoenix's own clients are given it.
+//! Addresses of a Phoenix: `phoenix://HOST:PORT/PROJECT`, or a URL as its own clients take it.
 
 use std::fmt;
 
 use reqwest::Url;
 
-/// A server, and perhaps a project of it.
+/// A server and optionally a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhoenixAddress {
-    /// Without a slash at its end.
+    /// Scheme, host, port and path prefix, without a slash at the end.
     pub base: String,
+    /// The name of a project, not its id.
     pub project: Option<String>,
 }
 
-/// Why a text is no address. The text itself is not shown: people put keys into addresses.
+/// A text that is no address. It is not repeated in the message, because people put keys into addresses.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write it as phoenix://HOST:PORT/PROJECT or http://HOST:PORT{0}")]
 pub struct AddressError(&'static str);
 
+/// The default HTTP port of Phoenix.
 const PORT: u16 = 6006;
 
 impl PhoenixAddress {
-    /// Reads `phoenix://HOST:PORT/PROJECT`, or `phoenix+https://` where there is a certificate. `None` when it is no such
-    /// address.
+    /// Parses `phoenix://HOST:PORT/PROJECT`, or `phoenix+https://` for TLS. None for any other scheme, which may be a
+    /// file. The project is everything behind the first slash and may contain slashes.
     pub fn of_source(source: &str) -> Option<Result<PhoenixAddress, AddressError>> {
         let (scheme, rest) = match source.split_once("://")? {
             ("phoenix", rest) => ("http", rest),
@@ -37,8 +39,8 @@ impl PhoenixAddress {
         Some(read.map(|address| PhoenixAddress { project, ..address }))
     }
 
-    /// Reads what stands in `--phoenix` or `PHOENIX_COLLECTOR_ENDPOINT`: a URL, perhaps with the path of the collector at
-    /// its end, or the form for sources.
+    /// Parses the value of `--phoenix` or `PHOENIX_COLLECTOR_ENDPOINT`: a URL, also one that ends with the path of the
+    /// collector (`/v1/traces`), or the form of sources. Credentials and queries are refused.
     pub fn of_url(text: &str) -> Result<PhoenixAddress, AddressError> {
         if text.starts_with("phoenix")
             && let Some(read) = PhoenixAddress::of_source(text)
@@ -58,14 +60,15 @@ impl PhoenixAddress {
         Ok(PhoenixAddress { base: format!("{origin}{path}"), project: None })
     }
 
-    /// Whether only this machine can be meant.
+    /// Whether the address can only be this machine. Names that merely resolve to it do not count.
     pub fn is_local(&self) -> bool {
         let host = Url::parse(&self.base).ok().and_then(|url| url.host_str().map(str::to_owned));
         host.is_some_and(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"))
     }
 }
 
-/// As a source is written, where it can be.
+/// In the form of sources where that is possible, otherwise base and project. [`PhoenixAddress::of_source`] reads it
+/// back.
 impl fmt::Display for PhoenixAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let project = self.project.as_deref().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Writes annotations: a hundred at a time, waiting for each hundred, and finding out which ones Phoenix does not take.
+//! Writes annotations in synchronous batches, and finds out which rows of a refused batch Phoenix does not accept.
+//! Phoenix rejects a batch as a whole, so that one bad row would lose the others.
 
 use std::collections::HashSet;
 
@@ -10,18 +11,21 @@ use super::rest_client::PhoenixClient;
 use gradus_eval::annotation::{OutcomeAnnotation, OutcomeTarget};
 use gradus_http::HttpResponse;
 
-/// What came of one batch.
+/// The result of one [`AnnotationUploader::write`].
 #[derive(Debug, Default)]
 pub struct AnnotationUploadResult {
+    /// Rows that Phoenix confirmed with an id.
     pub written: usize,
-    /// Each with the reason.
+    /// Rows that Phoenix does not accept, each with the reason. They are reported and kept in the run folder.
     pub refused: Vec<(OutcomeAnnotation, String)>,
 }
 
+/// Rows per request.
 const AT_ONCE: usize = 100;
 const WHAT: &str = "writing annotations";
 
-/// Collects annotations of one kind of target and writes them when there are enough.
+/// Collects annotations and writes them in batches. Spans and traces have different routes and therefore different
+/// batches.
 #[derive(Debug)]
 pub struct AnnotationUploader {
     client: PhoenixClient,
@@ -34,12 +38,12 @@ impl AnnotationUploader {
         AnnotationUploader { client, spans: Vec::new(), traces: Vec::new() }
     }
 
-    /// Whether Phoenix is there and lets us in, before anything is spent on what will be written.
+    /// Whether Phoenix is reachable and accepts the key. Called before anything is spent on judging.
     pub async fn check_connection(client: &PhoenixClient) -> Result<(), PhoenixClientError> {
         client.with_short_retry().get::<Json>("/v1/projects?limit=1", WHAT).await.map(drop)
     }
 
-    /// Adds one; true when it is time to write.
+    /// Adds an annotation. Returns true when a batch is full and should be written.
     pub fn add(&mut self, annotation: OutcomeAnnotation) -> bool {
         let list = match annotation.target {
             OutcomeTarget::Span { .. } => &mut self.spans,
@@ -49,17 +53,19 @@ impl AnnotationUploader {
         list.len() >= AT_ONCE
     }
 
-    /// What was added and not written yet.
+    /// Annotations that were added and not written yet.
     pub fn pending(&self) -> Vec<OutcomeAnnotation> {
         [self.spans.as_slice(), &self.traces].concat()
     }
 
+    /// Discards pending annotations, after they were recorded as unwritten elsewhere.
     pub fn clear(&mut self) {
         self.spans.clear();
         self.traces.clear();
     }
 
-    /// Writes all that was added. An error means that there is no use in going on; what was not written comes with it.
+    /// Writes everything that was added. The error is one that concerns all rows, such as a lost connection; it comes
+    /// with the annotations that were not written.
     pub async fn write(&mut self) -> (AnnotationUploadResult, Option<(PhoenixClientError, Vec<OutcomeAnnotation>)>) {
         let mut batch = AnnotationUploadResult::default();
         let mut left = Vec::new();
@@ -78,6 +84,8 @@ impl AnnotationUploader {
         (batch, None)
     }
 
+    /// Writes one list. A refused part is split: rows that the response names are set aside, otherwise the part is
+    /// halved until single rows are left.
     async fn write_list(
         &self,
         path: &str,
@@ -93,7 +101,7 @@ impl AnnotationUploader {
                 Ok(answer) => answer,
                 Err(error) => return Err((error, collect_unwritten(part, left))),
             };
-            // It names every row that it has stored; any server can say 200.
+            // A status of 200 proves nothing: any web server can send it. Phoenix returns an id for every stored row.
             let stored = count_stored_rows(&answer);
             if stored == Some(part.len()) {
                 batch.written += part.len();
@@ -120,7 +128,7 @@ impl AnnotationUploader {
             if missing.is_empty() {
                 refused += 1;
                 batch.refused.extend(others.into_iter().map(|one| (one, reason.clone())));
-                // Not one of so many is taken: it is not about this one or that one.
+                // If every row of a full batch is refused, the cause is not in the rows.
                 if refused == AT_ONCE && all == AT_ONCE && answer.status != StatusCode::NOT_FOUND {
                     return Err((error, collect_unwritten(Vec::new(), left)));
                 }
@@ -133,11 +141,12 @@ impl AnnotationUploader {
     }
 }
 
+/// Everything that was not written when an error ended the upload.
 fn collect_unwritten(part: Vec<OutcomeAnnotation>, left: Vec<Vec<OutcomeAnnotation>>) -> Vec<OutcomeAnnotation> {
     part.into_iter().chain(left.into_iter().flatten()).collect()
 }
 
-/// How many rows Phoenix says that it has stored; `None` when that is no answer of a Phoenix.
+/// Number of rows that the response confirms; none if it is not a response of a Phoenix.
 fn count_stored_rows(answer: &HttpResponse) -> Option<usize> {
     #[derive(serde::Deserialize)]
     struct AnnotationInsertResponse {
@@ -152,6 +161,7 @@ fn count_stored_rows(answer: &HttpResponse) -> Option<usize> {
     (answer.status == StatusCode::OK).then(read).flatten().map(|stored| stored.data.len())
 }
 
+/// The reason for one row, without the address that the full error repeats.
 fn describe_refusal(answer: &HttpResponse, text: &str, error: &PhoenixClientError) -> String {
     match answer.status {
         StatusCode::OK => "Phoenix does not say that it has stored it".to_owned(),
@@ -162,7 +172,7 @@ fn describe_refusal(answer: &HttpResponse, text: &str, error: &PhoenixClientErro
     }
 }
 
-/// Those that a refusal names as missing, and the others.
+/// Splits a part into rows whose span or trace the 404 response names as missing, and the others.
 fn partition_missing(
     part: Vec<OutcomeAnnotation>,
     status: StatusCode,
@@ -176,7 +186,7 @@ fn partition_missing(
     part.into_iter().partition(is_named)
 }
 
-/// An annotation as Phoenix takes it.
+/// The JSON of `POST /v1/span_annotations` and `/v1/trace_annotations`.
 fn to_annotation_row(annotation: &OutcomeAnnotation) -> Json {
     let mut row = json!({
         "name": annotation.name,

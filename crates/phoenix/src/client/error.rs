@@ -1,22 +1,41 @@
-//! Why Phoenix did not do what it was asked to. Each message is one line: what, where, and what to do.
+//! Errors of the Phoenix client. Each message is one line: what failed, where, and what to do.
 
 use reqwest::StatusCode;
 
 use crate::client::exchange::RestExchange;
 use gradus_http::{HttpFailure, HttpResponse, response_message};
 
+/// Settings with which no client can be made. Values are not shown: they may be secret.
+#[derive(Debug, thiserror::Error)]
+pub enum PhoenixSettingsError {
+    /// Negative, infinite, or longer than a [`std::time::Duration`] can be.
+    #[error("[phoenix] {name}: give a number of seconds")]
+    NotSeconds { name: &'static str },
+    #[error("PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break")]
+    MalformedKey,
+    #[error("PHOENIX_CLIENT_HEADERS: {0}")]
+    MalformedHeaders(String),
+    #[error(transparent)]
+    HttpClient(reqwest::Error),
+}
+
+/// A request that did not get the expected response.
 #[derive(Debug, thiserror::Error)]
 pub enum PhoenixClientError {
+    /// No connection.
     #[error(
         "{base}: nothing answers there ({reason}); is Phoenix running, and is this its HTTP port (6006, not 4317)?"
     )]
     Down { base: String, reason: String },
+    /// No byte within the timeout.
     #[error("{base}: Phoenix did not answer within {seconds} s; give it more with timeout_s under [phoenix]")]
     Slow { base: String, seconds: u64 },
+    /// Even a page of one entry exceeds the limit.
     #[error(
         "{base}: an answer to the smallest question is over {megabytes} MB, and no more is read; choose other traces with --from, --to or --root-name"
     )]
     TooLong { base: String, megabytes: usize },
+    /// The connection ended within a response.
     #[error("{base}: {reason}; the same command tries again")]
     Broken { base: String, reason: String },
     #[error("{base}: Phoenix wants a key: set PHOENIX_API_KEY")]
@@ -25,25 +44,31 @@ pub enum PhoenixClientError {
     KeyRefused { base: String, said: String },
     #[error("{base}: this key may not do that ({said}); {what} needs one that may")]
     Forbidden { base: String, said: String, what: &'static str },
+    /// A Phoenix that is too old for the route.
     #[error("{base}: {version} has no {route}; {what} needs a newer one")]
     NoRoute { base: String, route: String, version: String, what: &'static str },
+    /// Another 4xx: Phoenix understood the request and rejects its content.
     #[error("{base}: Phoenix refused the request ({status}: {said})")]
     Refused { base: String, status: u16, said: String },
     #[error(
         "{base}: Phoenix wants fewer requests ({status}: {said}); try again later, or wait longer with retry_s under [phoenix]"
     )]
     Busy { base: String, status: u16, said: String },
+    /// Usually the gRPC port.
     #[error("{base}: what answers there is no HTTP ({reason}); Phoenix's HTTP port is 6006, and 4317 is for gRPC")]
     NotHttp { base: String, reason: String },
     #[error("{base}: Phoenix fails ({status}: {said}); look into its log, and try again later")]
     Failing { base: String, status: u16, said: String },
+    /// Redirects are not followed: the key is not for another host.
     #[error("{base}: it sends us on to {to}; give that address instead")]
     Elsewhere { base: String, to: String },
+    /// A web server or a proxy that is no Phoenix.
     #[error("{base}: it answers, but not as Phoenix does ({said}); is this its HTTP port?")]
     NotPhoenix { base: String, said: String },
 }
 
 impl PhoenixClientError {
+    /// The error for a request without a response.
     pub(super) fn from_http_failure(base: &str, error: HttpFailure, timeout_s: u64) -> PhoenixClientError {
         let base = base.to_owned();
         match error {
@@ -55,7 +80,7 @@ impl PhoenixClientError {
         }
     }
 
-    /// What an answer other than the hoped-for one means.
+    /// The error for an unexpected response, by its status. `has_key` decides whether a key is missing or wrong.
     pub(super) fn from_exchange(base: &str, has_key: bool, exchange: &RestExchange<'_>) -> PhoenixClientError {
         let base = base.to_owned();
         let RestExchange { answer, route, what } = exchange;
@@ -79,13 +104,13 @@ impl PhoenixClientError {
             }
             status if status.is_server_error() => PhoenixClientError::Failing { base, status: status.as_u16(), said },
             status if status.is_success() => PhoenixClientError::NotPhoenix { base, said },
-            // A proxy's, or another server's: nothing of ours is meant by it.
+            // A 404 without Phoenix's version header comes from a proxy or another server.
             StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => PhoenixClientError::NotPhoenix { base, said },
             status => PhoenixClientError::Refused { base, status: status.as_u16(), said },
         }
     }
 
-    /// Rows that were not stored, whatever the status says.
+    /// The error for a response that says 200 but does not confirm all rows.
     pub(super) fn from_refusal(base: &str, answer: &HttpResponse) -> PhoenixClientError {
         let (base, status) = (base.to_owned(), answer.status.as_u16());
         PhoenixClientError::Refused { base, status, said: response_message(&answer.body) }

@@ -1,19 +1,22 @@
-//! One question and its answer.
+//! A response together with the request that it answers, to find out what an error means.
 
 use gradus_http::HttpResponse;
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 
-/// One answer, and what was asked for.
+/// One request and its response.
 pub(super) struct RestExchange<'a> {
+    /// Complete, with headers; the body is bounded by the limit of the request.
     pub(super) answer: &'a HttpResponse,
+    /// The path without its query.
     pub(super) route: &'a str,
-    /// What it was good for, for messages.
+    /// The purpose of the request, for messages.
     pub(super) what: &'static str,
 }
 
 impl RestExchange<'_> {
-    /// Whether it is the route that is missing, and not what was asked for by it.
+    /// Whether the server does not know the route, as opposed to a missing object. FastAPI answers unknown routes with
+    /// the text "Not Found"; old versions answer with their web page.
     pub(super) fn has_no_route(&self) -> bool {
         match self.answer.status {
             StatusCode::METHOD_NOT_ALLOWED => true,
@@ -25,10 +28,12 @@ impl RestExchange<'_> {
         }
     }
 
+    /// Whether the response carries Phoenix's version header.
     pub(super) fn is_of_phoenix(&self) -> bool {
         self.answer.headers.contains_key(VERSION)
     }
 
+    /// "Phoenix 12.3", or "this server" without a version header.
     pub(super) fn describe_server(&self) -> String {
         let version = self.answer.headers.get(VERSION).and_then(|text| text.to_str().ok());
         version.map_or_else(
@@ -38,9 +43,10 @@ impl RestExchange<'_> {
     }
 }
 
-/// In every answer of a Phoenix.
+/// A header that every response of a Phoenix has.
 pub(super) const VERSION: &str = "x-phoenix-server-version";
 
+/// Whether the response is HTML.
 pub(super) fn is_page(answer: &HttpResponse) -> bool {
     let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/html"))

@@ -15,40 +15,44 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A read that has begun. Without a folder it is forgotten with the process.
+/// A download in progress. Without a folder it lives in an unlinked temporary file and cannot be resumed.
 #[derive(Debug)]
 pub(super) struct ResumableDownload {
     folder: Option<PathBuf>,
-    /// Kept open: the lock ends with the process, however it ends.
+    /// Held open: the system releases the lock when the process ends, however it ends.
     _lock: Option<File>,
     spans: BufWriter<File>,
     progress: DownloadProgress,
 }
 
-/// Where to go on.
+/// The position up to which spans are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DownloadCursor {
-    /// How many of the lists are read whole.
+    /// Lists of the plan that are complete.
     pub(super) lists: usize,
-    /// What to ask for within the list.
+    /// Phoenix's cursor within the current list.
     pub(super) cursor: Option<String>,
 }
 
+/// Stored as `read.json`, after every page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct DownloadProgress {
-    /// What is read, for people who look into the folder.
+    /// Description of the source, for people who look into the folder.
     what: String,
+    /// When the first attempt started; its age decides whether it may be resumed.
     began: Option<jiff::Timestamp>,
     place: DownloadCursor,
+    /// Valid length of `spans.bin`. What is beyond it was written after the last page and is cut off on resumption.
     bytes: u64,
     spans: u64,
 }
 
-/// What an unfinished read is good for; a project has moved on after that.
+/// Age after which an interrupted download is discarded: the project has changed too much since.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl ResumableDownload {
-    /// Takes up the read with this key below a state folder, or begins it. `fresh` forgets what is there.
+    /// Resumes the download with this key, or starts it. `fresh` discards an earlier one. Where the folder cannot be
+    /// written or another process holds it, the download is made without a folder.
     pub(super) fn open(state: Option<&Path>, key: u128, what: &str, fresh: bool) -> io::Result<ResumableDownload> {
         let Some(state) = state else { return ResumableDownload::without_folder(what) };
         let reads = state.join("reads");
@@ -67,6 +71,8 @@ impl ResumableDownload {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.join("spans.bin"))?;
         // Where nothing is here yet, nothing is saved by going on, and the lists may be others by now.
         let known =
+            // Without stored spans nothing is gained by resuming, and the lists may have changed. A file shorter than
+            // recorded was tampered with or lost its tail.
             known.filter(|known| known.spans > 0 && spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
         let progress = known.unwrap_or_else(|| DownloadProgress::new(what));
         spans.set_len(progress.bytes)?;
@@ -74,11 +80,13 @@ impl ResumableDownload {
         Ok(ResumableDownload { folder: Some(folder), _lock: Some(lock), spans: new_buffered_writer(spans), progress })
     }
 
+    /// A download in an unlinked temporary file.
     fn without_folder(what: &str) -> io::Result<ResumableDownload> {
         let spans = new_buffered_writer(tempfile::tempfile()?);
         Ok(ResumableDownload { folder: None, _lock: None, spans, progress: DownloadProgress::new(what) })
     }
 
+    /// When the download began, over all resumptions.
     pub(super) fn started_at(&self) -> Option<jiff::Timestamp> {
         self.progress.began
     }
@@ -87,17 +95,18 @@ impl ResumableDownload {
         &self.progress.place
     }
 
+    /// Spans that are stored, including those since the last position.
     pub(super) fn span_count(&self) -> u64 {
         self.progress.spans
     }
 
-    /// Whether the same command goes on from here.
+    /// Whether the same command would resume this download.
     pub(super) fn is_kept(&self) -> bool {
         self.folder.is_some() && self.progress.spans > 0
     }
 
-    /// What is read, as it was found when a read began that is taken up now. Without it the place means nothing, so a
-    /// plan that cannot be read makes this a new read.
+    /// The stored plan of a resumed download. Without it the position has no meaning, so an unreadable plan restarts
+    /// the download.
     pub(super) fn load_plan<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let Some(folder) = self.folder.as_ref().filter(|_| self.progress.spans > 0) else { return Ok(None) };
         let text = fs::read(folder.join("plan.json")).ok();
@@ -110,12 +119,15 @@ impl ResumableDownload {
         Ok(plan)
     }
 
+    /// Stores the plan. Must come before the first [`ResumableDownload::advance`], since a position without its plan is
+    /// useless.
     pub(super) fn set_plan<T: Serialize>(&self, plan: &T) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         replace_file(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
     }
 
-    /// Adds one span; it counts after the next [`ResumableDownload::advance`].
+    /// Appends one span: project, length, protobuf, the numbers as little-endian u32. It counts after the next
+    /// [`ResumableDownload::advance`].
     pub(super) fn add_span(&mut self, project: u32, span: &[u8]) -> io::Result<()> {
         let length = u32::try_from(span.len()).map_err(io::Error::other)?;
         self.spans.write_all(&project.to_le_bytes())?;
@@ -126,7 +138,7 @@ impl ResumableDownload {
         Ok(())
     }
 
-    /// All spans before this place are here.
+    /// Records that all spans before this position are stored.
     pub(super) fn advance(&mut self, place: DownloadCursor) -> io::Result<()> {
         self.spans.flush()?;
         self.progress.place = place;
@@ -136,7 +148,8 @@ impl ResumableDownload {
         }
     }
 
-    /// Hands out all spans, in the order they came, and removes what was kept.
+    /// Passes all spans on in order of arrival, and deletes the folder. The file is unlinked first, so that its space
+    /// is freed however the process ends.
     pub(super) fn finish(self, mut take: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let ResumableDownload { folder, spans, _lock, .. } = self;
         let mut file = spans.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -166,6 +179,7 @@ impl DownloadProgress {
         DownloadProgress { what: what.to_owned(), began: Some(jiff::Timestamp::now()), ..DownloadProgress::default() }
     }
 
+    /// The stored progress, unless it is unreadable or too old.
     fn read(folder: &Path) -> Option<DownloadProgress> {
         let text = fs::read(folder.join("read.json")).ok()?;
         let known: DownloadProgress = serde_json::from_slice(&text).ok()?;
@@ -174,10 +188,12 @@ impl DownloadProgress {
     }
 }
 
+/// 256 KiB, so that spans are written in few system calls.
 fn new_buffered_writer(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 18, file)
 }
 
+/// Also writes a `.gitignore` into the state folder, as it may be inside of a repository.
 fn create_download_dir(state: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     // What is kept here belongs to no repository.
@@ -188,14 +204,14 @@ fn create_download_dir(state: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Readers see the old one or the new one, never half of one.
+/// Writes to a new file and renames it: readers see the old content or the new.
 fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text)?;
     fs::rename(new, path)
 }
 
-/// Removes reads that nobody will take up any more.
+/// Deletes downloads that are too old to be resumed and that no process holds.
 fn remove_stale_downloads(reads: &Path) {
     for entry in fs::read_dir(reads).into_iter().flatten().flatten() {
         let folder = entry.path();

@@ -1,4 +1,4 @@
-//! Arize Phoenix: spans are read from it, and verdicts are written to it.
+//! A client for the REST API of Arize Phoenix: reads spans from it and writes verdicts to it as annotations.
 
 mod address;
 mod annotate;
@@ -13,6 +13,6 @@ mod traces;
 
 pub use address::{AddressError, PhoenixAddress};
 pub use annotate::{AnnotationUploadResult, AnnotationUploader};
-pub use error::PhoenixClientError;
+pub use error::{PhoenixClientError, PhoenixSettingsError};
 pub use read::PhoenixSource;
 pub use rest_client::{PhoenixClient, PhoenixClientSettings};

@@ -1,11 +1,12 @@
-//! One page of a list as Phoenix sends it. Spans are read one by one: no more than one of them is ever a tree in memory.
+//! One page of spans. Spans are deserialised one by one, so that at most one of them is a JSON tree in memory.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-/// Hands out the elements of `data`; those that are no objects are passed over. The cursor of the next page is returned.
+/// Passes the objects in `data` to `take` and returns the cursor of the next page. Elements that are no objects are
+/// skipped. An error of `take` becomes a JSON error and ends the page.
 pub(super) fn read_span_page(
     body: &[u8],
     take: &mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
@@ -16,10 +17,11 @@ pub(super) fn read_span_page(
     Ok(cursor)
 }
 
-/// The cursor of the next page, without reading the page if it stands at its end, as it does. Quotes within texts are
-/// escaped, so what is found there is no part of one.
+/// The cursor of the next page. Phoenix writes it at the end, where it is found without parsing the page. Quotation
+/// marks in texts are escaped, so that a match at the end cannot be part of a text. Otherwise the whole page is parsed.
 pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Error> {
     const KEY: &[u8] = b"\"next_cursor\":";
+    // Cursors are short base64 texts; a longer one is found by parsing the page.
     const MAX_CURSOR_BYTES: usize = 1024;
     let tail = &body[body.len().saturating_sub(MAX_CURSOR_BYTES)..];
     let at = tail.windows(KEY.len()).rposition(|window| window == KEY);
@@ -30,6 +32,7 @@ pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Err
     read_span_page(body, &mut |_| Ok(()))
 }
 
+/// Visits the page object.
 struct SpanPageVisitor<'t> {
     take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 }
@@ -49,6 +52,7 @@ impl<'de> Visitor<'de> for SpanPageVisitor<'_> {
         f.write_str("a page with data and next_cursor")
     }
 
+    /// `data` is required; without it the response is no page.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut cursor = None;
         let mut has_data = false;
@@ -69,6 +73,7 @@ impl<'de> Visitor<'de> for SpanPageVisitor<'_> {
     }
 }
 
+/// Visits the list of spans.
 struct SpanListVisitor<'t> {
     take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 }
@@ -88,6 +93,7 @@ impl<'de> Visitor<'de> for SpanListVisitor<'_> {
         f.write_str("a list")
     }
 
+    /// Each element is dropped before the next one is parsed.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(element) = list.next_element::<Json>()? {
             if let Json::Object(object) = element {

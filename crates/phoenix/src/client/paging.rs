@@ -1,27 +1,27 @@
-//! Lists come by the page: few entries at first, then as many as make a page of a few megabytes, whatever they hold.
+//! Page sizes: starts with few entries and adapts, so that a page has a few megabytes whatever the entries contain.
 
 use super::error::PhoenixClientError;
 use super::page;
 use super::rest_client::PhoenixClient;
 use gradus_http::{HttpResponse, percent_encode};
 
-/// How many entries to ask for at a time. It is learnt from one page for the next, also from list to list.
+/// Entries to request per page. Learnt from one page for the next, also across lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageSize {
     entries: usize,
 }
 
-/// Before anything is known of their length.
+/// Entries of the first page, before anything is known about their size.
 const FIRST: usize = 100;
-/// Phoenix takes no more.
+/// The limit of Phoenix.
 const MAX_PAGE_SIZE: usize = 1000;
-/// Spans need not be alike: a few short ones do not vouch for those behind them.
+/// Largest growth from page to page. Spans differ: a few short ones do not predict the next.
 const GROWS_BY: usize = 4;
-/// Two pages are held at a time, one of them while it comes in.
+/// Target size of a page. Two pages are in memory at a time, one of them while it arrives.
 const WANTED_BYTES: usize = 4 << 20;
-/// What is read of a page. When it is longer, half of it is asked for.
+/// Bytes that are read of a page. For a longer one, half the entries are requested.
 const MAX_PAGE: usize = 32 << 20;
-/// The same of a single entry, which no request makes shorter.
+/// The same for a single entry, which cannot be halved.
 const MAX_ENTRY: usize = 128 << 20;
 
 impl Default for PageSize {
@@ -31,11 +31,13 @@ impl Default for PageSize {
 }
 
 impl PageSize {
+    /// A page of one entry has a larger limit, because it cannot be made smaller.
     fn max_bytes(self) -> usize {
         if self.entries == 1 { MAX_ENTRY } else { MAX_PAGE }
     }
 
-    /// After a page of so many bytes; `is_full` when there are more behind it.
+    /// The next size after a page of `bytes`. `is_full` if another page follows: a last page is shorter than requested,
+    /// so that it may overestimate how many entries fit.
     fn next_size(self, bytes: usize, is_full: bool) -> PageSize {
         let each = (bytes / self.entries).max(1);
         // A last page holds fewer than were asked for, so it says only how long they are at the least.
@@ -43,13 +45,14 @@ impl PageSize {
         PageSize { entries: (WANTED_BYTES / each).clamp(1, most.min(MAX_PAGE_SIZE)) }
     }
 
+    /// None for a page of one entry.
     fn halved(self) -> Option<PageSize> {
         (self.entries > 1).then_some(PageSize { entries: self.entries / 2 })
     }
 }
 
-/// Asks for a page of a list, for a shorter one when it turns out to be too long; also where the next one begins. The
-/// list's address ends with `?` or `&`.
+/// Requests a page and halves it while it is too long. Returns the response and the cursor of the next page. `list` is
+/// a path that ends with `?` or `&`.
 pub(super) async fn request_list_page(
     client: &PhoenixClient,
     list: &str,
@@ -61,6 +64,7 @@ pub(super) async fn request_list_page(
     loop {
         let path = format!("{list}limit={}{cursor}", size.entries);
         let answer = match (client.get_with_limit(&path, what, size.max_bytes()).await, size.halved()) {
+            // The size stays reduced for the following pages, which probably have entries like these.
             (Err(PhoenixClientError::TooLong { .. }), Some(half)) => {
                 *size = half;
                 continue;

@@ -1,8 +1,9 @@
-//! Projects of a Phoenix as sources: `phoenix://HOST:PORT/PROJECT`.
+//! Projects of a Phoenix as trace sources: `phoenix://HOST:PORT/PROJECT`.
 //!
-//! All pages of a list are brought to disk first, the next one while the current one is read, and only then handed on:
-//! a trajectory is never made of half a trace because Phoenix went away. `/spans` and not `/spans/otlpv1`: that one
-//! rounds times through floating point and is twice as long, and both say the same otherwise.
+//! All pages are downloaded to disk first, the next one while the current one is parsed, and only then passed on: a
+//! trajectory is never assembled from half a trace because Phoenix became unreachable. The route is `/spans` and not
+//! `/spans/otlpv1`, which rounds times through floating point and is twice as long; otherwise both have the same
+//! content.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,23 +27,26 @@ use gradus_ingest::{RecordIntake, SourceError, TraceSelection, TraceSource};
 /// A Phoenix to read from.
 #[derive(Clone, Debug)]
 pub struct PhoenixSource {
+    /// As the user wrote it, for messages.
     pub name: String,
     pub address: PhoenixAddress,
     pub settings: PhoenixClientSettings,
-    /// Where a read that is broken off is kept.
+    /// Where an interrupted download is kept for resumption; none keeps nothing.
     pub state_dir: Option<PathBuf>,
-    /// Take up no earlier read.
+    /// Ignore an interrupted download.
     pub fresh: bool,
-    /// Tells the user something that is no error.
+    /// Prints a notice to the user.
     pub tell: fn(&str),
 }
 
+/// A page of `GET /v1/projects`.
 #[derive(Deserialize)]
 struct RemoteProjectPage {
     data: Vec<RemoteProject>,
     next_cursor: Option<String>,
 }
 
+/// Requests use the id, since names may contain slashes.
 #[derive(Clone, Deserialize)]
 struct RemoteProject {
     id: String,
@@ -50,7 +54,7 @@ struct RemoteProject {
 }
 
 const WHAT: &str = "reading spans";
-/// Traces that are asked for at once: an address must not become too long.
+/// Trace ids per request: they are in the URL, whose length servers limit.
 const TRACES_AT_ONCE: usize = 50;
 
 impl TraceSource for PhoenixSource {
@@ -58,19 +62,22 @@ impl TraceSource for PhoenixSource {
         &self.name
     }
 
-    /// Reads the wanted spans of the project, or of all of them.
+    /// Downloads the selected spans of the project, or of all projects, then passes them to the intake. The download
+    /// runs on a thread of its own with its own runtime, because sources are synchronous.
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let unreadable = |reason: String| SourceError::Unreadable { name: self.name.clone(), reason };
         let failed = |error: io::Error| unreadable(format!("what was read cannot be kept: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
-        let client = PhoenixClient::new(&self.address, &self.settings).map_err(unreadable)?;
+        let client = PhoenixClient::new(&self.address, &self.settings);
+        let client = client.map_err(|error| unreadable(error.to_string()))?;
         let told = |error: PhoenixClientError| SourceError::Told(error.to_string());
         let projects = self.select_projects(runtime.block_on(fetch_projects(&client)).map_err(told)?)?;
         intake.begin_input(&self.name);
         let selection = intake.selection().clone();
         let what =
             PhoenixAddress { project: self.address.project.clone(), base: client.base_url().to_owned() }.to_string();
+        // The same source with the same selection resumes; another selection is another download.
         let key = gradus_core::stable_digest(format!("{what}\0{}", selection.as_written).as_bytes());
         let mut kept = ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
         let plan = match kept.load_plan::<DownloadPlan>().map_err(failed)? {
@@ -85,6 +92,7 @@ impl TraceSource for PhoenixSource {
                 plan
             }
         };
+        // A rendezvous channel: the next page is requested while the current one is stored, and no more.
         let (sender, pages) = sync_channel(0);
         let (lists, first) = (plan.lists.clone(), kept.cursor().clone());
         let fetching = std::thread::Builder::new().name("phoenix".to_owned()).spawn(move || {
@@ -98,6 +106,7 @@ impl TraceSource for PhoenixSource {
         fetching.join().map_err(|_| unreadable("the reading thread ended".to_owned()))?;
         let scopes: Vec<RecordScope> = plan.projects.iter().map(|name| scope_of(name)).collect();
         let mut current = None;
+        // Only now, with all pages on disk, spans reach the intake.
         let handed_on = kept.finish(|project, span| {
             let at = project as usize;
             let (Some(scope), Some(name)) = (scopes.get(at), plan.projects.get(at)) else { return Ok(()) };
@@ -112,7 +121,7 @@ impl TraceSource for PhoenixSource {
 }
 
 impl PhoenixSource {
-    /// The project that was named, or all of them.
+    /// The project of the address, or all projects if it names none.
     fn select_projects(&self, projects: Vec<RemoteProject>) -> Result<Vec<RemoteProject>, SourceError> {
         let Some(name) = &self.address.project else { return Ok(projects) };
         match projects.iter().find(|known| known.name == *name) {
@@ -124,6 +133,7 @@ impl PhoenixSource {
         }
     }
 
+    /// Tells the user that an interrupted download is resumed, and from when it is.
     fn say_taken_up(&self, kept: &ResumableDownload) {
         let began = kept.started_at().and_then(|began| began.round(jiff::Unit::Second).ok());
         let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
@@ -131,6 +141,7 @@ impl PhoenixSource {
     }
 }
 
+/// The error of an interrupted download, with a hint that the same command resumes it.
 fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceError {
     let kept = match kept.is_kept() {
         true => format!("; {} spans are kept, and the same command goes on from there", kept.span_count()),
@@ -139,14 +150,14 @@ fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceErr
     SourceError::Told(format!("{error}{kept}"))
 }
 
-/// What to ask for, one list after the other; the same when a read is taken up.
+/// The lists to request, in order. Stored with the download, so that a resumed one requests the same lists.
 #[derive(Serialize, Deserialize)]
 struct DownloadPlan {
     projects: Vec<String>,
     lists: Vec<SpanListPath>,
 }
 
-/// The address of a list, to which the limit and the cursor are added.
+/// The path of a list, to which limit and cursor are appended. `project` is an index into the plan.
 #[derive(Clone, Serialize, Deserialize)]
 struct SpanListPath {
     project: u32,
@@ -154,7 +165,7 @@ struct SpanListPath {
 }
 
 impl DownloadPlan {
-    /// Everything of each project, or the wanted traces by the batch.
+    /// Whole projects if everything is selected, otherwise batches of trace ids.
     async fn build(
         client: &PhoenixClient,
         projects: &[RemoteProject],
@@ -178,28 +189,30 @@ impl DownloadPlan {
     }
 }
 
-/// Phoenix keeps no resources: all that is left of one is which project the spans are in.
+/// Phoenix does not store resources; only the project name is left of them.
 fn scope_of(project: &str) -> RecordScope {
     let name = AttributeValue::Str(project.to_owned().into());
     let attributes = AttributeList(vec![("openinference.project.name".into(), name)]);
     RecordScope { resource: Arc::new(SpanResource { attributes }), ..RecordScope::default() }
 }
 
+/// Which side failed: the network error can be retried by the user, the disk error cannot.
 enum DownloadError {
     Phoenix(Box<PhoenixClientError>),
     Disk(io::Error),
 }
 
-/// A page as it came, and where the next one begins.
+/// The body of a page and the position behind it.
 struct DownloadedPage {
     project: u32,
     body: Vec<u8>,
     next: DownloadCursor,
 }
 
+/// Pages from the downloading thread; an error is the last element.
 type PageReceiver = Receiver<Result<DownloadedPage, PhoenixClientError>>;
 
-/// Takes pages in until there are no more.
+/// Stores the spans of all pages. The position advances only after the spans of a page are stored.
 fn keep_pages(
     pages: &PageReceiver,
     kept: &mut ResumableDownload,
@@ -228,7 +241,7 @@ fn keep_pages(
     Ok(())
 }
 
-/// All projects, by pages.
+/// All projects, page by page. The first request has a short retry budget.
 async fn fetch_projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, PhoenixClientError> {
     let (mut found, mut path) = (Vec::new(), "/v1/projects?limit=100".to_owned());
     let mut asking = client.with_short_retry();
@@ -241,7 +254,8 @@ async fn fetch_projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, Ph
     }
 }
 
-/// Asks for one page after the other, until there are no more or nobody takes them.
+/// Requests page after page until the plan is done, an error occurs or the receiver is gone. An error is sent as the
+/// last element.
 async fn fetch_span_pages(
     client: &PhoenixClient,
     lists: &[SpanListPath],

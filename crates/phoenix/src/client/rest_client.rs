@@ -1,4 +1,4 @@
-//! Asks a Phoenix: the key, the headers, how long to wait and to try again. What is asked, others know.
+//! HTTP requests to a Phoenix: key, headers, timeouts, retries. It knows nothing of spans and annotations.
 
 use std::time::Duration;
 
@@ -9,50 +9,58 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::address::PhoenixAddress;
-use super::error::PhoenixClientError;
+use super::error::{PhoenixClientError, PhoenixSettingsError};
 use crate::client::exchange::{RestExchange, is_page};
 
-/// A Phoenix and how it is asked. Cheap to clone.
+/// A connection pool with credentials and a retry budget. Cheap to clone; clones share the pool.
 #[derive(Clone, Debug)]
 pub struct PhoenixClient {
     http: reqwest::Client,
+    /// Without a slash at the end.
     base: String,
+    /// Sent as a bearer token. Validated in [`PhoenixClient::new`], so that building a request cannot fail.
     key: Option<SecretString>,
+    /// Further headers of the user, such as those of a reverse proxy. Their values are marked sensitive.
     headers: HeaderMap,
     retry_budget: RetryBudget,
+    /// Maximum time without a byte, not for the whole response.
     timeout: Duration,
 }
 
-/// How a Phoenix is asked.
+/// The `[phoenix]` table and the environment variables of Phoenix's own clients.
 #[derive(Clone, Debug, Default)]
 pub struct PhoenixClientSettings {
-    /// How long it may say nothing.
+    /// Seconds without a byte before a request fails.
     pub timeout_s: Option<f64>,
-    /// How long to try again while it cannot be reached or fails.
+    /// Seconds for which an unreachable or failing server is retried.
     pub retry_s: Option<f64>,
+    /// `PHOENIX_API_KEY`.
     pub api_key: Option<SecretString>,
-    /// `name=value,name=value`, as Phoenix's own clients are told.
+    /// `name=value,name=value`, the format of `PHOENIX_CLIENT_HEADERS`.
     pub headers: Option<SecretString>,
 }
 
+/// Separate from the response timeout: a host that does not exist is known sooner.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Phoenix answers nobody while it is busy with a large page.
+/// Phoenix answers no request while it serialises a large page.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Its server closes connections that were idle for five seconds: a request on one that is being closed would fail.
+/// Phoenix's server closes connections that were idle for five seconds. A request on a connection that is being closed
+/// would fail, so ours are dropped earlier.
 const IDLE: Duration = Duration::from_secs(3);
-/// It takes half a minute to start anew.
+/// A restart of Phoenix takes about half a minute.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-/// A first look at a server that is not there should not take long.
+/// The first request fails quickly: a wrong address is more probable than a restart.
 const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
-/// Of lists of projects and of what is said to annotations; pages of spans have their own.
+/// Limit for lists of projects and responses to annotations; pages of spans have limits of their own.
 const MAX_ANSWER: usize = 32 << 20;
 
 impl PhoenixClient {
-    pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, String> {
-        let seconds = |value: Option<f64>, name: &str, default: Duration| match value {
+    /// Fails only because of settings; nothing is sent yet.
+    pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, PhoenixSettingsError> {
+        let seconds = |value: Option<f64>, name: &'static str, default: Duration| match value {
             None => Ok(default),
             Some(value) => {
-                Duration::try_from_secs_f64(value).map_err(|_| format!("[phoenix] {name}: give a number of seconds"))
+                Duration::try_from_secs_f64(value).map_err(|_| PhoenixSettingsError::NotSeconds { name })
             }
         };
         let timeout = seconds(settings.timeout_s, "timeout_s", TIMEOUT)?;
@@ -62,33 +70,34 @@ impl PhoenixClient {
             .read_timeout(timeout)
             .pool_idle_timeout(IDLE)
             .build()
-            .map_err(|error| error.to_string())?;
+            .map_err(PhoenixSettingsError::HttpClient)?;
         let is_key = |key: &SecretString| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
         if settings.api_key.as_ref().is_some_and(|key| !is_key(key)) {
-            return Err("PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned());
+            return Err(PhoenixSettingsError::MalformedKey);
         }
         Ok(PhoenixClient {
             http,
             base: address.base.clone(),
             key: settings.api_key.clone(),
             headers: gradus_http::parse_header_list(settings.headers.as_ref())
-                .map_err(|error| format!("PHOENIX_CLIENT_HEADERS: {error}"))?,
+                .map_err(|error| PhoenixSettingsError::MalformedHeaders(error.to_string()))?,
             retry_budget: RetryBudget::new(give_up_after),
             timeout,
         })
     }
 
+    /// Without credentials, so that it can be shown.
     pub fn base_url(&self) -> &str {
         &self.base
     }
 
-    /// The same with less retry_budget, for the first question.
+    /// The same client with a smaller retry budget, for the first request of a command.
     pub(super) fn with_short_retry(&self) -> PhoenixClient {
         let give_up_after = self.retry_budget.give_up_after.min(FIRST_GIVE_UP_AFTER);
         PhoenixClient { retry_budget: RetryBudget { give_up_after, ..self.retry_budget }, ..self.clone() }
     }
 
-    /// Asks for JSON of a known form.
+    /// GETs JSON of a known form. `what` names the purpose in error messages.
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -98,7 +107,8 @@ impl PhoenixClient {
         serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, path, what))
     }
 
-    /// Asks for something that may be long: an answer over the limit is an error that tells so.
+    /// GETs a response of up to `limit` bytes. A longer one is [`PhoenixClientError::TooLong`], and is not read to its
+    /// end.
     pub(super) async fn get_with_limit(
         &self,
         path: &str,
@@ -110,14 +120,15 @@ impl PhoenixClient {
             .send_with_retries(limit, || self.with_key(self.http.get(format!("{}{path}", self.base))))
             .await
             .map_err(|error| self.unanswered_error(error))?;
-        // An old Phoenix shows its page for everything that it does not know.
+        // Old versions answer unknown routes with the HTML of their web interface and status 200.
         if answer.status != StatusCode::OK || is_page(&answer) {
             return Err(self.not_as_expected(&answer, path, what));
         }
         Ok(answer)
     }
 
-    /// Sends JSON. What the answer means, the caller knows.
+    /// POSTs JSON and returns any response. The caller interprets the status. A retry can repeat a request that took
+    /// effect; annotations with an identifier are upserts, so that does no harm.
     pub(super) async fn post(&self, path: &str, body: &Json) -> Result<HttpResponse, PhoenixClientError> {
         let body = body.to_string();
         let request = || {
@@ -127,15 +138,18 @@ impl PhoenixClient {
         self.retry_budget.send_with_retries(MAX_ANSWER, request).await.map_err(|error| self.unanswered_error(error))
     }
 
+    /// The error for a response that is not the expected one.
     pub(super) fn not_as_expected(&self, answer: &HttpResponse, path: &str, what: &'static str) -> PhoenixClientError {
         let route = path.split('?').next().unwrap_or_default();
         PhoenixClientError::from_exchange(&self.base, self.key.is_some(), &RestExchange { answer, route, what })
     }
 
+    /// The error for a request that got no response.
     fn unanswered_error(&self, error: HttpFailure) -> PhoenixClientError {
         PhoenixClientError::from_http_failure(&self.base, error, self.timeout.as_secs())
     }
 
+    /// Adds credentials and configured headers to a request.
     fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
         let request = request.headers(self.headers.clone());
         match &self.key {

@@ -1,4 +1,5 @@
-//! Which traces of a project are wanted: Phoenix is asked for their ids, so that only their spans travel.
+//! Selects traces of a project by time and root name on the server, so that only spans of wanted traces are
+//! transferred.
 
 use std::collections::HashSet;
 
@@ -12,12 +13,13 @@ use super::rest_client::PhoenixClient;
 use gradus_http::percent_encode;
 use gradus_ingest::TraceSelection;
 
+/// A page of `/traces` or `/spans`; attributes are skipped without being parsed into memory.
 #[derive(Deserialize)]
 struct RemoteTracePage {
     data: Vec<RemoteTraceEntry>,
 }
 
-/// A trace, or a span of one.
+/// An element of either list: a trace has `trace_id`, a span has it in `context`.
 #[derive(Deserialize)]
 struct RemoteTraceEntry {
     trace_id: Option<String>,
@@ -33,7 +35,8 @@ struct RemoteSpanContext {
 
 const WHAT: &str = "choosing traces";
 
-/// The ids of the wanted traces, in Phoenix's order.
+/// Ids of the selected traces, in Phoenix's order. Without root names the list of traces is used, since it also has
+/// traces whose root span never arrived. Old versions lack that route; root spans are listed instead.
 pub(super) async fn select_trace_ids(
     client: &PhoenixClient,
     project_id: &str,
@@ -53,6 +56,7 @@ pub(super) async fn select_trace_ids(
     list_trace_ids(client, &format!("{project}/spans?parent_id=null&{range}{}", names.concat())).await
 }
 
+/// All pages of a list, without duplicates. Known ids are kept as digests to save memory.
 async fn list_trace_ids(client: &PhoenixClient, path: &str) -> Result<Vec<String>, PhoenixClientError> {
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     let (mut size, mut cursor) = (PageSize::default(), None);
@@ -71,8 +75,8 @@ async fn list_trace_ids(client: &PhoenixClient, path: &str) -> Result<Vec<String
     }
 }
 
-/// The time range as Phoenix takes it, with `&` behind each parameter. It keeps microseconds, so a bound between two of them is moved outwards; what is
-/// too early or too late then is left out when the spans are here.
+/// The time range as query parameters, each with `&` behind it. Phoenix has microseconds, so bounds are rounded
+/// outwards; spans that are then too early or too late are filtered after the download.
 fn format_time_range(selection: &TraceSelection) -> String {
     let parameter = |name: &str, ns: Option<u64>| {
         let time = ns.and_then(|ns| Timestamp::from_nanosecond(i128::from(ns)).ok())?;

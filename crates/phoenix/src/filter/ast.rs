@@ -1,31 +1,36 @@
-//! A filter as it was written: what its words form, before anything is known about their meaning.
+//! The syntax tree of a filter, before names are resolved.
 
 use std::fmt;
 
 use super::lexer::NumberForm;
 
-/// An expression, and where it begins.
+/// An expression and the position where it begins, in characters from 1.
 #[derive(Clone, Debug)]
 pub(super) struct ExpressionNode {
     pub(super) at: usize,
     pub(super) expr: ExpressionKind,
 }
 
-/// What is written counts, not where.
+/// Positions are ignored, so that trees can be compared after printing and parsing.
 impl PartialEq for ExpressionNode {
     fn eq(&self, other: &ExpressionNode) -> bool {
         self.expr == other.expr
     }
 }
 
+/// The part of Python's expression grammar that filters use.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ExpressionKind {
+    /// A string literal with its escapes resolved.
     Text(String),
     Number(f64, NumberForm),
     Bool(bool),
     None,
+    /// An identifier that is no keyword.
     Name(String),
+    /// `value.name`.
     Attribute(Box<ExpressionNode>, String),
+    /// `value[key]`. Slices are not part of the language.
     Subscript(Box<ExpressionNode>, Box<ExpressionNode>),
     List(Vec<ExpressionNode>),
     Tuple(Vec<ExpressionNode>),
@@ -33,24 +38,32 @@ pub(super) enum ExpressionKind {
     Negative(Box<ExpressionNode>),
     Positive(Box<ExpressionNode>),
     Arithmetic(ArithmeticOperator, Box<ExpressionNode>, Box<ExpressionNode>),
-    /// `a < b < c`: the first operand, then each operator with the operand behind it.
+    /// `a < b < c`: the first operand, then each operator with its right operand.
     Compare(Box<ExpressionNode>, Vec<(FilterComparison, ExpressionNode)>),
+    /// Two or more operands, flat: `a and b and c` is one node, which keeps the tree shallow.
     And(Vec<ExpressionNode>),
     Or(Vec<ExpressionNode>),
+    /// Positional arguments only.
     Call(Box<ExpressionNode>, Vec<ExpressionNode>),
-    /// `x for x in y if z`, the argument of a call, or the same in square brackets.
+    /// A generator expression as the argument of a call, or a list comprehension.
     Loop(Box<ComprehensionExpression>),
 }
 
+/// `element for variable in iterable if conditions`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ComprehensionExpression {
+    /// What is computed for each element.
     pub(super) element: ExpressionNode,
     pub(super) variable: String,
+    /// Only `cost_details` is accepted later.
     pub(super) iterable: ExpressionNode,
+    /// All of them must hold; Python allows several `if`.
     pub(super) conditions: Vec<ExpressionNode>,
+    /// Whether it stands in square brackets.
     pub(super) is_list: bool,
 }
 
+/// `//`, `**` and bit operators have no counterpart in Phoenix's SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArithmeticOperator {
     Add,
@@ -60,6 +73,7 @@ pub(super) enum ArithmeticOperator {
     Remainder,
 }
 
+/// Comparison operators of Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterComparison {
     Equal,
@@ -75,18 +89,20 @@ pub(super) enum FilterComparison {
 }
 
 impl FilterComparison {
+    /// `<`, `<=`, `>`, `>=`.
     pub(super) fn is_order(self) -> bool {
         use FilterComparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
         matches!(self, Less | LessOrEqual | Greater | GreaterOrEqual)
     }
 
+    /// `in` and `not in`.
     pub(super) fn is_membership(self) -> bool {
         matches!(self, FilterComparison::In | FilterComparison::NotIn)
     }
 }
 
 impl ExpressionNode {
-    /// `a.b.c` as its names; `None` for anything that is not names and dots only.
+    /// The names of `a.b.c`; none for anything else.
     pub(super) fn dotted_names(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
         let mut node = self;
@@ -106,7 +122,7 @@ impl ExpressionNode {
         }
     }
 
-    /// The name that a chain of dots and brackets begins with.
+    /// The first name of a chain of dots and subscripts.
     pub(super) fn root_name(&self) -> Option<&str> {
         let mut node = self;
         loop {
@@ -118,6 +134,7 @@ impl ExpressionNode {
         }
     }
 
+    /// A constant as written, not a constant expression.
     pub(super) fn is_literal(&self) -> bool {
         matches!(
             self.expr,
@@ -125,6 +142,7 @@ impl ExpressionNode {
         )
     }
 
+    /// The elements of a list or tuple.
     pub(super) fn items(&self) -> Option<&[ExpressionNode]> {
         match &self.expr {
             ExpressionKind::List(items) | ExpressionKind::Tuple(items) => Some(items),
@@ -133,7 +151,7 @@ impl ExpressionNode {
     }
 }
 
-/// Written so that reading it gives the same again; operands that are made of parts stand in brackets.
+/// Prints an expression that parses to the same tree. Compound operands are parenthesised.
 impl fmt::Display for ExpressionNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.expr {
@@ -207,6 +225,7 @@ impl FilterComparison {
     }
 }
 
+/// An operand, in parentheses if it is compound.
 struct ParenthesizedOperand<'n>(&'n ExpressionNode);
 
 impl fmt::Display for ParenthesizedOperand<'_> {
@@ -226,6 +245,7 @@ impl fmt::Display for ParenthesizedOperand<'_> {
     }
 }
 
+/// Expressions with a separator between them.
 struct JoinedExpressions<'n>(&'n [ExpressionNode], &'static str);
 
 impl fmt::Display for JoinedExpressions<'_> {
@@ -238,6 +258,7 @@ impl fmt::Display for JoinedExpressions<'_> {
     }
 }
 
+/// Operands of `and` and `or`; compound ones in parentheses.
 fn write_operands(operands: &[ExpressionNode], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (index, operand) in operands.iter().enumerate() {
         f.write_str(if index == 0 { "" } else { between })?;
@@ -246,6 +267,7 @@ fn write_operands(operands: &[ExpressionNode], between: &str, f: &mut fmt::Forma
     Ok(())
 }
 
+/// A Python string literal in single quotes, with control characters escaped.
 fn write_text(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("'")?;
     for c in text.chars() {

@@ -1,12 +1,14 @@
-//! Why a text is no filter, and where.
+//! Errors of filters with their position.
 
 use thiserror::Error;
 
-/// One line: what is wrong, at which character (the first is 1), and what to write instead where that is known.
+/// One line: what is wrong, at which character (from 1), and what to write instead where that is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
+    /// Not a Python expression.
     #[error("invalid syntax at character {at}: {what}")]
     Syntax { at: usize, what: String },
+    /// An expression that has no meaning as a filter: unknown names, incomparable kinds.
     #[error("{what}, at character {at}")]
     Meaning { at: usize, what: String },
     #[error("the filter has {length} bytes, more than the {limit} that are read")]
@@ -20,16 +22,18 @@ pub enum FilterError {
 }
 
 impl FilterError {
+    /// An error of lexer or parser.
     pub(super) fn syntax(at: usize, what: impl Into<String>) -> FilterError {
         FilterError::Syntax { at, what: what.into() }
     }
 
+    /// An error of the type checker or of lowering.
     pub(super) fn meaning(at: usize, what: impl Into<String>) -> FilterError {
         FilterError::Meaning { at, what: what.into() }
     }
 }
 
-/// What is shown of a text that came from outside: one line, not too long.
+/// A piece of user input for a message: one line without control characters, at most 80 characters.
 pub(super) fn format_excerpt(text: &str) -> String {
     const MAX_EXCERPT_CHARS: usize = 80;
     let mut shown: String =

@@ -1,4 +1,4 @@
-//! Whether a filter is true of a span. Unknown is not true.
+//! Evaluates a filter for a span, in three-valued logic: unknown is not true.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,16 @@ use super::sql::{self, SqlTruth, SqlValue};
 use super::{CostDetail, FilterableAnnotation, SpanFilterContext};
 use crate::span_view::{AttributeLookup, PhoenixSpan};
 
-/// Combinations of annotations that are looked at for one span. A span has one or two of a name, so this is for
-/// someone who writes thousands; what lies beyond is not looked at.
+/// Combinations of annotations that are tried for one span. Spans usually have one or two annotations of a name; this
+/// bounds the work for hostile data. Further combinations are ignored.
 const MAX_COMBINATIONS: usize = 100_000;
-/// Texts that are joined to longer ones come to nothing: a filter could ask for many times what a span holds.
+/// Longer concatenations become null: a filter could otherwise build texts many times as long as the span.
 const MAX_JOINED_BYTES: usize = 4 << 20;
-/// Values of a list that are compared between two questions whether to stop.
+/// Elements of a list that are compared between two calls of `should_stop`.
 const VALUES_PER_CHECK: usize = 1024;
 
+/// Several annotations of a name correspond to several joined rows in Phoenix's query: the filter matches if it is true
+/// for one combination of them.
 pub(super) fn span_matches_filter(
     filter: &LoweredFilter,
     span: &PhoenixSpan<'_>,
@@ -28,8 +30,7 @@ pub(super) fn span_matches_filter(
     for (scope, name) in &filter.annotations {
         notes.push(around.annotations(*scope, name));
     }
-    // Several annotations of a name, told apart by their identifiers, are tried one after the other, and with each of
-    // another name: the filter is true of the span if it is true of one combination.
+    // Index of the chosen annotation per name. A name without annotations has the single choice "none".
     let mut chosen = vec![0; notes.len()];
     for _ in 0..MAX_COMBINATIONS {
         if around.should_stop() {
@@ -44,6 +45,7 @@ pub(super) fn span_matches_filter(
         if look.evaluate_condition(&filter.condition) == Some(true) {
             return true;
         }
+        // Counts through the combinations like an odometer.
         let Some(next) = (0..notes.len()).find(|place| chosen[*place] + 1 < notes[*place].len()) else {
             return false;
         };
@@ -53,16 +55,16 @@ pub(super) fn span_matches_filter(
     false
 }
 
-/// A span, and one annotation for each place, where there is one.
+/// One span with one chosen annotation per name; none where it has no annotation of that name.
 struct FilterEvaluator<'l> {
     span: &'l PhoenixSpan<'l>,
     around: &'l dyn SpanFilterContext,
     notes: Vec<Option<&'l FilterableAnnotation>>,
-    /// Inside a loop, what it looks at.
+    /// Inside a loop, the current element.
     detail: Option<&'l CostDetail>,
 }
 
-/// An attribute: as it was recorded, or as it stands in the tree.
+/// An attribute, read from the span directly or from the tree of attributes.
 enum ResolvedAttribute<'f> {
     Text(&'f str),
     Number(Number),
@@ -70,6 +72,7 @@ enum ResolvedAttribute<'f> {
 }
 
 impl FilterEvaluator<'_> {
+    /// The truth of a condition.
     fn evaluate_condition(&self, condition: &LoweredCondition) -> SqlTruth {
         match condition {
             LoweredCondition::Constant(truth) => Some(*truth),
@@ -81,7 +84,7 @@ impl FilterEvaluator<'_> {
             }
             LoweredCondition::IsNull(value) => Some(self.evaluate_value(value) == SqlValue::Null),
             LoweredCondition::Contains { text, wanted } => {
-                // Texts may be long, and this is asked for each of them.
+                // Texts may be long, and each one is searched.
                 if self.around.should_stop() {
                     return None;
                 }
@@ -96,17 +99,18 @@ impl FilterEvaluator<'_> {
             LoweredCondition::OneOf(value, values) => self.one_of(value, values),
             LoweredCondition::HasParent => Some(self.around.has_parent()),
             LoweredCondition::Annotated(place) => Some(self.notes[*place].is_some()),
+            // A boolean field is stored as 1 or 0.
             LoweredCondition::Holds(value) => self.evaluate_value(value).to_number().map(|number| number != 0.0),
             LoweredCondition::Details(reduction, details) => {
                 let wanted = *reduction == LoopReduction::Any;
-                // A detail of which nothing is known speaks against all.
+                // A component for which the condition is unknown counts as false, in `any` as in `all`.
                 let found = self.over_details(details, |truth| (truth == SqlValue::Number(1.0)) == wanted);
                 Some(found.contains(&true) == wanted)
             }
         }
     }
 
-    /// The deciding truth as soon as there is one; unknown if anything was.
+    /// SQL's AND (`deciding` is false) and OR (`deciding` is true): a deciding operand wins over unknown ones.
     fn combine_conditions(&self, conditions: &[LoweredCondition], deciding: bool) -> SqlTruth {
         let mut truth = Some(!deciding);
         for condition in conditions {
@@ -119,7 +123,7 @@ impl FilterEvaluator<'_> {
         truth
     }
 
-    /// What becomes of each detail of the cost for which the loop's condition holds.
+    /// Maps all components of the cost that satisfy the condition of the loop.
     fn over_details<T>(&self, details: &CostDetailQuery, make: impl Fn(SqlValue<'_>) -> T) -> Vec<T> {
         let mut made = Vec::new();
         for detail in self.around.cost_details() {
@@ -132,12 +136,14 @@ impl FilterEvaluator<'_> {
         made
     }
 
+    /// SQL's `IN`: unknown if nothing matches and a comparison was unknown. Lists of texts are a hash lookup.
     fn one_of(&self, value: &LoweredValue, list: &ValueList) -> SqlTruth {
         if list.values.is_empty() {
             return Some(false);
         }
         let value = self.evaluate_value(value);
         match (&value, &list.texts) {
+            // `NULL IN (...)` is unknown unless the list is empty.
             (SqlValue::Null, Some(_)) => return None,
             (SqlValue::Text(text), Some(texts)) => return Some(texts.contains(text.as_ref())),
             _ => {}
@@ -156,6 +162,7 @@ impl FilterEvaluator<'_> {
         truth
     }
 
+    /// The value of an expression. Casts were decided in `lower`, so nothing depends on the form of the operands here.
     fn evaluate_value<'v>(&'v self, value: &'v LoweredValue) -> SqlValue<'v> {
         match value {
             LoweredValue::Null => SqlValue::Null,
@@ -163,6 +170,7 @@ impl FilterEvaluator<'_> {
             LoweredValue::Number(number) => SqlValue::Number(*number),
             LoweredValue::Time(micros) => SqlValue::Number(*micros as f64),
             LoweredValue::Column(column) => self.read_column(*column),
+            // An undecided attribute does not occur in a finished filter; it is treated as text.
             LoweredValue::Attribute(path) | LoweredValue::AttributeText(path) => {
                 self.resolve_attribute(path, |found| match found {
                     ResolvedAttribute::Text(text) => SqlValue::from_text(text),
@@ -213,6 +221,7 @@ impl FilterEvaluator<'_> {
                 let found = self.over_details(details, |value| value.to_number());
                 let numbers = found.iter().copied().flatten();
                 let reduced = match reduction {
+                    // `len` counts components, also those without a value.
                     LoopReduction::Len => Some(found.len() as f64),
                     LoopReduction::Max => numbers.reduce(f64::max),
                     LoopReduction::Min => numbers.reduce(f64::min),
@@ -223,7 +232,8 @@ impl FilterEvaluator<'_> {
         }
     }
 
-    /// What an attribute is made into, if it is there.
+    /// Reads an attribute without building the tree where that is possible, and passes it to `make`. Null if it does
+    /// not exist.
     fn resolve_attribute<'v>(
         &'v self,
         path: &AttributePath,
@@ -240,9 +250,11 @@ impl FilterEvaluator<'_> {
         }
     }
 
+    /// Columns of Phoenix's table of spans.
     fn read_column(&self, column: SpanColumn) -> SqlValue<'_> {
         let span = self.span.span();
         let tokens = || self.around.cumulative_tokens();
+        // Phoenix sums costs with an outer join and `COALESCE(..., 0)`.
         let cost = |cost: Option<f64>| SqlValue::Number(cost.unwrap_or(0.0));
         match column {
             SpanColumn::SpanId => SqlValue::from_text(span.span_id.to_string()),
@@ -268,6 +280,7 @@ impl FilterEvaluator<'_> {
     }
 }
 
+/// A field of a cost component.
 fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
     let number = |number: Option<f64>| number.map_or(SqlValue::Null, SqlValue::Number);
     match field {
@@ -279,6 +292,8 @@ fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
     }
 }
 
+/// A field of an annotation. The score is a column with numeric affinity in Phoenix's database, which matters for
+/// comparisons with texts.
 fn field_of(note: &FilterableAnnotation, field: AnnotationField) -> SqlValue<'_> {
     let text = |text: &'_ Option<String>| text.clone().map_or(SqlValue::Null, SqlValue::from_text);
     match field {

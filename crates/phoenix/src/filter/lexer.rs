@@ -1,44 +1,49 @@
-//! The words of a filter: Python's tokens, as far as filters use them.
+//! Tokens of a filter: the part of Python's lexical grammar that filters use.
 
 use super::error::{FilterError, format_excerpt};
 
+/// A token with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FilterToken {
-    /// Counted in characters; the first one is 1.
+    /// In characters, from 1.
     pub(super) at: usize,
     pub(super) word: FilterTokenKind,
 }
 
+/// The kind of a token. `End` is always the last one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FilterTokenKind {
     Name(String),
     Text(String),
+    /// Integers beyond 2⁵³ lose precision, as they do in Phoenix's JSON columns.
     Number(f64, NumberForm),
-    /// Operators, brackets and Python's keywords.
+    /// An operator, a delimiter or a keyword of Python.
     Mark(&'static str),
     End,
 }
 
+/// Whether a number is written as an integer: only integers can be indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberForm {
     Whole,
     Fraction,
 }
 
-/// Longer ones first, so that `<=` is not read as `<`.
+/// Operators and delimiters, longer ones first, so that `<=` is not read as `<`. Those without a meaning in filters are
+/// known too, to give a better error.
 const MARKS: [&str; 33] = [
     "**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", ":=", "(", ")", "[", "]", "{", "}",
     ",", ":", ".", ";", "@", "=", "<", ">", "+", "-", "*", "/", "%", "~",
 ];
 
-/// Not to be used as names, whether filters have a use for them or not.
+/// All keywords of Python: none of them can be a name.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
     "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
-/// Takes a text apart. Texts that stand side by side are one, as in Python.
+/// Tokenises a filter. Adjacent string literals are joined, as in Python.
 pub(super) fn tokenize_filter(text: &str) -> Result<Vec<FilterToken>, FilterError> {
     let mut lexer = FilterLexer { chars: text.chars().collect(), at: 0, open: 0 };
     let mut tokens: Vec<FilterToken> = Vec::new();
@@ -52,18 +57,21 @@ pub(super) fn tokenize_filter(text: &str) -> Result<Vec<FilterToken>, FilterErro
     Ok(tokens)
 }
 
+/// State of the lexer. It works on characters, because positions in messages count characters.
 struct FilterLexer {
     chars: Vec<char>,
     at: usize,
-    /// Brackets that are open: between them a line may end.
+    /// Depth of open brackets, within which a line may end.
     open: usize,
 }
 
 impl FilterLexer {
+    /// The next token; none at the end of the text.
     fn next(&mut self) -> Result<Option<FilterToken>, FilterError> {
         self.skip_space()?;
         let at = self.at + 1;
         let Some(c) = self.peek(0) else { return Ok(None) };
+        // A dot begins a number only if a digit follows; otherwise it is attribute access.
         let word = if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
             self.read_number()?
         } else if c == '\'' || c == '"' {
@@ -76,10 +84,12 @@ impl FilterLexer {
         Ok(Some(FilterToken { at, word }))
     }
 
+    /// The character `ahead` positions further; none behind the end.
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
 
+    /// Skips white space, line continuations and comments. A line end outside of brackets is an error, as in Python.
     fn skip_space(&mut self) -> Result<(), FilterError> {
         while let Some(c) = self.peek(0) {
             match c {
@@ -100,6 +110,7 @@ impl FilterLexer {
         Ok(())
     }
 
+    /// Reads the longest operator or delimiter at the position.
     fn read_mark(&mut self) -> Result<FilterTokenKind, FilterError> {
         let rest = &self.chars[self.at..];
         let begins = |mark: &&str| mark.starts_with(rest[0]) && mark.chars().eq(rest.iter().copied().take(mark.len()));
@@ -108,6 +119,7 @@ impl FilterLexer {
             return Err(FilterError::syntax(self.at + 1, what));
         };
         match mark {
+            // Unbalanced brackets are the parser's concern; here they only decide whether a line may end.
             "(" | "[" | "{" => self.open += 1,
             ")" | "]" | "}" => self.open = self.open.saturating_sub(1),
             _ => {}
@@ -116,6 +128,7 @@ impl FilterLexer {
         Ok(FilterTokenKind::Mark(mark))
     }
 
+    /// A name, a keyword, or a string with a prefix. Prefixes other than `u` and `r` are refused.
     fn name_or_text(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         while self.peek(0).is_some_and(|c| begins_name(c) || c.is_ascii_digit()) {
@@ -133,6 +146,7 @@ impl FilterLexer {
                 _ => {}
             }
         }
+        // Python normalises identifiers to NFKC, so that such a letter would silently be another.
         if let Some(look_alike) = name.chars().find(|c| !c.is_ascii() && is_look_alike(*c)) {
             let what = format!("`{look_alike}` stands for another letter; use plain letters in names");
             return Err(FilterError::syntax(start + 1, what));
@@ -143,6 +157,8 @@ impl FilterLexer {
         }
     }
 
+    /// A decimal number with optional fraction and exponent. Underscores between digits are allowed, leading zeros are
+    /// not.
     fn read_number(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         if self.peek(0) == Some('0') && self.peek(1).is_some_and(|c| "xXoObB".contains(c)) {
@@ -157,6 +173,8 @@ impl FilterLexer {
             self.at += 1;
             self.read_digits(&mut digits);
         }
+        // The exponent counts only if a digit follows, with or without a sign. `1e` is otherwise a number that runs
+        // into a name.
         let exponent_digits = if matches!(self.peek(1), Some('+' | '-')) { 2 } else { 1 };
         if matches!(self.peek(0), Some('e' | 'E')) && self.peek(exponent_digits).is_some_and(|c| c.is_ascii_digit()) {
             form = NumberForm::Fraction;
@@ -171,6 +189,7 @@ impl FilterLexer {
         self.finish_number(start, digits.parse().ok(), form)
     }
 
+    /// A hexadecimal, octal or binary integer.
     fn number_in_base(&mut self, start: usize) -> Result<FilterTokenKind, FilterError> {
         let base = match self.peek(1) {
             Some('x' | 'X') => 16,
@@ -190,6 +209,7 @@ impl FilterLexer {
         self.finish_number(start, number, NumberForm::Whole)
     }
 
+    /// Refuses numbers that overflow to infinity and numbers that run into a name.
     fn finish_number(
         &self,
         start: usize,
@@ -210,6 +230,7 @@ impl FilterLexer {
         }
     }
 
+    /// Digits with single underscores between them.
     fn read_digits(&mut self, out: &mut String) {
         while let Some(c) = self.peek(0) {
             if c.is_ascii_digit() {
@@ -224,9 +245,12 @@ impl FilterLexer {
         }
     }
 
+    /// A string literal with one or three quotation marks. NUL characters are refused, since databases cannot hold
+    /// them.
     fn read_text(&mut self, is_raw: bool) -> Result<String, FilterError> {
         let start = self.at;
         let Some(quote) = self.peek(0) else { return Ok(String::new()) };
+        // Three quotation marks begin a text that may contain line ends.
         let is_long = self.peek(1) == Some(quote) && self.peek(2) == Some(quote);
         let quotes = if is_long { 3 } else { 1 };
         self.at += quotes;
@@ -259,6 +283,7 @@ impl FilterLexer {
         }
     }
 
+    /// The character of a backslash escape. Named escapes (`\N{...}`) are not supported.
     fn read_escape(&mut self, text: &mut String) -> Result<(), FilterError> {
         let start = self.at;
         let Some(c) = self.peek(0) else { return Ok(()) };
@@ -295,6 +320,7 @@ impl FilterLexer {
         Ok(())
     }
 
+    /// A number of exactly `digits` digits; none if one is missing.
     fn read_char_code(&mut self, digits: usize, base: u32) -> Option<u32> {
         let mut code = 0_u32;
         for _ in 0..digits {
@@ -305,11 +331,12 @@ impl FilterLexer {
     }
 }
 
+/// First characters of an identifier.
 fn begins_name(c: char) -> bool {
     c == '_' || c.is_ascii_alphabetic() || (!c.is_ascii() && c.is_alphabetic())
 }
 
-/// Letters that Python takes for others: a name that looks like one and means another is refused.
+/// Letters that NFKC maps to other letters. A name that contains one looks like another name, so it is refused.
 fn is_look_alike(c: char) -> bool {
     matches!(c, 'ª' | 'º' | '\u{132}'..='\u{133}' | '\u{13f}'..='\u{140}' | '\u{149}' | '\u{17f}'
         | '\u{1c4}'..='\u{1cc}' | '\u{1f1}'..='\u{1f3}' | '\u{2b0}'..='\u{2b8}' | '\u{1d2c}'..='\u{1d6a}'

@@ -1,31 +1,40 @@
-//! Loops over what a span's cost is made of: `any(d.cost > 0.1 for d in cost_details)`, `sum(d.tokens for d in
-//! cost_details if d.is_prompt)`. Inside of them Phoenix is strict: only the fields of a detail and written values, and
-//! no casts.
+//! Loops over the components of a cost: `any(d.cost > 0.1 for d in cost_details)`, `sum(d.tokens for d in cost_details
+//! if d.is_prompt)`. Inside of them Phoenix is strict: only fields of the component and literals, and no implicit
+//! casts.
 
 use super::ast::{ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
 use super::error::{FilterError, format_excerpt};
 
-/// What a loop comes to.
+/// The function around a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopReduction {
+    /// True if the condition holds for one component; false without components.
     Any,
+    /// True if the condition holds for every component; true without components.
     All,
+    /// Number of components that satisfy the conditions of the loop.
     Len,
+    /// 0 without components.
     Sum,
+    /// Null without components, as is `Min`.
     Max,
     Min,
 }
 
-/// What can be asked of a detail of a cost.
+/// Fields of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DetailField {
+    /// Such as `input`, `output` or `cache_read`.
     TokenType,
+    /// Whether the component belongs to the prompt or to the completion.
     IsPrompt,
+    /// Dollars; null if unknown.
     Cost,
     Tokens,
     CostPerToken,
 }
 
+/// Kinds of values inside a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopValueKind {
     Truth,
@@ -47,6 +56,7 @@ impl LoopReduction {
         })
     }
 
+    /// Whether the result is a boolean.
     pub(super) fn is_condition(self) -> bool {
         matches!(self, LoopReduction::Any | LoopReduction::All)
     }
@@ -64,6 +74,7 @@ impl DetailField {
         })
     }
 
+    /// Kinds are fixed here, unlike those of attributes.
     fn kind(self) -> LoopValueKind {
         match self {
             DetailField::TokenType => LoopValueKind::Text,
@@ -73,7 +84,7 @@ impl DetailField {
     }
 }
 
-/// The call of a reduction, if this is one: which, and what it goes over.
+/// The reduction and its loop, if the node is such a call.
 pub(super) fn parse_reduction_call(node: &ExpressionNode) -> Option<(LoopReduction, &ComprehensionExpression)> {
     let ExpressionKind::Call(function, arguments) = &node.expr else { return None };
     match (&function.expr, &arguments[..]) {
@@ -84,7 +95,7 @@ pub(super) fn parse_reduction_call(node: &ExpressionNode) -> Option<(LoopReducti
     }
 }
 
-/// `d.cost` inside of a loop over `d`.
+/// The field of `d.cost` in a loop over `d`.
 pub(super) fn parse_detail_field(node: &ExpressionNode, variable: &str) -> Option<DetailField> {
     match node.dotted_names()?[..] {
         [of, field] if of == variable => DetailField::from_name(field),
@@ -92,6 +103,7 @@ pub(super) fn parse_detail_field(node: &ExpressionNode, variable: &str) -> Optio
     }
 }
 
+/// Checks iterable, conditions and element of a loop. `len` requires the form `len([d for d in cost_details])`.
 pub(super) fn check_loop(
     node: &ExpressionNode,
     reduction: LoopReduction,
@@ -110,23 +122,27 @@ pub(super) fn check_loop(
         scope.expect_kind(condition, LoopValueKind::Truth)?;
     }
     let element = &inside.element;
+    // `len` does not evaluate its element, so Phoenix insists on the loop variable itself.
     if reduction == LoopReduction::Len {
         return match &element.expr {
             ExpressionKind::Name(name) if inside.is_list && *name == inside.variable => Ok(()),
             _ => Err(FilterError::meaning(node.at, "`len` counts details, as in `len([d for d in cost_details])`")),
         };
     }
+    // `any(True for d in cost_details)` is refused by Phoenix.
     if reduction.is_condition() && matches!(element.expr, ExpressionKind::Bool(_)) {
         return Err(FilterError::meaning(element.at, "this needs a condition on a detail"));
     }
     scope.expect_kind(element, if reduction.is_condition() { LoopValueKind::Truth } else { LoopValueKind::Number })
 }
 
+/// The type checker inside a loop.
 struct LoopScope<'s> {
     variable: &'s str,
 }
 
 impl LoopScope<'_> {
+    /// Fails with the position of the operand, not of the whole loop.
     fn expect_kind(&self, node: &ExpressionNode, wanted: LoopValueKind) -> Result<(), FilterError> {
         if self.kind(node)? == wanted {
             return Ok(());
@@ -140,6 +156,8 @@ impl LoopScope<'_> {
         Err(FilterError::meaning(node.at, format!("`{}` is not {wanted}", format_excerpt(&node.to_string()))))
     }
 
+    /// The kind of an expression inside a loop. Anything that is no literal and no field of the loop variable is
+    /// refused.
     fn kind(&self, node: &ExpressionNode) -> Result<LoopValueKind, FilterError> {
         match &node.expr {
             ExpressionKind::Text(_) => Ok(LoopValueKind::Text),
@@ -175,6 +193,7 @@ impl LoopScope<'_> {
         }
     }
 
+    /// Both sides must have the same kind; only numbers have an order; `is` is for None.
     fn check_comparison(
         &self,
         left: &ExpressionNode,
@@ -213,6 +232,7 @@ impl LoopScope<'_> {
         }
     }
 
+    /// The right side of `in`: literals of the kind of the field.
     fn check_list(&self, left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), FilterError> {
         let kind = self.kind(left)?;
         if left.is_literal() || !matches!(kind, LoopValueKind::Text | LoopValueKind::Number) {
@@ -224,6 +244,7 @@ impl LoopScope<'_> {
         }
     }
 
+    /// Lists the fields that exist.
     fn no_field(&self, node: &ExpressionNode) -> FilterError {
         let what = format!(
             "`{}` cannot be used inside this loop; `{}` has .token_type, .is_prompt, .cost, .tokens and .cost_per_token",

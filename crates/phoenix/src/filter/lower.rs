@@ -1,5 +1,5 @@
-//! From what is written to what is done: names become columns and paths, and every place where Phoenix casts one kind
-//! of value to another is settled here, once for a filter instead of once for a span.
+//! Lowering: names become columns and attribute paths, and every implicit cast of Phoenix's SQL is decided here, once
+//! per filter instead of once per span.
 
 use std::collections::HashSet;
 
@@ -12,35 +12,39 @@ use super::names::{self, AnnotationField, AnnotationScope, AttributePath, SpanCo
 use super::sql::fold_case;
 use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
-/// Something that is true, false or unknown of a span.
+/// An expression that is true, false or unknown for a span.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LoweredCondition {
+    /// SQL's AND.
     All(Vec<LoweredCondition>),
     Any(Vec<LoweredCondition>),
     Not(Box<LoweredCondition>),
     Constant(bool),
+    /// Both sides are cast already.
     Compare(LoweredValue, FilterComparison, LoweredValue),
     IsNull(LoweredValue),
-    /// The text to look for is folded already where it is a constant.
+    /// Substring search without case. A constant `wanted` is already case-folded.
     Contains {
         text: LoweredValue,
         wanted: LoweredValue,
     },
+    /// SQL's `IN`.
     OneOf(LoweredValue, ValueList),
+    /// `parent_span is not None`.
     HasParent,
-    /// Whether the annotation in this place is there.
+    /// Whether the annotation with this index exists.
     Annotated(usize),
-    /// A field that is true or false by itself.
+    /// A boolean field by itself.
     Holds(LoweredValue),
-    /// Any or all details of the cost.
+    /// `any` or `all` over components of the cost.
     Details(LoopReduction, Box<CostDetailQuery>),
 }
 
-/// What a value may be one of.
+/// The right side of `in`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ValueList {
     pub(super) values: Vec<LoweredValue>,
-    /// The same, if all of them are texts: lists of ids are long.
+    /// The same values as a set, if all of them are texts: lists of ids are long.
     pub(super) texts: Option<HashSet<String>>,
 }
 
@@ -54,69 +58,81 @@ impl ValueList {
     }
 }
 
-/// What is asked of each detail of a cost for which the condition holds.
+/// What a loop computes for each component of the cost that satisfies its condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CostDetailQuery {
+    /// Evaluated per component; null for `len`.
     pub(super) element: LoweredValue,
     pub(super) condition: LoweredCondition,
 }
 
-/// Something that is a text, a number or nothing.
+/// An expression that is a text, a number or null.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LoweredValue {
     Null,
     Text(String),
     Number(f64),
-    /// Microseconds since 1970; a number, but never written as one.
+    /// Microseconds since 1970.
     Time(i64),
+    /// A column keeps its own kind; only the other side of a comparison is cast.
     Column(SpanColumn),
-    /// An attribute of which is not yet known what it is compared with. None is left in a finished condition.
+    /// An attribute whose cast is not decided yet. None is left in a finished condition.
     Attribute(AttributePath),
+    /// The attribute as a text, whatever its JSON type.
     AttributeText(AttributePath),
+    /// The attribute as a number; null if it is none.
     AttributeNumber(AttributePath),
+    /// The attribute as a boolean; null if it is none.
     AttributeFlag(AttributePath),
+    /// A field of the annotation with this index.
     Annotation(usize, AnnotationField),
+    /// Concatenation; null if one side is.
     Joined(Box<LoweredValue>, Box<LoweredValue>),
-    /// The number at the beginning of a text.
+    /// `CAST(x AS REAL)`: the number at the beginning of a text.
     NumberOf(Box<LoweredValue>),
     Arithmetic(ArithmeticOperator, Box<LoweredValue>, Box<LoweredValue>),
     Negative(Box<LoweredValue>),
+    /// A condition as a value: 1, 0 or null.
     Truth(Box<LoweredCondition>),
-    /// Of the detail that is looked at.
+    /// A field of the current component, inside a loop.
     Detail(DetailField),
-    /// Details of the cost, counted or added up.
+    /// `len`, `sum`, `max` or `min` over components of the cost.
     Reduced(LoopReduction, Box<CostDetailQuery>),
 }
 
-/// A filter made ready, and the annotations that it speaks of, each once.
+/// The condition, and the annotations that it refers to by index, without duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LoweredFilter {
     pub(super) condition: LoweredCondition,
     pub(super) annotations: Vec<(AnnotationScope, String)>,
 }
 
-/// More annotations than anyone asks about in one filter: each of them multiplies the rows to look at.
+/// Each annotation multiplies the combinations to try.
 const MAX_ANNOTATIONS: usize = 16;
 
+/// Lowers a filter that passed the type check.
 pub(super) fn lower_filter(filter: &ExpressionNode) -> Result<LoweredFilter, FilterError> {
     let mut lowering = FilterLowering { annotations: Vec::new(), variable: None };
     let condition = lowering.lower_condition(filter)?;
     Ok(LoweredFilter { condition, annotations: lowering.annotations })
 }
 
+/// State of the pass.
 struct FilterLowering {
     annotations: Vec<(AnnotationScope, String)>,
-    /// The name for the detail that a loop looks at, inside of one.
+    /// The loop variable, inside a loop.
     variable: Option<String>,
 }
 
 impl FilterLowering {
+    /// An expression in the place of a condition.
     fn lower_condition(&mut self, node: &ExpressionNode) -> Result<LoweredCondition, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::And(operands) => LoweredCondition::All(self.lower_conditions(operands)?),
             ExpressionKind::Or(operands) => LoweredCondition::Any(self.lower_conditions(operands)?),
             ExpressionKind::Not(operand) => LoweredCondition::Not(Box::new(self.lower_condition(operand)?)),
             ExpressionKind::Bool(value) => LoweredCondition::Constant(*value),
+            // `a < b < c` is `a < b and b < c`, as in Python.
             ExpressionKind::Compare(first, rest) => {
                 let mut links = Vec::with_capacity(rest.len());
                 let mut left: &ExpressionNode = first;
@@ -141,6 +157,7 @@ impl FilterLowering {
         })
     }
 
+    /// Lowers a loop. The loop variable is visible in its conditions and its element only; loops do not nest.
     fn lower_cost_details(
         &mut self,
         reduction: LoopReduction,
@@ -163,6 +180,8 @@ impl FilterLowering {
         nodes.iter().map(|node| self.lower_condition(node)).collect()
     }
 
+    /// Decides the casts of both sides. The order of the steps is Phoenix's: times, kinds and status codes, two
+    /// attributes in an order comparison, flags, numbers, and last null.
     fn lower_comparison(
         &mut self,
         left: &ExpressionNode,
@@ -171,6 +190,7 @@ impl FilterLowering {
     ) -> Result<LoweredCondition, FilterError> {
         let is_negated =
             matches!(comparison, FilterComparison::NotEqual | FilterComparison::IsNot | FilterComparison::NotIn);
+        // The type check has made sure that the other side is None.
         if names::is_parent_span(left) || names::is_parent_span(right) {
             let has_parent = LoweredCondition::HasParent;
             return Ok(if is_negated { has_parent } else { LoweredCondition::Not(Box::new(has_parent)) });
@@ -189,8 +209,10 @@ impl FilterLowering {
         let flags = (is_flag(left), is_flag(right));
         a = a.into_text_or_flag(flags.1);
         b = b.into_text_or_flag(flags.0);
+        // `x == None` means IS NULL in Phoenix, not a comparison that is always unknown.
         let is_null = (a == LoweredValue::Null, b == LoweredValue::Null);
         match (a.is_number(), b.is_number()) {
+            // A number on one side makes a number of the other.
             (true, false) if !is_null.1 => b = b.into_number(),
             (false, true) if !is_null.0 => a = a.into_number(),
             _ => {}
@@ -209,6 +231,7 @@ impl FilterLowering {
         })
     }
 
+    /// The element decides the cast of an attribute on the left, and the left side that of texts in the list.
     fn one_of(&mut self, left: &ExpressionNode, items: &[ExpressionNode]) -> Result<LoweredCondition, FilterError> {
         let mut value = self.lower_value(left)?;
         let mut values = Vec::with_capacity(items.len());
@@ -218,6 +241,7 @@ impl FilterLowering {
             values.push(item);
         }
         value = value.into_text_or_flag(!items.is_empty() && items.iter().all(is_flag));
+        // Phoenix looks at the first element only, and so does this.
         let are_numbers = values.first().is_some_and(LoweredValue::is_number);
         if value.is_number() && !are_numbers {
             values = values.into_iter().map(|item| if item.is_number() { item } else { item.into_number() }).collect();
@@ -232,7 +256,7 @@ impl FilterLowering {
         }
     }
 
-    /// A value that is compared with something of this kind: next to a time, a text is one too.
+    /// A text next to a time is parsed as a time.
     fn value_for(
         &mut self,
         node: &ExpressionNode,
@@ -244,6 +268,7 @@ impl FilterLowering {
         }
     }
 
+    /// An expression in the place of a value.
     fn lower_value(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::Text(text) => LoweredValue::Text(text.clone()),
@@ -272,6 +297,7 @@ impl FilterLowering {
                     self.lower_value(left)?.into_text_or_flag(false),
                     self.lower_value(right)?.into_text_or_flag(false),
                 );
+                // Without a number on either side `+` concatenates.
                 if *operator == ArithmeticOperator::Add && !left.is_number() && !right.is_number() {
                     LoweredValue::Joined(Box::new(left), Box::new(right))
                 } else {
@@ -299,6 +325,7 @@ impl FilterLowering {
         })
     }
 
+    /// Resolves a name: field of a loop variable, annotation, column, or attribute path, in this order.
     fn lower_name(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
         if let Some(variable) = &self.variable {
             return loops::parse_detail_field(node, variable)
@@ -317,6 +344,7 @@ impl FilterLowering {
         names::resolve_attribute_path(node).map(LoweredValue::Attribute).ok_or_else(|| invalid_expression_error(node))
     }
 
+    /// The index of an annotation, which is added if it is new.
     fn register_annotation(&mut self, at: usize, scope: AnnotationScope, name: &str) -> Result<usize, FilterError> {
         let known = self.annotations.iter().position(|(known, of)| *known == scope && of == name);
         match known {
@@ -333,7 +361,7 @@ impl FilterLowering {
 }
 
 impl LoweredValue {
-    /// An attribute that is compared with nothing but itself is a text, or a flag next to one.
+    /// Decides an attribute that no number forced to be one: a boolean next to a boolean literal, otherwise a text.
     fn into_text_or_flag(self, is_flag: bool) -> LoweredValue {
         match self {
             LoweredValue::Attribute(path) if is_flag => LoweredValue::AttributeFlag(path),
@@ -342,6 +370,7 @@ impl LoweredValue {
         }
     }
 
+    /// Whether Phoenix treats the expression as a number, which makes a number of the other side.
     fn is_number(&self) -> bool {
         match self {
             LoweredValue::Number(_)
@@ -356,6 +385,7 @@ impl LoweredValue {
         }
     }
 
+    /// Casts to a number. A constant text is converted now; one that is no number becomes null.
     fn into_number(self) -> LoweredValue {
         match self {
             LoweredValue::Attribute(path) | LoweredValue::AttributeText(path) | LoweredValue::AttributeFlag(path) => {
@@ -366,12 +396,13 @@ impl LoweredValue {
         }
     }
 
+    /// An operand of arithmetic: a number, or cast to one.
     fn into_operand(self) -> LoweredValue {
         if self.is_number() || self == LoweredValue::Null { self } else { self.into_number() }
     }
 }
 
-/// What `in` can search: columns of texts, attributes, and the texts of annotations.
+/// Substring search. `in` can search text columns, attributes, and texts of annotations.
 fn lower_contains(
     node: &ExpressionNode,
     text: LoweredValue,
@@ -395,7 +426,7 @@ fn lower_contains(
     Ok(LoweredCondition::Contains { text, wanted })
 }
 
-/// Kinds and states are kept in capitals; what they are compared with may be written in any case.
+/// Phoenix stores kinds and status codes in capitals; filters may use any case.
 fn uppercase_kind_or_status(column: &LoweredValue, other: &mut LoweredValue) {
     if let (LoweredValue::Column(SpanColumn::SpanKind | SpanColumn::StatusCode), LoweredValue::Text(text)) =
         (column, other)
@@ -404,14 +435,17 @@ fn uppercase_kind_or_status(column: &LoweredValue, other: &mut LoweredValue) {
     }
 }
 
+/// A boolean literal, next to which an attribute is read as a boolean.
 fn is_flag(node: &ExpressionNode) -> bool {
     matches!(node.expr, ExpressionKind::Bool(_))
 }
 
+/// Whether the node is a time column.
 fn time_kind(node: &ExpressionNode) -> Option<FilterValueKind> {
     names::resolve_column(node).map(SpanColumn::kind).filter(|kind| *kind == FilterValueKind::Time)
 }
 
+/// A time literal needs a time zone: without one it would depend on the machine.
 fn parse_filter_time(node: &ExpressionNode, text: &str) -> Result<LoweredValue, FilterError> {
     let written = format_excerpt(text);
     let Ok(time) = text.parse::<Timestamp>() else {

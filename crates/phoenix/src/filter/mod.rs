@@ -1,8 +1,9 @@
 //! Phoenix's filter language for spans: `span_kind == 'LLM' and 'gpt' in llm.model_name`.
 //!
-//! It looks like Python and means SQL: Phoenix parses it as the one and runs it as the other. Here it is parsed
-//! (`lexer`, `parser`), checked (`types`, `names`), made ready (`lower`) and then walked for each span (`evaluate`);
-//! nothing is ever handed to an interpreter. What a span alone does not know comes in through [`SpanFilterContext`].
+//! It has the syntax of Python and the semantics of SQL: Phoenix parses a filter as Python and runs it as a query. Here
+//! it is parsed (`lexer`, `parser`), type-checked (`types`, `names`), lowered (`lower`), and evaluated for each span
+//! (`evaluate`). Nothing is passed to an interpreter. What a span alone does not know comes through
+//! [`SpanFilterContext`].
 
 mod ast;
 mod error;
@@ -25,39 +26,41 @@ pub use error::FilterError;
 pub use names::AnnotationScope;
 pub use needs::{FilterBounds, FilterRequirements};
 
-/// A filter, ready to be tried on spans.
+/// A filter, ready to be evaluated. Immutable, so that threads can share it.
 #[derive(Clone, Debug)]
 pub struct FilterExpression {
     lowered: lower::LoweredFilter,
     needs: FilterRequirements,
 }
 
-/// What a filter can ask about a span that is not in the span.
+/// Facts about a span that are not in the span. Only those of [`FilterExpression::requirements`] are asked for.
 pub trait SpanFilterContext {
-    /// Whether the span that it names as its parent is there.
+    /// Whether the parent span is present, which a parent id alone does not say.
     fn has_parent(&self) -> bool;
-    /// Tokens of the span and of all spans below it.
+    /// Tokens of the span and all its descendants.
     fn cumulative_tokens(&self) -> TokenSums;
+    /// Costs in dollars.
     fn cost(&self) -> SpanCostTotals;
-    /// What the cost is made of, if that is known.
+    /// Components of the cost, if they are known.
     fn cost_details(&self) -> Vec<CostDetail> {
         Vec::new()
     }
-    /// Whether the answer is not wanted any more. What a filter says then means nothing.
+    /// Whether the caller no longer wants a result. The evaluation then ends early and its result has no meaning.
     fn should_stop(&self) -> bool {
         false
     }
-    /// The annotations of this name; there can be several with different identifiers.
+    /// Annotations with this name; there can be several with different identifiers.
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation>;
 }
 
+/// Token counts of prompts and completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenSums {
     pub prompt: i64,
     pub completion: i64,
 }
 
-/// What a span cost, in dollars. What is not known counts as nothing.
+/// Costs of a span in dollars. Unknown costs compare as 0, as in Phoenix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpanCostTotals {
     pub total: Option<f64>,
@@ -65,7 +68,7 @@ pub struct SpanCostTotals {
     pub completion: Option<f64>,
 }
 
-/// One part of a cost: tokens of one type.
+/// One component of a cost: the tokens of one type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CostDetail {
     pub token_type: String,
@@ -75,7 +78,7 @@ pub struct CostDetail {
     pub cost_per_token: Option<f64>,
 }
 
-/// An annotation, as far as filters ask about it.
+/// The fields of an annotation that filters can use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterableAnnotation {
     pub label: Option<String>,
@@ -84,12 +87,12 @@ pub struct FilterableAnnotation {
     pub identifier: String,
 }
 
-/// A span of which nothing else is known: a root without annotations.
+/// The context of a span about which nothing else is known: a root without annotations and costs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmptyFilterContext;
 
 impl FilterExpression {
-    /// Reads a filter. An empty one is true of every span.
+    /// Parses and checks a filter. An empty one matches every span. Length, depth and number of parts are bounded.
     pub fn parse(text: &str) -> Result<FilterExpression, FilterError> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -106,10 +109,12 @@ impl FilterExpression {
         Ok(FilterExpression { lowered, needs })
     }
 
+    /// What the filter needs beside the span, and which spans it can match at all.
     pub fn requirements(&self) -> &FilterRequirements {
         &self.needs
     }
 
+    /// Whether the filter is true; unknown counts as false, as in a SQL `WHERE`.
     pub fn matches(&self, span: &PhoenixSpan<'_>, around: &dyn SpanFilterContext) -> bool {
         evaluate::span_matches_filter(&self.lowered, span, around)
     }

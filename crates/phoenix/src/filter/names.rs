@@ -1,55 +1,64 @@
-//! The names that a filter can use: what a span has of itself, its attributes by their paths, and annotations.
+//! Names in filters: columns of a span, paths into attributes, and annotations.
 
 use super::ast::{ExpressionKind, ExpressionNode};
 use super::error::{FilterError, format_excerpt};
 use super::lexer::NumberForm;
 use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
-/// What a span has that is no attribute.
+/// A column of Phoenix's table of spans, or a value that it joins to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanColumn {
     SpanId,
     TraceId,
+    /// The recorded parent id, whether or not that span is present.
     ParentId,
+    /// Upper case, after `gen_ai.*` was interpreted.
     SpanKind,
     Name,
+    /// `UNSET`, `OK` or `ERROR`.
     StatusCode,
     StatusMessage,
+    /// From the rounded times.
     LatencyMs,
     StartTime,
     EndTime,
+    /// Tokens of the span and all its descendants, as are the next two.
     CumulativePromptTokens,
     CumulativeCompletionTokens,
     CumulativeTotalTokens,
+    /// Dollars; 0 if unknown, as are the next two.
     TotalCost,
     PromptCost,
     CompletionCost,
 }
 
-/// A path into attributes.
+/// A path into the tree of attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AttributePath {
+    /// At least one; the first is a key.
     pub(super) steps: Vec<AttributePathStep>,
-    /// The path as a key, where it can be one.
+    /// The path as a dotted key, if all steps are names without dots. Such an attribute can be read without the tree.
     pub(super) key: Option<String>,
 }
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AttributePathStep {
+    /// A member of an object.
     Key(String),
+    /// An element of a list, from 0. Negative indexes are not supported.
     Index(usize),
 }
 
-/// Whose annotations are meant.
+/// Whose annotations are meant: `annotations[...]` or `trace_annotations[...]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnnotationScope {
     Span,
-    /// Those of the trace that the span is in.
+    /// Annotations of the trace that contains the span.
     Trace,
 }
 
-/// The parts of an annotation that can be asked for.
+/// Fields of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnotationField {
     Label,
@@ -58,12 +67,13 @@ pub(super) enum AnnotationField {
     Identifier,
 }
 
+/// Can only be compared with None.
 const PARENT_SPAN: &str = "parent_span";
-/// Attributes that are numbers by convention. They are only known as such when kinds are compared; see `lower`.
+/// Attributes that Phoenix knows to be numbers. It affects the type check only; casts are decided in `lower`.
 const NUMBER_ATTRIBUTES: [&str; 3] = ["llm.token_count.completion", "llm.token_count.prompt", "llm.token_count.total"];
 
 impl SpanColumn {
-    /// A name, also one of older versions.
+    /// Current names and those of older versions of Phoenix.
     pub(super) fn from_name(name: &str) -> Option<SpanColumn> {
         Some(match name {
             "span_id" | "context.span_id" => SpanColumn::SpanId,
@@ -88,6 +98,7 @@ impl SpanColumn {
         })
     }
 
+    /// The kind that the type check uses.
     pub(super) fn kind(self) -> FilterValueKind {
         match self {
             SpanColumn::SpanId
@@ -104,6 +115,7 @@ impl SpanColumn {
 }
 
 impl AttributePath {
+    /// Computes the dotted key, if there is one.
     fn from_steps(steps: Vec<AttributePathStep>) -> AttributePath {
         let names = steps.iter().map(|step| match step {
             AttributePathStep::Key(name) if !name.contains('.') => Some(name.as_str()),
@@ -126,7 +138,7 @@ impl AnnotationField {
     }
 }
 
-/// Checks a chain of names, dots and brackets: it must lead to something.
+/// Checks that a chain of names, dots and subscripts refers to something.
 pub(super) fn check_name_chain(node: &ExpressionNode) -> Result<(), FilterError> {
     if node.root_name() == Some(PARENT_SPAN) && !matches!(node.expr, ExpressionKind::Name(_)) {
         let what =
@@ -161,6 +173,7 @@ pub(super) fn check_name_chain(node: &ExpressionNode) -> Result<(), FilterError>
     }
 }
 
+/// The kind of a name; none for attributes of unknown kind.
 pub(super) fn kind_of_name(node: &ExpressionNode) -> Option<FilterValueKind> {
     let dotted = node.dotted_names()?.join(".");
     match SpanColumn::from_name(&dotted) {
@@ -169,13 +182,13 @@ pub(super) fn kind_of_name(node: &ExpressionNode) -> Option<FilterValueKind> {
     }
 }
 
-/// The column that a chain of names stands for.
+/// The column of a dotted name.
 pub(super) fn resolve_column(node: &ExpressionNode) -> Option<SpanColumn> {
     SpanColumn::from_name(&node.dotted_names()?.join("."))
 }
 
-/// The path into attributes that a chain stands for: `llm.model_name`, `attributes['llm']['tools'][0]`,
-/// `attributes[['llm', 'model_name']]`, `metadata['topic']`.
+/// The attribute path of a chain: `llm.model_name`, `attributes['llm']['tools'][0]`, `attributes[['llm',
+/// 'model_name']]`, `metadata['topic']`. None if it is no such chain.
 pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributePath> {
     if let Some(names) = node.dotted_names() {
         return Some(AttributePath::from_steps(
@@ -184,6 +197,7 @@ pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributeP
     }
     let mut steps = Vec::new();
     let mut at = node;
+    // From the last subscript to the first, so that the steps are collected in reverse.
     while let ExpressionKind::Subscript(value, key) = &at.expr {
         let keys = match &key.expr {
             ExpressionKind::List(items) if !items.is_empty() => {
@@ -205,7 +219,7 @@ pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributeP
     Some(AttributePath::from_steps(steps))
 }
 
-/// `annotations['x']`: whose, and by which name.
+/// Scope and name of `annotations['x']`.
 pub(super) fn resolve_annotation(node: &ExpressionNode) -> Option<(AnnotationScope, &str)> {
     let ExpressionKind::Subscript(value, key) = &node.expr else { return None };
     match (annotation_scope(value)?, &key.expr) {
@@ -214,18 +228,20 @@ pub(super) fn resolve_annotation(node: &ExpressionNode) -> Option<(AnnotationSco
     }
 }
 
-/// `annotations['x'].label`.
+/// Scope, name and field of `annotations['x'].label`.
 pub(super) fn annotation_field(node: &ExpressionNode) -> Option<(AnnotationScope, &str, AnnotationField)> {
     let ExpressionKind::Attribute(value, field) = &node.expr else { return None };
     let (scope, name) = resolve_annotation(value)?;
     Some((scope, name, AnnotationField::from_name(field)?))
 }
 
+/// Whether the node is `parent_span` itself.
 pub(super) fn is_parent_span(node: &ExpressionNode) -> bool {
     matches!(&node.expr, ExpressionKind::Name(name) if name == PARENT_SPAN)
 }
 
-/// The number that a text holds, in the one form that all databases read alike.
+/// The number in a text, in the one notation that all databases of Phoenix read alike. None for infinity and
+/// hexadecimal.
 pub(super) fn number_in(text: &str) -> Option<f64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
@@ -233,10 +249,12 @@ pub(super) fn number_in(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| plain && number.is_finite())
 }
 
+/// Whether the node is a subscript of an annotation list, well-formed or not.
 fn names_annotation(node: &ExpressionNode) -> bool {
     matches!(&node.expr, ExpressionKind::Subscript(value, _) if annotation_scope(value).is_some())
 }
 
+/// `evals` is the old name of `annotations`.
 fn annotation_scope(node: &ExpressionNode) -> Option<AnnotationScope> {
     match &node.expr {
         ExpressionKind::Name(name) if name == "annotations" || name == "evals" => Some(AnnotationScope::Span),
@@ -245,6 +263,7 @@ fn annotation_scope(node: &ExpressionNode) -> Option<AnnotationScope> {
     }
 }
 
+/// A key or an index of up to 10⁹.
 fn parse_path_step(key: &ExpressionNode) -> Option<AttributePathStep> {
     match &key.expr {
         ExpressionKind::Text(text) => Some(AttributePathStep::Key(text.clone())),

@@ -1,5 +1,4 @@
-//! What a filter must be told besides the span, and which spans it can be true of at all: so that a store can be asked
-//! for less.
+//! What a filter needs beside the span, and bounds on the spans it can match, so that a store has to read less.
 
 use super::ast::FilterComparison;
 use super::lower::{LoweredCondition, LoweredFilter, LoweredValue};
@@ -7,33 +6,43 @@ use super::names::{AnnotationScope, SpanColumn};
 use crate::span_view::SpanKind;
 use gradus_core::span::{SpanId, TraceId};
 
-/// What a filter asks for.
+/// Facts that the filter uses. What is false here is never asked of [`super::SpanFilterContext`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterRequirements {
+    /// [`super::SpanFilterContext::has_parent`].
     pub parent: bool,
+    /// Needs all descendants of a span.
     pub cumulative_tokens: bool,
+    /// [`super::SpanFilterContext::cost`].
     pub cost: bool,
+    /// [`super::SpanFilterContext::cost_details`].
     pub cost_details: bool,
+    /// Each scope and name once.
     pub annotations: Vec<(AnnotationScope, String)>,
-    /// Whether anything is asked of attributes, the costly part of a span. The kind is one of them.
+    /// Whether attributes are used, which are the expensive part of a span. The kind is one of them.
     pub attributes: bool,
+    /// What a store can use to skip spans.
     pub bounds: FilterBounds,
 }
 
-/// Conditions that every span meets that the filter is true of; there may be more. `None` is no condition, and an empty
-/// list means that the filter is true of no span.
+/// Necessary conditions: every span that matches satisfies them, and others may too. `None` is no condition; an empty
+/// list means that no span matches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterBounds {
     pub span_ids: Option<Vec<SpanId>>,
     pub trace_ids: Option<Vec<TraceId>>,
+    /// Kinds as Phoenix sees them, after `gen_ai.*` was interpreted.
     pub kinds: Option<Vec<SpanKind>>,
-    /// Nanoseconds since 1970, both ends included. A little wider than what was asked for: Phoenix rounds times.
+    /// Nanoseconds since 1970, inclusive. One microsecond wider than written on both sides, because Phoenix rounds
+    /// times.
     pub start_from_ns: Option<u64>,
+    /// The other end, inclusive.
     pub start_to_ns: Option<u64>,
-    /// Spans that name no parent.
+    /// Only spans without a parent id.
     pub is_root: bool,
 }
 
+/// Walks the lowered filter once.
 pub(super) fn collect_requirements(filter: &LoweredFilter) -> FilterRequirements {
     let mut needs = FilterRequirements {
         annotations: filter.annotations.clone(),
@@ -45,6 +54,7 @@ pub(super) fn collect_requirements(filter: &LoweredFilter) -> FilterRequirements
 }
 
 impl FilterRequirements {
+    /// Adds what a condition uses.
     fn note_condition(&mut self, condition: &LoweredCondition) {
         match condition {
             LoweredCondition::All(conditions) | LoweredCondition::Any(conditions) => {
@@ -70,6 +80,7 @@ impl FilterRequirements {
         }
     }
 
+    /// Adds what a value uses. Cumulative tokens and costs are separate, because a store computes them separately.
     fn note_value(&mut self, value: &LoweredValue) {
         match value {
             LoweredValue::Column(column) => match column {
@@ -103,6 +114,7 @@ impl FilterRequirements {
     }
 }
 
+/// Bounds of a condition: `and` intersects, `or` unites, `not` gives none.
 fn derive_bounds(condition: &LoweredCondition) -> FilterBounds {
     match condition {
         LoweredCondition::All(conditions) => {
@@ -125,6 +137,7 @@ fn derive_bounds(condition: &LoweredCondition) -> FilterBounds {
     }
 }
 
+/// Only equality with a text and comparisons of the start time bound anything.
 fn derive_comparison_bounds(column: SpanColumn, comparison: FilterComparison, value: &LoweredValue) -> FilterBounds {
     match (column, comparison, value) {
         (_, FilterComparison::Equal, LoweredValue::Text(_)) => derive_list_bounds(column, std::slice::from_ref(value)),
@@ -133,6 +146,7 @@ fn derive_comparison_bounds(column: SpanColumn, comparison: FilterComparison, va
     }
 }
 
+/// Ids are compared as texts, so an id in another notation matches nothing.
 fn derive_list_bounds(column: SpanColumn, values: &[LoweredValue]) -> FilterBounds {
     let mut texts = Vec::with_capacity(values.len());
     for value in values {
@@ -159,6 +173,7 @@ fn derive_list_bounds(column: SpanColumn, values: &[LoweredValue]) -> FilterBoun
     }
 }
 
+/// Widened by one microsecond on both sides.
 fn derive_start_bounds(comparison: FilterComparison, time_us: i64) -> FilterBounds {
     let ns = |us: i64| u64::try_from(us).unwrap_or(0).saturating_mul(1000);
     let (from, to) = (Some(ns(time_us.saturating_sub(1))), Some(ns(time_us.saturating_add(1))));
@@ -174,6 +189,7 @@ fn derive_start_bounds(comparison: FilterComparison, time_us: i64) -> FilterBoun
     }
 }
 
+/// The operator with its sides exchanged.
 fn flip_comparison(comparison: FilterComparison) -> FilterComparison {
     match comparison {
         FilterComparison::Less => FilterComparison::Greater,
@@ -185,6 +201,7 @@ fn flip_comparison(comparison: FilterComparison) -> FilterComparison {
 }
 
 impl FilterBounds {
+    /// Both conditions hold.
     fn intersect(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
             span_ids: intersect_lists(self.span_ids, other.span_ids),
@@ -196,6 +213,7 @@ impl FilterBounds {
         }
     }
 
+    /// One of the conditions holds: a bound survives only if both have it.
     fn union_with(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
             span_ids: union_lists(self.span_ids, other.span_ids),
@@ -208,6 +226,7 @@ impl FilterBounds {
     }
 }
 
+/// Sorts one side, so that long id lists do not take quadratic time.
 fn intersect_lists<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
     match (a, b) {
         (Some(mut a), Some(mut b)) => {
@@ -219,6 +238,7 @@ fn intersect_lists<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T
     }
 }
 
+/// No bound if one side has none.
 fn union_lists<T>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
     a.zip(b).map(|(mut a, b)| {
         a.extend(b);

@@ -1,22 +1,25 @@
-//! Words into expressions, with Python's precedence. Depth is bounded: what is read here is walked by recursion later.
+//! A recursive-descent parser with Python's operator precedence. Depth is bounded, since later passes recurse over the
+//! tree.
 
 use super::ast::{ArithmeticOperator, ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
 use super::error::{FilterError, format_excerpt};
 use super::lexer::{FilterToken, FilterTokenKind, tokenize_filter};
 
-/// Levels of an expression. People write three or four.
+/// Nesting of an expression. People write three or four levels.
 pub(super) const MAX_DEPTH: usize = 64;
-/// Room for a list of some thousand ids.
+/// Bytes of a filter: room for a list of some thousand ids.
 pub(super) const MAX_LENGTH: usize = 256 << 10;
-/// Names, operators and brackets: each of them is work for every span. Constants in lists are looked up at once, however many
-/// there are, and are not counted. This is enough for a hundred conditions.
+/// Names, operators and brackets, each of which costs work for every span. Literals are not counted, because long lists
+/// are looked up by hash. Enough for a hundred conditions.
 pub(super) const MAX_PARTS: usize = 500;
 
+/// Parses a whole text. The limits are checked before the parser runs.
 pub(super) fn parse_filter(text: &str) -> Result<ExpressionNode, FilterError> {
     if text.len() > MAX_LENGTH {
         return Err(FilterError::TooLong { length: text.len(), limit: MAX_LENGTH });
     }
     let tokens = tokenize_filter(text)?;
+    // Commas and literals are free, see [`MAX_PARTS`].
     let is_part = |word: &FilterTokenKind| {
         !matches!(
             word,
@@ -31,19 +34,22 @@ pub(super) fn parse_filter(text: &str) -> Result<ExpressionNode, FilterError> {
     let node = parser.parse_disjunction(0)?;
     match parser.peek() {
         FilterTokenKind::End => Ok(node),
+        // The most common mistake gets a hint of its own.
         FilterTokenKind::Mark("=") => Err(parser.unexpected_token_error("expected `==`")),
         _ => Err(parser.unexpected_token_error("expected an operator or the end")),
     }
 }
 
+/// The tokens and the index of the next one.
 struct FilterParser {
     tokens: Vec<FilterToken>,
     next: usize,
 }
 
+/// What every rule of the grammar returns.
 type FilterParseResult = Result<ExpressionNode, FilterError>;
 
-/// How expressions between brackets are told apart.
+/// What a pair of brackets contains: one expression, a list with commas, or a loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BracketContent {
     Plain,
@@ -57,16 +63,19 @@ impl FilterParser {
         &self.tokens[self.next].word
     }
 
+    /// Position of the next token, for error messages.
     fn position(&self) -> usize {
         self.tokens[self.next].at
     }
 
+    /// Consumes a token; the end token is never passed.
     fn take_token(&mut self) -> FilterTokenKind {
         let word = self.tokens[self.next].word.clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         word
     }
 
+    /// Consumes the mark if it is next.
     fn eat_mark(&mut self, mark: &str) -> bool {
         let found = matches!(self.peek(), FilterTokenKind::Mark(found) if *found == mark);
         if found {
@@ -75,6 +84,7 @@ impl FilterParser {
         found
     }
 
+    /// Consumes the mark or fails.
     fn require_mark(&mut self, mark: &str) -> Result<(), FilterError> {
         match self.eat_mark(mark) {
             true => Ok(()),
@@ -82,6 +92,7 @@ impl FilterParser {
         }
     }
 
+    /// "found; expected", at the next token.
     fn unexpected_token_error(&self, expected: &str) -> FilterError {
         let found = match self.peek() {
             FilterTokenKind::End => "the filter ends here".to_owned(),
@@ -93,6 +104,7 @@ impl FilterParser {
         FilterError::syntax(self.position(), format!("{found}; {expected}"))
     }
 
+    /// The next level, or an error at the limit. Every recursion goes through it.
     fn increase_depth(&self, depth: usize) -> Result<usize, FilterError> {
         match depth < MAX_DEPTH {
             true => Ok(depth + 1),
@@ -100,6 +112,7 @@ impl FilterParser {
         }
     }
 
+    /// `or`, the lowest precedence.
     fn parse_disjunction(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let first = self.parse_conjunction(depth)?;
@@ -113,6 +126,7 @@ impl FilterParser {
         Ok(ExpressionNode { at, expr: ExpressionKind::Or(operands) })
     }
 
+    /// `and`.
     fn parse_conjunction(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let first = self.parse_negation(depth)?;
@@ -126,6 +140,7 @@ impl FilterParser {
         Ok(ExpressionNode { at, expr: ExpressionKind::And(operands) })
     }
 
+    /// `not`, which binds less tightly than comparisons in Python.
     fn parse_negation(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         if self.eat_mark("not") {
@@ -135,6 +150,7 @@ impl FilterParser {
         self.parse_comparison(depth)
     }
 
+    /// Chained comparisons are kept as one node.
     fn parse_comparison(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let first = self.parse_sum(depth)?;
@@ -148,6 +164,7 @@ impl FilterParser {
         }
     }
 
+    /// Consumes a comparison operator, if one follows. `not in` and `is not` are two tokens each.
     fn comparison_operator(&mut self) -> Result<Option<FilterComparison>, FilterError> {
         let FilterTokenKind::Mark(mark) = *self.peek() else { return Ok(None) };
         let comparison = match mark {
@@ -170,6 +187,8 @@ impl FilterParser {
         }
     }
 
+    /// `+` and `-`, left-associative. Each operator adds a level to the tree on the left, which counts towards the
+    /// depth.
     fn parse_sum(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let mut left = self.parse_product(depth)?;
@@ -188,6 +207,7 @@ impl FilterParser {
         }
     }
 
+    /// `*`, `/` and `%`. Operators of Python that SQL lacks are refused by name.
     fn parse_product(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let mut left = self.parse_unary(depth)?;
@@ -209,6 +229,7 @@ impl FilterParser {
         }
     }
 
+    /// A sign binds less tightly than a subscript or call.
     fn parse_unary(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         if self.eat_mark("-") {
@@ -222,6 +243,7 @@ impl FilterParser {
         self.parse_postfix(depth)
     }
 
+    /// Attributes, subscripts and calls behind an atom.
     fn parse_postfix(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let mut node = self.parse_atom(depth)?;
@@ -250,6 +272,7 @@ impl FilterParser {
         }
     }
 
+    /// Literals, names, and whatever is in brackets.
     fn parse_atom(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let depth = self.increase_depth(depth)?;
@@ -292,7 +315,7 @@ impl FilterParser {
         Ok(ExpressionNode { at, expr })
     }
 
-    /// The expressions up to a closing bracket.
+    /// Expressions up to a closing bracket, and how they are separated.
     fn list_until(&mut self, close: &str, depth: usize) -> Result<(Vec<ExpressionNode>, BracketContent), FilterError> {
         let (mut items, mut listing) = (Vec::new(), BracketContent::Plain);
         while !self.eat_mark(close) {
@@ -301,6 +324,7 @@ impl FilterParser {
                 break;
             }
             match (self.peek(), listing) {
+                // Only behind the first expression: `f(a, x for x in y)` is no Python either.
                 (FilterTokenKind::Mark("for"), BracketContent::Plain) => {
                     let element = items.remove(0);
                     let looped = self.parse_comprehension(element, close, depth)?;
@@ -315,7 +339,7 @@ impl FilterParser {
         Ok((items, listing))
     }
 
-    /// `for x in y if z`, behind its element.
+    /// `for x in y if z` behind its element. Only one name and one `for` are allowed.
     fn parse_comprehension(&mut self, element: ExpressionNode, close: &str, depth: usize) -> FilterParseResult {
         let at = element.at;
         self.require_mark("for")?;

@@ -1,5 +1,5 @@
-//! Values as a database sees them. Phoenix turns filters into SQL, so what a comparison of a missing value, a number in
-//! a text or a list in an attribute comes to is what SQLite says it comes to.
+//! SQL semantics. Phoenix turns filters into queries, so that comparisons of missing values, of numbers in texts and of
+//! lists in attributes have the result that SQLite gives them.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,16 +9,19 @@ use serde_json::{Map, Number, Value as Json};
 use super::ast::{ArithmeticOperator, FilterComparison};
 use super::names::AttributePathStep;
 
+/// A value with SQLite's storage classes, as far as filters need them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SqlValue<'a> {
+    /// SQL's NULL. Every comparison with it is unknown.
     Null,
     Number(f64),
-    /// A number in a column of numbers, which makes a number of the text that it is compared with.
+    /// A number from a column with numeric affinity: a text that it is compared with is converted to a number first.
     Score(f64),
+    /// Borrowed from the span where possible: texts can be megabytes.
     Text(Cow<'a, str>),
 }
 
-/// True, false, or unknown.
+/// Three-valued logic: none is unknown.
 pub(super) type SqlTruth = Option<bool>;
 
 impl<'a> SqlValue<'a> {
@@ -26,10 +29,12 @@ impl<'a> SqlValue<'a> {
         SqlValue::Text(text.into())
     }
 
+    /// 1, 0 or null, as SQLite represents booleans.
     pub(super) fn of_truth(truth: SqlTruth) -> SqlValue<'a> {
         truth.map_or(SqlValue::Null, |truth| SqlValue::Number(f64::from(u8::from(truth))))
     }
 
+    /// `CAST(x AS REAL)`; none for null.
     pub(super) fn to_number(&self) -> Option<f64> {
         match self {
             SqlValue::Null => None,
@@ -38,6 +43,7 @@ impl<'a> SqlValue<'a> {
         }
     }
 
+    /// `CAST(x AS TEXT)`; none for null.
     pub(super) fn into_text(self) -> Option<Cow<'a, str>> {
         match self {
             SqlValue::Null => None,
@@ -47,7 +53,7 @@ impl<'a> SqlValue<'a> {
     }
 }
 
-/// What stands at a path. Where there is nothing, and where there is a null, there is nothing.
+/// The value at a path; none if it does not exist or is null.
 pub(super) fn at_path<'a>(attributes: &'a Map<String, Json>, path: &[AttributePathStep]) -> Option<&'a Json> {
     let (first, rest) = path.split_first()?;
     let AttributePathStep::Key(key) = first else { return None };
@@ -62,7 +68,7 @@ pub(super) fn at_path<'a>(attributes: &'a Map<String, Json>, path: &[AttributePa
     (!value.is_null()).then_some(value)
 }
 
-/// An attribute as a text: booleans are 1 and 0, lists and objects their JSON.
+/// An attribute as SQLite's `json_extract` prints it: booleans are 1 and 0, lists and objects are JSON.
 pub(super) fn as_text(value: &Json) -> Cow<'_, str> {
     match value {
         Json::String(text) => Cow::Borrowed(text),
@@ -75,7 +81,7 @@ pub(super) fn as_text(value: &Json) -> Cow<'_, str> {
     }
 }
 
-/// An attribute as a number: a number, a boolean, or a text of one as JSON writes it.
+/// A number, a boolean, or a text that is a JSON number.
 pub(super) fn as_number(value: &Json) -> Option<f64> {
     match value {
         Json::Bool(value) => Some(f64::from(u8::from(*value))),
@@ -85,7 +91,7 @@ pub(super) fn as_number(value: &Json) -> Option<f64> {
     }
 }
 
-/// The number that a text is, as JSON writes it.
+/// A text that is a JSON number as a whole.
 pub(super) fn number_in_text(text: &str) -> Option<f64> {
     // The first character saves parsing what is mostly prose.
     if !text.trim_start().starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
@@ -94,7 +100,7 @@ pub(super) fn number_in_text(text: &str) -> Option<f64> {
     serde_json::from_str::<Number>(text).ok()?.as_f64()
 }
 
-/// An attribute as a boolean: one, or 1 and 0, or a text that says so.
+/// A boolean, 1 or 0, or a text that is a boolean.
 pub(super) fn as_flag(value: &Json) -> SqlTruth {
     match value {
         Json::Bool(value) => Some(*value),
@@ -104,6 +110,7 @@ pub(super) fn as_flag(value: &Json) -> SqlTruth {
     }
 }
 
+/// Only 1 and 0 are booleans.
 pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
     match number.as_i64() {
         Some(1) => Some(true),
@@ -112,11 +119,13 @@ pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
     }
 }
 
+/// "true" and "false" in any case.
 pub(super) fn flag_in_text(text: &str) -> SqlTruth {
     let is_true = text.eq_ignore_ascii_case("true");
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
+/// Compares by SQLite's rules; unknown if one side is null. Texts compare by bytes.
 pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, right: &SqlValue<'_>) -> SqlTruth {
     let ordering = match (left, right) {
         (SqlValue::Null, _) | (_, SqlValue::Null) => return None,
@@ -128,6 +137,7 @@ pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, 
         (SqlValue::Text(text), SqlValue::Score(score)) => {
             text.trim().parse().map_or(Ordering::Greater, |number| compare_floats(number, *score))
         }
+        // Without affinity the number is compared as the text that SQLite prints for it.
         (SqlValue::Text(left), SqlValue::Number(right)) => left.as_ref().cmp(&number_text(*right)),
         (SqlValue::Number(left), SqlValue::Text(right)) => number_text(*left).as_str().cmp(right),
         (SqlValue::Number(left) | SqlValue::Score(left), SqlValue::Number(right) | SqlValue::Score(right)) => {
@@ -144,7 +154,8 @@ pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, 
     })
 }
 
-/// `None` where an operand is missing, where zero divides, and where the result is no number.
+/// None for division by zero and for results that are not a number. The remainder truncates its operands to integers,
+/// as SQLite does.
 pub(super) fn apply_arithmetic(left: f64, operator: ArithmeticOperator, right: f64) -> Option<f64> {
     let result = match operator {
         ArithmeticOperator::Add => left + right,
@@ -158,7 +169,7 @@ pub(super) fn apply_arithmetic(left: f64, operator: ArithmeticOperator, right: f
     (!result.is_nan()).then_some(result)
 }
 
-/// A text made ready for a search that takes no heed of case.
+/// Case folding for substring search.
 pub(super) fn fold_case(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
@@ -171,7 +182,8 @@ pub(super) fn fold_case(text: &str) -> String {
     folded
 }
 
-/// Whether a text holds another, which is folded already. Most texts are ASCII and long: they are not copied whole.
+/// Whether a text contains an already folded one. ASCII texts, the common case, are folded window by window instead of
+/// being copied as a whole.
 pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {
         return fold_case(text).contains(folded);
@@ -179,7 +191,7 @@ pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
     if text.len() < folded.len() || !folded.is_ascii() {
         return false;
     }
-    // A window at a time, each of them overlapping the next: the search takes as long as the text is, whatever is sought.
+    // Windows overlap by the length of the needle. The total work is linear in the text for any needle.
     let step = WINDOW_BYTES.max(4 * folded.len());
     let mut window = String::with_capacity(step.min(text.len()) + folded.len());
     let mut begin = 0;
@@ -198,10 +210,10 @@ pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
     }
 }
 
-/// What is folded at once of a text that is searched.
+/// Bytes that are folded at once.
 const WINDOW_BYTES: usize = 16 << 10;
 
-/// The number that a text begins with, or 0, as a cast gives it.
+/// The number at the beginning of a text, or 0, as `CAST` gives it.
 pub(super) fn leading_number(text: &str) -> f64 {
     let text = text.trim_start();
     let bytes = text.as_bytes();
@@ -221,15 +233,17 @@ pub(super) fn leading_number(text: &str) -> f64 {
     text[..end].parse().unwrap_or(0.0)
 }
 
+/// NaN cannot occur: JSON has none and arithmetic filters it.
 fn compare_floats(left: f64, right: f64) -> Ordering {
     left.partial_cmp(&right).unwrap_or(Ordering::Equal)
 }
 
+/// Integers without a decimal point up to the precision of a double.
 fn number_text(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { real_text(number) }
 }
 
-/// A fraction as SQLite writes it: 15 digits where they say it all, else 17, and always a point.
+/// A REAL as SQLite prints it: 15 significant digits if they suffice, otherwise 17, and always a decimal point.
 fn real_text(number: f64) -> String {
     let short = format!("{number:.14e}");
     let written = if short.parse() == Ok(number) { short } else { format!("{number:.16e}") };

@@ -1,5 +1,5 @@
-//! What kind of value each expression is, and which of them go together: Phoenix refuses a filter that compares a
-//! number with a text, and so does this one, before any span is looked at.
+//! The type checker. Phoenix refuses a filter that compares a number with a text, and so does this pass, before any
+//! span is seen. Messages follow Phoenix where it has one.
 
 use super::ast::{ArithmeticOperator, ExpressionKind, ExpressionNode, FilterComparison};
 use super::error::{FilterError, format_excerpt};
@@ -7,13 +7,14 @@ use super::loops::{self, LoopReduction};
 use super::names;
 use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
-/// Checks a whole filter, from the outside in.
+/// Checks a whole filter. The outermost expression must be a condition, and unlike operands a bare literal is none.
 pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterError> {
     match &filter.expr {
         ExpressionKind::And(_) | ExpressionKind::Or(_) | ExpressionKind::Not(_) | ExpressionKind::Compare(..) => {}
         ExpressionKind::Subscript(..) if names::resolve_annotation(filter).is_some() => {}
         ExpressionKind::Call(..)
             if loops::parse_reduction_call(filter).is_some_and(|(reduction, _)| reduction.is_condition()) => {}
+        // `True` alone would match everything; Phoenix refuses it too.
         ExpressionKind::Bool(_) | ExpressionKind::None => {
             let what = format!("`{filter}` is not a condition on its own; use it with `and`, `or` or `not`");
             return Err(FilterError::meaning(filter.at, what));
@@ -32,7 +33,7 @@ pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterEr
     check_node(filter)
 }
 
-/// The kind of an expression; `None` when only a span can tell.
+/// The kind of an expression; none if it depends on the span.
 pub(super) fn kind_of(node: &ExpressionNode) -> Result<Option<FilterValueKind>, FilterError> {
     let kind = match &node.expr {
         ExpressionKind::Text(_) => FilterValueKind::Text,
@@ -76,6 +77,7 @@ pub(super) fn kind_of(node: &ExpressionNode) -> Result<Option<FilterValueKind>, 
     Ok(Some(kind))
 }
 
+/// `+` joins texts and adds numbers. Two attributes of unknown kind are joined, as in Phoenix.
 fn kind_of_arithmetic(
     node: &ExpressionNode,
     operator: ArithmeticOperator,
@@ -103,6 +105,7 @@ fn kind_of_arithmetic(
     }
 }
 
+/// Checks an expression and everything below it.
 fn check_node(node: &ExpressionNode) -> Result<(), FilterError> {
     match &node.expr {
         ExpressionKind::Text(_) | ExpressionKind::Number(..) | ExpressionKind::Bool(_) | ExpressionKind::None => Ok(()),
@@ -140,6 +143,7 @@ fn check_node(node: &ExpressionNode) -> Result<(), FilterError> {
     }
 }
 
+/// `str`, `float` and `int` with one argument, or a reduction over a loop. There are no other functions.
 fn check_call(
     node: &ExpressionNode,
     function: &ExpressionNode,
@@ -163,10 +167,12 @@ fn check_call(
         _ => return Err(invalid_expression_error(node)),
     }
     check_node(argument)?;
+    // Explicit casts that Phoenix refuses, in its words.
     let refused = |kind: FilterValueKind, to: &str| {
         Err(FilterError::meaning(argument.at, format!("cannot cast {} to {to}", kind.as_str())))
     };
     match (name, kind_of(argument)?, &argument.expr) {
+        // `str` of a number would print differently in each database of Phoenix.
         ("str", Some(FilterValueKind::Text) | None, _) => Ok(()),
         ("str", Some(kind), _) => refused(kind, "text"),
         (_, _, ExpressionKind::Text(text)) if names::number_in(text).is_some() => Ok(()),
@@ -177,11 +183,13 @@ fn check_call(
     }
 }
 
+/// Checks operands against the operator: no order for booleans and None, `is` for singletons, lists behind `in` only.
 fn check_comparison(
     left: &ExpressionNode,
     comparison: FilterComparison,
     right: &ExpressionNode,
 ) -> Result<(), FilterError> {
+    // `parent_span` is no value: only its presence can be tested.
     let parent = [left, right].map(names::is_parent_span);
     if parent != [false, false] {
         let is_none = matches!(if parent[0] { &right.expr } else { &left.expr }, ExpressionKind::None);
@@ -206,6 +214,7 @@ fn check_comparison(
             return Err(FilterError::meaning(left.at, "None has no order; use `is None` or `is not None`"));
         }
     }
+    // `is` compares identity in Python, which makes sense for singletons only.
     let is_singleton = |node: &ExpressionNode| matches!(node.expr, ExpressionKind::None | ExpressionKind::Bool(_));
     if matches!(comparison, FilterComparison::Is | FilterComparison::IsNot)
         && !is_singleton(left)
@@ -218,6 +227,7 @@ fn check_comparison(
     }
     match right.items() {
         Some(items) => check_list(left, items),
+        // Without a list, `in` is a substring search.
         None if comparison.is_membership() => match kinds {
             (None | Some(FilterValueKind::Text), None | Some(FilterValueKind::Text)) => Ok(()),
             (needle, haystack) => {
@@ -230,6 +240,7 @@ fn check_comparison(
     }
 }
 
+/// Elements of a list must have one kind, which must match the left side. None in a list never matches in SQL.
 fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), FilterError> {
     if left.is_literal() {
         return Err(FilterError::meaning(left.at, "this compares two values; a name must stand before `in`"));
@@ -243,6 +254,7 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
             (Some(FilterValueKind::Null), _) => {
                 return Err(FilterError::meaning(item.at, "None in a list never matches; use `is None`"));
             }
+            // Elements of a list must be alike, since a database compares a column with one type.
             (Some(kind), Some(before)) if kind != before => {
                 return Err(mismatched_kinds_error(item.at, before, kind));
             }
@@ -252,6 +264,7 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
     items.iter().try_for_each(|item| check_pair(left, item))
 }
 
+/// Two kinds that can be compared. A time can be compared with a literal text, not with an attribute.
 fn check_pair(left: &ExpressionNode, right: &ExpressionNode) -> Result<(), FilterError> {
     match (kind_of(left)?, kind_of(right)?) {
         (Some(FilterValueKind::Time), Some(FilterValueKind::Text)) if matches!(right.expr, ExpressionKind::Text(_)) => {
@@ -272,6 +285,7 @@ fn check_pair(left: &ExpressionNode, right: &ExpressionNode) -> Result<(), Filte
     }
 }
 
+/// Operands of `and`, `or` and `not` must be boolean.
 fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
     match kind_of(node)? {
         Some(FilterValueKind::Bool) => Ok(()),
@@ -279,11 +293,13 @@ fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
     }
 }
 
+/// With the expression as it would have to be written.
 fn no_condition(node: &ExpressionNode) -> FilterError {
     let written = format_excerpt(&node.to_string());
     FilterError::meaning(node.at, format!("`{written}` is not a condition; compare it, as in `{written} == ...`"))
 }
 
+/// In Phoenix's words.
 fn mismatched_kinds_error(at: usize, left: FilterValueKind, right: FilterValueKind) -> FilterError {
     FilterError::meaning(at, format!("cannot compare {} and {}", left.as_str(), right.as_str()))
 }

@@ -1,9 +1,9 @@
-//! The kinds of values that filters know.
+//! Kinds of values in filters.
 
 use super::ast::ExpressionNode;
 use super::error::{FilterError, format_excerpt};
 
-/// The kind of a value. An attribute's is not known before a span is looked at.
+/// The static kind of an expression. That of an attribute is unknown until a span is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterValueKind {
     Bool,
@@ -14,6 +14,7 @@ pub(super) enum FilterValueKind {
 }
 
 impl FilterValueKind {
+    /// The name in Phoenix's error messages.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             FilterValueKind::Bool => "boolean",
@@ -25,6 +26,7 @@ impl FilterValueKind {
     }
 }
 
+/// The message that Phoenix itself gives for expressions that it cannot translate.
 pub(super) fn invalid_expression_error(node: &ExpressionNode) -> FilterError {
     FilterError::meaning(node.at, format!("invalid expression: {}", format_excerpt(&node.to_string())))
 }

@@ -1,16 +1,18 @@
-//! The tree of attributes as dotted keys again. Lists are opened only where objects are in them, and then only those
-//! objects are seen: that is how Phoenix lists spans.
+//! The tree of attributes as dotted keys again, as Phoenix lists spans. Lists are flattened only if they contain
+//! objects, and then only their objects are listed; other elements of such a list are lost, in Phoenix as here.
 
 use serde_json::{Map, Value as Json};
 
 use gradus_core::path_budget::PathBudget;
 
+/// Bounded by a [`PathBudget`]: nested keys multiply in length, so a small span could otherwise have a huge listing.
 pub(super) fn flatten_attributes(attributes: &Map<String, Json>) -> Map<String, Json> {
     let mut flat = Map::new();
     flatten_object("", attributes, &mut PathBudget::default(), &mut flat);
     flat
 }
 
+/// Values that exceed the budget stay as JSON under their path.
 fn flatten_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, out: &mut Map<String, Json>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -33,7 +35,7 @@ fn flatten_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBud
     }
 }
 
-/// How many values the objects of a list have.
+/// Number of values in the objects of a list, which the budget charges.
 pub(super) fn values_inside(items: &[Json]) -> usize {
     items.iter().filter_map(Json::as_object).map(Map::len).sum()
 }

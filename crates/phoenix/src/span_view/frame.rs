@@ -1,5 +1,5 @@
-//! Attributes as the columns of Phoenix's data frames: names of the OpenInference convention stay whole, whatever lies
-//! below them is a tree, and everything else is a tree from its first dot on.
+//! Attributes as columns of Phoenix's data frames. A name of the OpenInference convention is one column with a tree
+//! below it; other attributes become a tree from their first dot on.
 
 use serde_json::{Map, Value as Json};
 
@@ -10,12 +10,15 @@ use super::JSON_TEXTS;
 use super::flat::values_inside;
 use super::unflatten::AttributeTree;
 
+/// Regroups the tree of attributes by the names of the convention.
 pub(super) fn build_frame_columns(attributes: &Map<String, Json>) -> Map<String, Json> {
     let mut tree = AttributeTree::default();
     add_object("", attributes, &mut PathBudget::default(), &mut tree);
     tree.into_map()
 }
 
+/// Flattens an object and inserts its values under convention names. The budget bounds how many paths hostile nesting
+/// can create.
 fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, tree: &mut AttributeTree) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -40,7 +43,8 @@ fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget,
     }
 }
 
-/// The first name of a key and what is behind it. A name of the convention is one name, dots and all.
+/// Splits a key into its first name and the rest. A name of the convention counts as one name despite its dots. None if
+/// the key is one name.
 fn split_convention_key(key: &str) -> Option<(&str, &str)> {
     for name in CONVENTION {
         match key.strip_prefix(name) {
@@ -52,7 +56,7 @@ fn split_convention_key(key: &str) -> Option<(&str, &str)> {
     key.split_once('.')
 }
 
-/// The names of the OpenInference convention, the longest first: some begin with others.
+/// Names of the OpenInference semantic conventions, longest first, because some are prefixes of others.
 const CONVENTION: &[&str] = &[
     "llm.token_count.completion_details.reasoning",
     "llm.token_count.prompt_details.cache_input",

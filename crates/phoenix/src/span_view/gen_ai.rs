@@ -1,4 +1,5 @@
-//! The OpenInference attributes that Phoenix makes of `gen_ai.*`, the OpenTelemetry convention, when a span comes in.
+//! OpenInference attributes that Phoenix derives from `gen_ai.*`, the OpenTelemetry GenAI semantic conventions, when it
+//! receives a span. The mapping follows Phoenix's own, including its omissions.
 
 use crate::span_view::synthesized::{SynthesizedAttributes, insert_attribute};
 use serde_json::{Map, Value as Json};
@@ -11,7 +12,7 @@ use gradus_core::span::{AttributeValue, Span};
 
 const JSON_MIME_TYPE: &str = "application/json";
 
-/// The names of a request's parameters, ours behind theirs.
+/// Request attributes of the GenAI convention and the parameter names of the chat completion API.
 const REQUEST_PARAMETERS: [(&str, &str); 9] = [
     ("gen_ai.request.temperature", "temperature"),
     ("gen_ai.request.top_p", "top_p"),
@@ -24,6 +25,7 @@ const REQUEST_PARAMETERS: [(&str, &str); 9] = [
     ("gen_ai.request.choice.count", "n"),
 ];
 
+/// Usage attributes and their OpenInference counterparts. The first two are also summed to a total.
 const TOKENS: [(&str, &str); 4] = [
     ("gen_ai.usage.input_tokens", "llm.token_count.prompt"),
     ("gen_ai.usage.output_tokens", "llm.token_count.completion"),
@@ -31,10 +33,11 @@ const TOKENS: [(&str, &str); 4] = [
     ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"),
 ];
 
-/// The `gen_ai.*` attributes of a span: few, where a span has hundreds.
+/// The `gen_ai.*` attributes of a span. They are few, so that linear lookups are fine even if a span has hundreds of
+/// others.
 pub(super) struct GenAiAttributes<'s>(Vec<(&'s str, &'s AttributeValue<'s>)>);
 
-/// What Phoenix adds to a span, before it looks at what the span says itself.
+/// All derived attributes, before recorded ones take precedence. Empty for a span without `gen_ai.*`.
 pub(super) fn synthesize_attributes(span: &Span<'_>) -> SynthesizedAttributes {
     let recorded = GenAiAttributes::from_span(span);
     let mut out = Map::new();
@@ -57,7 +60,7 @@ pub(super) fn synthesize_attributes(span: &Span<'_>) -> SynthesizedAttributes {
     out
 }
 
-/// The kind that the attributes speak of.
+/// The kind by the operation name, or without one by which attributes are present. None if nothing indicates a kind.
 pub(super) fn infer_kind(recorded: &GenAiAttributes<'_>) -> Option<SpanKind> {
     if let Some(operation) = recorded.get_text("gen_ai.operation.name") {
         return match operation.as_str() {
@@ -84,30 +87,33 @@ pub(super) fn infer_kind(recorded: &GenAiAttributes<'_>) -> Option<SpanKind> {
 }
 
 impl<'s> GenAiAttributes<'s> {
+    /// Keeps the order of the span, in which later duplicates win.
     pub(super) fn from_span(span: &'s Span<'_>) -> GenAiAttributes<'s> {
         GenAiAttributes(span.attributes.iter().filter(|(key, _)| key.starts_with("gen_ai.")).collect())
     }
 
+    /// The last value of a key, as duplicates override each other; none for null.
     fn get(&self, key: &str) -> Option<&'s AttributeValue<'s>> {
         let last = self.0.iter().rev().find(|(name, _)| *name == key)?.1;
         (*last != AttributeValue::Null).then_some(last)
     }
 
-    /// The value as a text, whatever it is.
+    /// The value as Python's `str` prints it.
     fn get_text(&self, key: &str) -> Option<String> {
         self.get(key).map(as_text)
     }
 
-    /// The value as a text that says something.
+    /// The value as a text that is not empty.
     fn non_empty(&self, key: &str) -> Option<String> {
         self.get_text(key).filter(|text| !text.is_empty())
     }
 
-    /// The text that should hold JSON.
+    /// The value if it is a text, which should hold JSON.
     fn json_text(&self, key: &str) -> Option<&'s str> {
         self.get(key).and_then(AttributeValue::as_str)
     }
 
+    /// A text, or a list of values as texts.
     fn get_texts(&self, key: &str) -> Vec<String> {
         match self.get(key) {
             Some(AttributeValue::Str(text)) => vec![text.to_string()],
@@ -116,7 +122,7 @@ impl<'s> GenAiAttributes<'s> {
         }
     }
 
-    /// A count: a whole number, or a text of one.
+    /// An integer, a double without a fraction, or a text of an integer.
     fn get_count(&self, key: &str) -> Option<i64> {
         match self.get(key)? {
             AttributeValue::Int(number) => Some(*number),
@@ -127,7 +133,9 @@ impl<'s> GenAiAttributes<'s> {
     }
 }
 
+/// Provider names differ between the conventions. `gen_ai.system` is the name before version 1.37 of the convention.
 fn map_provider_and_session(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+    // OpenInference separates the provider that hosts a model from the system that made it.
     let name = recorded.get_text("gen_ai.provider.name");
     // The name of the attribute before the convention's 1.37.
     if let Some(name) = name.or_else(|| recorded.get_text("gen_ai.system").map(|name| name.to_lowercase())) {
@@ -151,6 +159,7 @@ fn map_provider_and_session(recorded: &GenAiAttributes<'_>, out: &mut Synthesize
     }
 }
 
+/// Model name and parameters; embeddings have attributes of their own in OpenInference.
 fn map_request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
     let embeds = kind == Some(SpanKind::Embedding);
     if let Some(model) = recorded.non_empty("gen_ai.request.model") {
@@ -167,6 +176,7 @@ fn map_request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut
         parameters.insert("stop".to_owned(), Json::from(stop));
     }
     let mut formats = recorded.get_texts("gen_ai.request.encoding_formats");
+    // One format is a text and several are a list, as Phoenix writes them.
     match formats.len() {
         0 => {}
         1 => insert_attribute(&mut parameters, "encoding_format", formats.remove(0)),
@@ -183,6 +193,7 @@ fn map_request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut
     }
 }
 
+/// Token counts. The total is only derived if both parts are known.
 fn map_token_usage(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     for (theirs, ours) in TOKENS {
         if let Some(count) = recorded.get_count(theirs) {
@@ -194,7 +205,7 @@ fn map_token_usage(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttribut
     }
 }
 
-/// The system prompt, which is apart in this convention, is the first message in the other one.
+/// The system prompt is separate in the GenAI convention, and the first message in OpenInference.
 fn map_conversation(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     let system = recorded.json_text("gen_ai.system_instructions").and_then(system_message);
     let asked = recorded.json_text("gen_ai.input.messages").and_then(|text| parse_messages(text, false));
@@ -208,6 +219,7 @@ fn map_conversation(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttribu
     }
 }
 
+/// Finish reasons, and id and model of the response as a JSON output.
 fn map_response(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     let mut reasons = recorded.get_texts("gen_ai.response.finish_reasons");
     match reasons.len() {
@@ -227,6 +239,7 @@ fn map_response(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes)
     }
 }
 
+/// Tool definitions of any span; name, arguments and result of tool spans.
 fn map_tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
     let schemas = recorded.json_text("gen_ai.tool.definitions").and_then(tool_schemas);
     for (index, schema) in schemas.into_iter().flatten().enumerate() {
@@ -254,6 +267,7 @@ fn map_tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut S
         insert_attribute(out, "tool.parameters", read_json(arguments));
     }
     if let Some(result) = recorded.get("gen_ai.tool.call.result") {
+        // Only structured results get a JSON MIME type.
         if matches!(read_json(result), Json::Object(_) | Json::Array(_)) {
             insert_attribute(out, "output.mime_type", JSON_MIME_TYPE);
         }
@@ -261,6 +275,7 @@ fn map_tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut S
     }
 }
 
+/// Query and documents of a retriever.
 fn map_retrieval(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     if let Some(query) = recorded.non_empty("gen_ai.retrieval.query.text") {
         insert_attribute(out, "input.value", query);
@@ -280,7 +295,7 @@ fn make_json_object(key: &str, value: &str) -> Json {
     Json::Object(object)
 }
 
-/// A text is read as JSON where it is JSON; anything else is what it is.
+/// A text is parsed where it is JSON and stays a text otherwise.
 fn read_json(value: &AttributeValue<'_>) -> Json {
     match value {
         AttributeValue::Str(text) => {
@@ -297,6 +312,7 @@ fn as_string(value: &AttributeValue<'_>) -> String {
     }
 }
 
+/// Python's `str`, with its notation of floats.
 fn as_text(value: &AttributeValue<'_>) -> String {
     match value {
         AttributeValue::Str(text) => text.to_string(),
@@ -305,6 +321,7 @@ fn as_text(value: &AttributeValue<'_>) -> String {
     }
 }
 
+/// Python's truth value.
 fn is_true(value: &AttributeValue<'_>) -> bool {
     match value {
         AttributeValue::Str(text) => !text.is_empty(),

@@ -1,5 +1,5 @@
-//! The JSON texts of the GenAI convention as Phoenix reads them: strictly, so one message that is not as the schema
-//! says takes its whole list away. Parts of a kind that OpenInference has no place for are passed over.
+//! JSON texts of the GenAI convention, parsed as strictly as Phoenix does: one malformed message invalidates its whole
+//! list. Parts for which OpenInference has no attribute are skipped.
 
 use serde_json::{Map, Value as Json};
 
@@ -8,37 +8,43 @@ use gradus_core::bounded_json;
 use super::python::{NonAsciiEscaping, dump_python_json, is_python_truthy};
 use crate::span_view::synthesized::{SynthesizedAttributes, insert_attribute};
 
+/// A message with its parts.
 pub(super) struct GenAiMessage {
     role: String,
     name: Option<String>,
+    /// Only replies have one, and they must.
     finish_reason: Option<String>,
     parts: Vec<GenAiPart>,
 }
 
+/// A part of a message, by its `type`.
 enum GenAiPart {
     Text(String),
     Reasoning(String),
-    /// Where an image or another medium is to be found, or its content.
+    /// The URI of a medium, or its content as a data URL. Empty if the content is not base64.
     Medium(String),
+    /// A tool call; arguments are usually an object, but any JSON is accepted.
     Call {
         id: Option<String>,
         name: String,
         arguments: Json,
     },
+    /// The result of a tool call.
     Result {
         id: Option<String>,
         response: Json,
     },
+    /// A part of unknown type, or one that lacks required fields.
     Other,
 }
 
-/// The messages of a list; those of a model's reply must say why it ended.
+/// The messages of a list; none if one is malformed. Replies must have a finish reason.
 pub(super) fn parse_messages(text: &str, are_replies: bool) -> Option<Vec<GenAiMessage>> {
     let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
     items.into_iter().map(|item| parse_message(item, are_replies)).collect()
 }
 
-/// The system prompt as the first message of the conversation; `None` when it is empty.
+/// The system prompt as a message; none if it has no parts.
 pub(super) fn system_message(text: &str) -> Option<GenAiMessage> {
     let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
     let parts = items.into_iter().map(parse_genai_part).collect::<Option<Vec<GenAiPart>>>()?;
@@ -46,20 +52,20 @@ pub(super) fn system_message(text: &str) -> Option<GenAiMessage> {
     (!message.parts.is_empty()).then_some(message)
 }
 
-/// The schemas of the tools on offer, in the form of the chat completion API.
+/// Tool schemas in the form of the chat completion API.
 pub(super) fn tool_schemas(text: &str) -> Option<Vec<Json>> {
     let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
     items.into_iter().map(tool_schema).collect()
 }
 
-/// The documents that were found, each as flat attributes.
+/// Retrieved documents, each as flat attributes.
 pub(super) fn parse_documents(text: &str) -> Option<Vec<Map<String, Json>>> {
     let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
     items.into_iter().map(parse_document).collect()
 }
 
 impl GenAiMessage {
-    /// Puts the message under `base`, in OpenInference's names.
+    /// Adds the message under the prefix `base` in OpenInference names.
     pub(super) fn write(self, base: &str, out: &mut SynthesizedAttributes) {
         insert_attribute(out, &format!("{base}.message.role"), self.role);
         if let Some(name) = self.name.filter(|name| !name.is_empty()) {
@@ -77,7 +83,7 @@ impl GenAiMessage {
                 GenAiPart::Other => {}
             }
         }
-        // A message that brings a result is read as nothing else.
+        // A message with a tool result has nothing else in OpenInference.
         if let Some((id, response)) = result {
             if let Some(id) = id.filter(|id| !id.is_empty()) {
                 insert_attribute(out, &format!("{base}.message.tool_call_id"), id);
@@ -103,7 +109,7 @@ impl GenAiMessage {
     }
 }
 
-/// One text is the content; several, or anything else, are its parts.
+/// A single text is `message.content`; anything else becomes a list of `message.contents`.
 fn write_contents(mut contents: Vec<GenAiPart>, base: &str, out: &mut SynthesizedAttributes) {
     if let [GenAiPart::Text(_)] = contents[..] {
         if let Some(GenAiPart::Text(text)) = contents.pop() {
@@ -127,6 +133,7 @@ fn write_contents(mut contents: Vec<GenAiPart>, base: &str, out: &mut Synthesize
     }
 }
 
+/// None invalidates the list.
 fn parse_message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(role)) = item.remove("role") else { return None };
@@ -141,13 +148,14 @@ fn parse_message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
     Some(GenAiMessage { role, name, finish_reason, parts })
 }
 
-/// `None` only for what is no part at all. A part that is not as its type demands is one of an unknown type.
+/// None only if it is no object with a type. A known type with wrong fields becomes [`GenAiPart::Other`].
 fn parse_genai_part(item: Json) -> Option<GenAiPart> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(kind)) = item.remove("type") else { return None };
     Some(known_part(&kind, item).unwrap_or(GenAiPart::Other))
 }
 
+/// The fields that the schema of each type requires; none if one is missing or has the wrong type.
 fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
     match kind {
         "text" => required_text(item.remove("content")).map(GenAiPart::Text),
@@ -160,6 +168,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
             let id = optional_text(item.remove("id"))?;
             Some(GenAiPart::Result { id, response: item.remove("response")? })
         }
+        // Fields that are not used are validated all the same, because Phoenix's schema does.
         "uri" => {
             let _ = (required_text(item.remove("modality"))?, optional_text(item.remove("mime_type"))?);
             required_text(item.remove("uri")).map(GenAiPart::Medium)
@@ -169,7 +178,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
             let mime_type = optional_text(item.remove("mime_type"))?.filter(|text| !text.is_empty());
             let content = required_text(item.remove("content"))?;
             let mime_type = mime_type.as_deref().unwrap_or("application/octet-stream");
-            // What is not base64 makes no address.
+            // Content that is not base64 gives no address, but the part still counts as a medium.
             let url = content.is_ascii().then(|| format!("data:{mime_type};base64,{content}"));
             Some(GenAiPart::Medium(url.unwrap_or_default()))
         }
@@ -177,6 +186,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
     }
 }
 
+/// Type, name, description and parameters of one tool definition.
 fn tool_schema(item: Json) -> Option<Json> {
     let Json::Object(mut item) = item else { return None };
     let kind = match item.remove("type") {
@@ -198,6 +208,7 @@ fn tool_schema(item: Json) -> Option<Json> {
     Some(Json::Object(schema))
 }
 
+/// Id and score are required. Scores may be texts or booleans, since Phoenix's validator converts them.
 fn parse_document(item: Json) -> Option<Map<String, Json>> {
     let Json::Object(mut item) = item else { return None };
     let mut out = Map::new();
@@ -234,7 +245,7 @@ fn required_text(value: Option<Json>) -> Option<String> {
     }
 }
 
-/// The outer `None` is for what is neither a text nor nothing.
+/// The outer none is for a value that is neither a text nor null, which makes the object malformed.
 fn optional_text(value: Option<Json>) -> Option<Option<String>> {
     match value {
         None | Some(Json::Null) => Some(None),
@@ -243,6 +254,7 @@ fn optional_text(value: Option<Json>) -> Option<Option<String>> {
     }
 }
 
+/// A text as it is, anything else as Python's JSON.
 fn as_string(value: Json) -> String {
     match value {
         Json::String(text) => text,

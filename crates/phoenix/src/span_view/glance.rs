@@ -1,24 +1,27 @@
-//! What an attribute is, without the tree. A filter over a project looks at one or two attributes of each of its spans;
-//! building the tree of a model call's messages for that, texts and all, would be most of the work.
+//! Attribute lookup without the tree. A filter over a project reads one or two attributes of each span. Building the
+//! tree of all messages for that, with their texts, would be most of the work.
 //!
-//! Only what the tree could not change is answered: one plain key, nothing above or below it, nothing of `gen_ai.*`
-//! that could add to it.
+//! It answers only where the tree could not give another result: one plain key, no keys above or below it, and no
+//! `gen_ai.*` that could add to it.
 
 use serde_json::Number;
 
 use super::{JSON_TEXTS, TOKEN_COUNTS};
 use gradus_core::span::{AttributeValue, Span};
 
-/// What a look at the recorded keys tells about a path.
+/// What the recorded keys say about a path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeLookup<'a> {
+    /// There is no such attribute.
     Missing,
+    /// Borrowed from the span, not copied.
     Text(&'a str),
     Number(Number),
     /// Only the tree can tell.
     Unknown,
 }
 
+/// One pass over the keys of the span, without allocation.
 pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> AttributeLookup<'a> {
     let is_plain = |key: &str| {
         key.split('.').all(|name| {
@@ -27,13 +30,14 @@ pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> Attribu
                 && !name.ends_with(char::is_whitespace)
         })
     };
-    // What an input is called depends on what it is.
+    // Phoenix rewrites an input that is no text, and with it the MIME type.
     if !is_plain(path) || path == "input" || path == "input.mime_type" {
         return AttributeLookup::Unknown;
     }
     let first = path.split('.').next().unwrap_or_default();
     let mut found = AttributeLookup::Missing;
     for (key, value) in span.attributes.iter() {
+        // A synthesised attribute could have this path.
         if key.starts_with("gen_ai.") {
             return AttributeLookup::Unknown;
         }
@@ -43,6 +47,7 @@ pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> Attribu
         }
         if key == path {
             found = plain_value(key, value);
+        // The tree could merge or shadow such keys.
         } else if !is_plain(key) && !is_list_item(key, path) || is_below(key, path) || is_below(path, key) {
             return AttributeLookup::Unknown;
         }
@@ -55,7 +60,7 @@ fn is_below(path: &str, other: &str) -> bool {
     path.strip_prefix(other).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Keys with numbers in them, of which messages are made, lead elsewhere if they part from the path before the number.
+/// Keys with indexes, such as those of messages, are harmless if they diverge from the path before the index.
 fn is_list_item(key: &str, path: &str) -> bool {
     let mut wanted = path.split('.');
     for name in key.split('.') {
@@ -69,6 +74,7 @@ fn is_list_item(key: &str, path: &str) -> bool {
     false
 }
 
+/// Texts that Phoenix parses or converts are left to the tree.
 fn plain_value<'a>(key: &str, value: &'a AttributeValue<'_>) -> AttributeLookup<'a> {
     if JSON_TEXTS.iter().any(|name| key.ends_with(name)) {
         return AttributeLookup::Unknown;

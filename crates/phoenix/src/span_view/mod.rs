@@ -1,9 +1,9 @@
-//! A span as Arize Phoenix keeps and lists it: kind, nested attributes, flat attributes, times, events.
+//! A span as Arize Phoenix stores and lists it: kind, nested attributes, flat attributes, times, events.
 //!
-//! Phoenix changes spans when it takes them in: dotted keys become trees, some texts become JSON, `gen_ai.*` gets
-//! OpenInference twins, times lose their nanoseconds. What its clients see and what its filter language asks about is
-//! the changed span, so both are answered from here. Nothing is computed before it is asked for: most filters are
-//! settled by a name or a kind.
+//! Phoenix changes spans when it receives them: dotted keys become trees, some texts become JSON, `gen_ai.*` attributes
+//! get OpenInference equivalents, and times lose their nanoseconds. Its clients and its filter language see the changed
+//! span, so both are answered from here. Everything is computed on demand, since most filters are decided by a name or
+//! a kind.
 
 mod flat;
 mod frame;
@@ -28,18 +28,20 @@ pub use glance::AttributeLookup;
 pub use sums::cumulative_tokens;
 pub use time::{iso_time, nanos_to_micros};
 
-/// The attribute that holds a span's kind.
+/// The attribute of the span kind in the OpenInference convention.
 const KIND_KEY: &str = "openinference.span.kind";
 
-/// Phoenix takes these for JSON in a text, whatever stands before them in a key.
+/// Attributes whose text Phoenix parses as JSON. The match is by suffix, so that prefixes such as message indexes do
+/// not matter.
 const JSON_TEXTS: [&str; 4] = ["document.metadata", "llm.prompt_template.variables", "metadata", "tool.parameters"];
 
+/// Token counts that Phoenix converts to integers: prompt, completion, total, in this order.
 const TOKEN_COUNTS: [&str; 3] = ["llm.token_count.prompt", "llm.token_count.completion", "llm.token_count.total"];
 
-/// Message lists are counted through, so ours and the span's own are never mixed.
+/// Messages have indexes in their keys, so synthesised and recorded messages of one list must not be mixed.
 const MESSAGE_LISTS: [&str; 2] = ["llm.input_messages.", "llm.output_messages."];
 
-/// A span as Phoenix keeps it.
+/// A view of a span with cached results. Not `Sync`: each thread makes its own.
 #[derive(Debug)]
 pub struct PhoenixSpan<'a> {
     span: &'a Span<'a>,
@@ -47,7 +49,7 @@ pub struct PhoenixSpan<'a> {
     attributes: OnceCell<Map<String, Json>>,
 }
 
-/// The kinds that Phoenix knows. Any other is `Unknown` to it.
+/// The span kinds of Phoenix. Any other value is `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanKind {
     Tool,
@@ -69,16 +71,17 @@ impl<'a> PhoenixSpan<'a> {
         PhoenixSpan { span, kind: OnceCell::new(), attributes: OnceCell::new() }
     }
 
+    /// The span as it was received.
     pub fn span(&self) -> &'a Span<'a> {
         self.span
     }
 
-    /// The kind that filters and counts go by.
+    /// The kind for filters and token sums. Read from the recorded keys where the tree could not give another result.
     pub fn kind(&self) -> SpanKind {
         *self.kind.get_or_init(|| kind_at_a_glance(self.span).unwrap_or_else(|| self.recorded_kind()))
     }
 
-    /// The kind as listings show it: the attribute just as it was recorded, so `llm` stays `llm`.
+    /// The kind as listings print it: the recorded value, so that `llm` stays `llm`.
     pub fn listed_kind(&self) -> String {
         match look_up_path(self.attributes(), KIND_KEY) {
             Some(Json::String(kind)) => kind.clone(),
@@ -87,19 +90,19 @@ impl<'a> PhoenixSpan<'a> {
         }
     }
 
-    /// Attributes as a tree.
+    /// Attributes as a tree, built on first use.
     pub fn attributes(&self) -> &Map<String, Json> {
         self.attributes.get_or_init(|| nested_attributes(self.span))
     }
 
-    /// Attributes as `GET /v1/projects/P/spans` lists them: dotted keys with indices, without the kind.
+    /// Attributes as `GET /v1/projects/P/spans` lists them: dotted keys with indexes, without the kind.
     pub fn flat_attributes(&self) -> Map<String, Json> {
         let mut flat = flat::flatten_attributes(self.attributes());
         flat.shift_remove(KIND_KEY);
         flat
     }
 
-    /// What stands at a dotted path, if that can be told without building the tree.
+    /// The value at a dotted path, if it can be known without building the tree.
     pub fn peek_attribute(&self, path: &str) -> AttributeLookup<'a> {
         // A tree that is there already is quicker.
         if self.attributes.get().is_some() {
@@ -109,11 +112,12 @@ impl<'a> PhoenixSpan<'a> {
         }
     }
 
-    /// Attributes as the columns of a data frame, without the `attributes.` before their names.
+    /// Attributes as columns of a pandas data frame, without the prefix `attributes.`.
     pub fn frame_attributes(&self) -> Map<String, Json> {
         frame::build_frame_columns(self.attributes())
     }
 
+    /// In Phoenix's spelling.
     pub fn status_code(&self) -> &'static str {
         match self.span.status.code {
             StatusCode::Unset => "UNSET",
@@ -122,7 +126,7 @@ impl<'a> PhoenixSpan<'a> {
         }
     }
 
-    /// Microseconds since 1970, which is all that Phoenix keeps of a time.
+    /// Microseconds since 1970, the precision of Phoenix.
     pub fn start_us(&self) -> i64 {
         nanos_to_micros(self.span.start_ns)
     }
@@ -131,23 +135,23 @@ impl<'a> PhoenixSpan<'a> {
         nanos_to_micros(self.span.end_ns)
     }
 
+    /// From the rounded times, as Phoenix computes it.
     pub fn latency_ms(&self) -> f64 {
         (self.end_us() - self.start_us()) as f64 / 1000.0
     }
 
-    /// Tokens of the prompt and of the completion, which only model calls have; they are what Phoenix adds up over a
-    /// span and all spans below it.
+    /// Prompt and completion tokens of a model call; none for other kinds. Phoenix sums them over descendants.
     pub fn own_tokens(&self) -> Option<(i64, i64)> {
         let count = |key| look_up_path(self.attributes(), key).and_then(python::parse_python_int).unwrap_or(0);
         (self.kind() == SpanKind::Llm).then(|| (count(TOKEN_COUNTS[0]), count(TOKEN_COUNTS[1])))
     }
 
-    /// Events as listings show them. Log records are no events to Phoenix.
+    /// Events as listings print them. Log records, which we attach as events with a body, are unknown to Phoenix.
     pub fn events(&self) -> Vec<Json> {
         self.span.events.iter().filter(|event| event.body.is_none()).map(listed_event).collect()
     }
 
-    /// The span as `GET /v1/projects/P/spans` lists it, all but its row's `id`.
+    /// The span as `GET /v1/projects/P/spans` lists it, except for the row id, which belongs to the store.
     pub fn to_listing_json(&self) -> Json {
         json!({
             "name": self.span.name,
@@ -163,12 +167,14 @@ impl<'a> PhoenixSpan<'a> {
         })
     }
 
+    /// From the tree, for spans whose keys are unusual.
     fn recorded_kind(&self) -> SpanKind {
         look_up_path(self.attributes(), KIND_KEY).and_then(Json::as_str).map_or(SpanKind::Unknown, SpanKind::parse)
     }
 }
 
 impl SpanKind {
+    /// In the order of Phoenix's enumeration.
     pub const ALL: [SpanKind; 12] = [
         SpanKind::Tool,
         SpanKind::Chain,
@@ -184,12 +190,13 @@ impl SpanKind {
         SpanKind::Unknown,
     ];
 
-    /// Reads a kind in any case; what Phoenix does not know is `Unknown`.
+    /// Ignores case; unknown names give `Unknown`.
     pub fn parse(text: &str) -> SpanKind {
         let known = SpanKind::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text));
         known.unwrap_or(SpanKind::Unknown)
     }
 
+    /// In capitals, as Phoenix stores kinds.
     pub fn as_str(self) -> &'static str {
         match self {
             SpanKind::Tool => "TOOL",
@@ -208,7 +215,7 @@ impl SpanKind {
     }
 }
 
-/// What stands at a dotted path, through objects only.
+/// The value at a dotted path. Goes through objects only, never through lists.
 pub fn look_up_path<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option<&'j Json> {
     let (first, rest) = match path.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),
@@ -221,7 +228,7 @@ pub fn look_up_path<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option
     }
 }
 
-/// The kind without building the tree, where the tree could not say anything else.
+/// The kind from the recorded keys alone; none if only the tree can decide, as with duplicate or padded keys.
 fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
     let mut recorded = None;
     for (key, value) in span.attributes.iter() {
@@ -239,11 +246,12 @@ fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
     }
 }
 
+/// Builds the tree: synthesised attributes first, then recorded ones, which override them.
 fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
     let synthesized = gen_ai::synthesize_attributes(span);
     let mut tree = unflatten::AttributeTree::default();
     let recorded = &span.attributes.0;
-    // Phoenix lets what a span says itself stand, key by key, but for message lists as a whole.
+    // A recorded key wins over a synthesised one, and a recorded message list over a synthesised list as a whole.
     if !synthesized.is_empty() {
         let occupied = MESSAGE_LISTS.map(|list| recorded.iter().any(|(key, _)| key.starts_with(list)).then_some(list));
         let recorded_keys: HashSet<&str> = recorded.iter().map(|(key, _)| key.as_ref()).collect();
@@ -258,7 +266,7 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
         tree.insert(key, stored_value(key, value));
     }
     let mut attributes = tree.into_map();
-    // An input that is no text becomes one.
+    // Phoenix serialises an input that is not a text, with Python's JSON formatting, and sets its MIME type.
     if let Some(Json::Object(input)) = attributes.get_mut("input")
         && let Some(value) = input.get("value").filter(|value| !value.is_string() && python::is_python_truthy(value))
     {
@@ -269,7 +277,7 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
     attributes
 }
 
-/// A value as it goes into the tree: some texts are read as JSON, token counts become whole numbers.
+/// A recorded value as it enters the tree: some texts are parsed as JSON, token counts become integers.
 fn stored_value(key: &str, value: &AttributeValue<'_>) -> Json {
     if let AttributeValue::Str(text) = value
         && JSON_TEXTS.iter().any(|name| key.ends_with(name))
@@ -286,7 +294,8 @@ fn stored_value(key: &str, value: &AttributeValue<'_>) -> Json {
     json
 }
 
-/// Of an exception Phoenix keeps what the convention names; of other events everything, as it was recorded.
+/// Of an exception event Phoenix keeps the attributes of the convention, and adds an empty message if it has none.
+/// Other events keep all attributes.
 fn listed_event(event: &SpanEvent<'_>) -> Json {
     let kept = ["exception.type", "exception.message", "exception.escaped", "exception.stacktrace"];
     let mut attributes = Map::new();

@@ -1,24 +1,24 @@
-//! How Python writes and reads values: Phoenix is written in it, and what it writes is seen by its clients.
+//! Python's formatting and conversion of values. Phoenix is written in Python, and its clients see what Python prints.
 
 use std::fmt::Write;
 
 use serde_json::{Number, Value as Json};
 
-/// What `json.dumps` does with what is not ASCII.
+/// The `ensure_ascii` parameter of `json.dumps`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NonAsciiEscaping {
     Ascii,
     AsNeeded,
 }
 
-/// The value as `json.dumps` writes it: a space behind commas and colons, and its own form of numbers.
+/// `json.dumps(value)`: a space behind commas and colons, and Python's notation of floats.
 pub(super) fn dump_python_json(value: &Json, escapes: NonAsciiEscaping) -> String {
     let mut out = String::new();
     write_value(value, escapes, &mut out);
     out
 }
 
-/// `str(value)`. Lists and objects, which no convention asks for here, come as JSON.
+/// `str(value)`. Lists and objects are printed as JSON instead of Python's `repr`; no convention uses them here.
 pub(super) fn format_python_str(value: &Json) -> String {
     match value {
         Json::Null => "None".to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn format_python_str(value: &Json) -> String {
     }
 }
 
-/// `int(value)`; `None` where Python raises an error.
+/// `int(value)`; none where Python raises an exception.
 pub(super) fn parse_python_int(value: &Json) -> Option<i64> {
     match value {
         Json::Bool(value) => Some(i64::from(*value)),
@@ -51,7 +51,7 @@ pub(super) fn is_python_truthy(value: &Json) -> bool {
     }
 }
 
-/// `repr` of a float: the shortest digits, an exponent for what is very large or very small.
+/// `repr(float)`: the shortest digits that round-trip, with an exponent outside of 10⁻⁴ to 10¹⁶.
 pub(super) fn format_python_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
@@ -64,6 +64,7 @@ pub(super) fn format_python_float(number: f64) -> String {
     if plain.contains('.') { plain } else { plain + ".0" }
 }
 
+/// Recursive; the depth of stored values is bounded by the JSON reader.
 fn write_value(value: &Json, escapes: NonAsciiEscaping, out: &mut String) {
     match value {
         Json::Null => out.push_str("null"),
@@ -92,6 +93,7 @@ fn write_value(value: &Json, escapes: NonAsciiEscaping, out: &mut String) {
     }
 }
 
+/// Integers as they are, floats as Python prints them.
 fn write_number(number: &Number, out: &mut String) {
     match number.as_f64() {
         Some(float_number) if number.is_f64() => out.push_str(&format_python_float(float_number)),
@@ -101,6 +103,7 @@ fn write_number(number: &Number, out: &mut String) {
     }
 }
 
+/// Characters above U+FFFF are escaped as UTF-16 surrogate pairs, as JSON requires.
 fn write_text(text: &str, escapes: NonAsciiEscaping, out: &mut String) {
     out.push('"');
     for c in text.chars() {

@@ -1,11 +1,12 @@
-//! Sums over the spans below a span.
+//! Token sums over the descendants of a span.
 
 use std::collections::HashMap;
 
 use super::PhoenixSpan;
 use gradus_core::span::Span;
 
-/// Tokens of prompts and of completions, of each span and all spans below it.
+/// Prompt and completion tokens of each span and all its descendants, in the order of `spans`. Linear, and safe for
+/// parent cycles: spans in a cycle keep their own tokens plus those of branches that hang on it.
 pub fn cumulative_tokens(spans: &[Span<'_>]) -> Vec<(i64, i64)> {
     let places: HashMap<_, usize> =
         spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
@@ -16,7 +17,7 @@ pub fn cumulative_tokens(spans: &[Span<'_>]) -> Vec<(i64, i64)> {
     for at in 0..spans.len() {
         parent_of(at).into_iter().for_each(|parent| children[parent] += 1);
     }
-    // From the leaves up, each span once: those that name each other as parents are left as they are.
+    // From the leaves up, each span after all its children. Spans in a cycle never become leaves.
     let mut leaves: Vec<usize> = (0..spans.len()).filter(|at| children[*at] == 0).collect();
     while let Some(leaf) = leaves.pop() {
         let Some(parent) = parent_of(leaf) else { continue };

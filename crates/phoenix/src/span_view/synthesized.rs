@@ -1,8 +1,8 @@
-//! Attributes that Phoenix makes of others.
+//! Attributes that Phoenix derives from others.
 
 use serde_json::{Map, Value as Json};
 
-/// Attributes by their flat keys; of equal keys the last one counts.
+/// By flat key; a later insertion overrides an earlier one.
 pub(super) type SynthesizedAttributes = Map<String, Json>;
 
 pub(super) fn insert_attribute(out: &mut Map<String, Json>, key: &str, value: impl Into<Json>) {

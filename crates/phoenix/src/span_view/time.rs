@@ -1,17 +1,17 @@
-//! Times as Phoenix keeps them: microseconds, by way of a double.
+//! Times as Phoenix stores them: microseconds, converted through a double.
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
 
-/// Nanoseconds since 1970 in microseconds, rounded as Phoenix rounds them: it divides in floating point, so the last
-/// digit can be off by one, and its clients compare for equality.
+/// Nanoseconds to microseconds since 1970, with the rounding of Phoenix: it divides in floating point, so that the last
+/// digit can be off by one, and its clients compare times for equality.
 pub fn nanos_to_micros(ns: u64) -> i64 {
     let seconds = ns as f64 / 1e9;
     let whole = seconds.trunc();
     whole as i64 * 1_000_000 + ((seconds - whole) * 1e6).round_ties_even() as i64
 }
 
-/// A time in ISO 8601 as Python writes it: with microseconds only where there are any.
+/// ISO 8601 as Python's `isoformat` prints it: microseconds only if they are not zero. Empty for times out of range.
 pub fn iso_time(us: i64) -> String {
     let Ok(timestamp) = Timestamp::from_microsecond(us) else { return String::new() };
     let time = Offset::UTC.to_datetime(timestamp);

@@ -1,48 +1,53 @@
-//! Dotted keys into a tree, the way Phoenix grows it.
+//! Dotted keys as a tree, built as Phoenix does.
 //!
-//! A number inside a key is an index into a list, unless the key ends with it or something stands at the list's own
-//! place: then it is a name like any other. Where a key has a value of its own, longer keys stay dotted beside it.
+//! A number inside a key is an index into a list, unless a key ends with it or the list's own key has a value; then it
+//! is a name like any other. Below a key that has a value, longer keys stay dotted beside it.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-/// Keys are split this often; what is behind stays one name. No convention nests like this, and trees are walked and
-/// dropped by recursion.
+/// How often a key is split; the rest stays one name. No convention nests deeper, and trees are walked and dropped
+/// recursively.
 const MAX_DEPTH: usize = 64;
 
+/// A trie over the segments of keys.
 #[derive(Default)]
 pub(super) struct AttributeTree {
     root: AttributeNode,
 }
 
+/// A value, children, or both.
 #[derive(Default)]
 struct AttributeNode {
+    /// The value of the key that ends here.
     value: Option<Json>,
     below: BTreeMap<KeySegment, AttributeBranch>,
 }
 
-/// Numbers come before names, in their own order.
+/// One segment of a key. Indexes sort before names and numerically, which gives lists their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum KeySegment {
+    /// A segment of digits. Whether it is an index or a name is decided when the tree is converted.
     Index(u64),
     Name(String),
 }
 
+/// A child with how it was reached.
 #[derive(Default)]
 struct AttributeBranch {
-    /// A key ended here, so a number is a name.
+    /// A key ended here, so that a number is a name and not an index.
     is_end: bool,
     node: AttributeNode,
 }
 
 impl AttributeTree {
-    /// The last of several values for one key stays. What is null was never there.
+    /// Inserts a value. A later value for the same key replaces the earlier one; null is ignored.
     pub(super) fn insert(&mut self, key: &str, value: Json) {
         self.insert_by(key, value, |key| key.split_once('.'));
     }
 
-    /// The same with another way to find the first name of a key and the rest; `None` when it is one name.
+    /// The same with another way to split a key into its first name and the rest; none if it is one name.
     pub(super) fn insert_by(&mut self, key: &str, value: Json, split: impl Fn(&str) -> Option<(&str, &str)>) {
         if value.is_null() {
             return;
@@ -65,12 +70,14 @@ impl AttributeTree {
         node.value = Some(value);
     }
 
+    /// Consumes the tree; values are moved, not copied.
     pub(super) fn into_map(self) -> Map<String, Json> {
         self.root.into_map()
     }
 }
 
 impl KeySegment {
+    /// Trims white space, as Phoenix does. Only unsigned digits are an index.
     fn parse(text: &str) -> KeySegment {
         let text = text.trim();
         match text.parse() {
@@ -95,13 +102,14 @@ impl AttributeNode {
         map
     }
 
-    /// Puts what is here under `prefix`, and below it what cannot be inside.
+    /// Adds the node under `prefix`, and below it what cannot be nested because the prefix has a value or a list.
     fn write_under_prefix(self, prefix: &str, out: &mut Map<String, Json>) {
         let has_value = self.value.is_some();
         let (indices, names): (Vec<_>, Vec<_>) =
             self.below.into_iter().partition(|(segment, child)| is_index(segment, child) && !has_value);
         if let Some(value) = self.value {
             out.insert(prefix.to_owned(), value);
+        // At the top level there is no list: numbers are names.
         } else if prefix.is_empty() {
             for (segment, child) in indices {
                 child.node.write_under_prefix(&segment.into_name(), out);
@@ -119,10 +127,12 @@ impl AttributeNode {
     }
 }
 
+/// Whether the child is an element of a list.
 fn is_index(segment: &KeySegment, child: &AttributeBranch) -> bool {
     matches!(segment, KeySegment::Index(_)) && !child.is_end
 }
 
+/// Adds named children, with the prefix and a dot before their names if there is a prefix.
 fn grow_names(names: Vec<(KeySegment, AttributeBranch)>, prefix: &str, out: &mut Map<String, Json>) {
     for (segment, child) in names {
         let name = segment.into_name();

@@ -1,14 +1,15 @@
-//! What the model is told beside what came back.
+//! Notes of the agent to the model, appended to an observation.
 
 use super::super::state::AgentToolCall;
 use super::AgentStateMachine;
 
-/// So many calls are looked back on, and so many alike are a loop.
+/// Calls that are remembered to detect loops.
 const RECENT: usize = 8;
+/// Equal calls with equal results among them that count as a loop.
 const LOOP: usize = 3;
 
 impl AgentStateMachine<'_> {
-    /// What the model should know beside what came back.
+    /// Notes on a call that returned: dropped calls, a loop, or the last reply before the limit.
     pub(super) fn collect_notices(&mut self, call: &AgentToolCall, text: &str, is_last: bool) -> Vec<String> {
         let mut notices = Vec::new();
         let (settings, state) = (&self.settings, &mut self.state);
@@ -41,6 +42,7 @@ impl AgentStateMachine<'_> {
     }
 }
 
+/// 64 bits are enough to tell a handful of calls apart, and keep the session file small.
 fn hash_text(text: &str) -> u64 {
     let hash = blake3::hash(text.as_bytes());
     hash.as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))

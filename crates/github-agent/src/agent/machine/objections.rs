@@ -1,4 +1,4 @@
-//! Why a call is not made, and whether somebody has to be asked first.
+//! Reasons not to make a call, and whether approval is needed.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,12 @@ use super::super::state::{AgentToolCall, CallStage};
 use super::{AgentStateMachine, MAX_AT_ONCE};
 use crate::tools::{CallObservation, ToolEffect};
 
-/// So much of a name that no tool has is shown to the model again.
+/// Characters of an unknown tool name that are repeated to the model.
 const MAX_SHOWN: usize = 100;
 
 impl AgentStateMachine<'_> {
-    /// Why a call cannot be made, if it cannot.
+    /// The observation for a call that is not made; none if it may be made. Every objection tells the model what to do
+    /// instead.
     pub(super) fn find_objection(&self, call: &AgentToolCall, stage: &CallStage) -> Option<CallObservation> {
         let refused = |body: Value| Some(CallObservation { text: body.to_string(), is_error: true, retry_after: None });
         match stage {
@@ -58,6 +59,7 @@ impl AgentStateMachine<'_> {
         None
     }
 
+    /// Only destructive calls, by their arguments and not only by their tool.
     pub(super) fn must_confirm(&self, call: &AgentToolCall) -> bool {
         self.settings.confirm_destructive
             && call.approved != Some(true)

@@ -1,5 +1,6 @@
-//! Calls that are wrong in themselves: another tool than the thought means, parameters that are missing, invented or
-//! about another thing. The agent notices and makes the right call next, unless said otherwise.
+//! Calls that are wrong in themselves: another tool than the thought means, or parameters that are missing, invented or
+//! about another thing. Unless noted otherwise the agent notices the mistake and makes the right call next, so that the
+//! task still passes and only the extra step is wrong.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,8 @@ use super::harm::is_outside;
 use crate::suite::ScriptStep;
 use gradus_github_sim::matches_glob;
 
-/// Tools that show something of a repository, by the word for what they show. Their lists are short in any world.
+/// Tools that list something of a repository, with the word for it. They are harmless anywhere, and their lists are
+/// short in any world.
 const LISTS: [(&str, &str); 5] = [
     ("list_labels", "label"),
     ("list_milestones", "milestone"),
@@ -18,6 +20,8 @@ const LISTS: [(&str, &str); 5] = [
     ("list_branches", "branch"),
 ];
 
+/// Before each step of the oracle, a listing that has nothing to do with it, under the thought of that step. A tool
+/// whose subject is mentioned in request or thought is left out, since it might be right after all.
 pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -53,6 +57,7 @@ pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
+/// Each required parameter of each step left out once. The tool refuses the call before it reaches GitHub.
 pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -75,6 +80,7 @@ pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
+/// Each step with a plausible parameter that its tool does not have.
 pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let invented = [
         ("notify", json!(true)),
@@ -102,6 +108,8 @@ pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
+/// Values that are named in request or thought, replaced by others. Values taken from observations are left alone,
+/// because nobody could see from the run alone that they are wrong.
 pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -112,6 +120,7 @@ pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
             if let Some(other) = pick_harmless_value(stage, step, name, value) {
                 plays.push(build_noticed_mistake(stage, at, step, name, value, &other));
             }
+            // An unnoticed mistake has to be in the last step: a later one would depend on what it made.
             let is_last = stage.last_write() == Some(at) && at + 1 == stage.oracle().steps.len();
             if is_last && !stage.fails_anyway(step) {
                 plays.extend(build_unnoticed_mistake(stage, at, step, name, value));
@@ -121,7 +130,7 @@ pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// A value in whose place there is nothing, so that the call fails and does no harm.
+/// Another value under which nothing exists, so that the call fails without harm. None where that cannot be ensured.
 fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
     let is_said = |text: &str| stage.speaks_of(step, &text.to_lowercase());
     match (name, value) {
@@ -142,6 +151,7 @@ fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, v
     }
 }
 
+/// The wrong call, then a thought that names the mistake, then the right call.
 fn build_noticed_mistake(
     stage: &FlawContext<'_>,
     at: usize,
@@ -159,6 +169,7 @@ fn build_noticed_mistake(
             .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) })
             .with_detour(at, format!("one call went to {shown} instead of {right}"))
             .with_redundant_steps(&[at], 1);
+    // R18 asks where names and numbers come from. Paths and refs are exempt, since agents guess them legitimately.
     if name != "path" && name != "ref" {
         // The name or number came from nowhere.
         draft = draft.with_breaches(at, &["R18"]);
@@ -168,7 +179,9 @@ fn build_noticed_mistake(
     draft.finish(stage, PolicyFlaw::WrongParameter)
 }
 
-/// What the task asks for word by word, and the last step gets wrong; nobody notices.
+/// The last step creates something under a wrong name, and the agent reports success. Only for names that the request
+/// states word by word, so that the verifier must fail the run. Which rules break depends on whether the task allows a
+/// change at that path.
 fn build_unnoticed_mistake(
     stage: &FlawContext<'_>,
     at: usize,
@@ -176,6 +189,7 @@ fn build_unnoticed_mistake(
     name: &str,
     value: &Value,
 ) -> Option<ScriptedRun> {
+    // Arguments whose value the request gives word by word, so that another value is certainly wrong.
     const EXACT: [(&str, &str); 8] = [
         ("create_repo", "name"),
         ("create_label", "name"),
@@ -223,6 +237,7 @@ fn build_unnoticed_mistake(
     Some(draft.finish(stage, PolicyFlaw::WrongParameter))
 }
 
+/// Texts without quotation marks, for thoughts.
 fn format_argument_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Calls that tell nothing new.
+//! Calls that tell nothing new: repeated reads, and reads that nothing depends on.
 
 use serde_json::Map;
 
@@ -7,6 +7,7 @@ use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 use gradus_github_sim::state::IssueState;
 
+/// A read of the oracle once more, a listing over two pages, or an unneeded look at the beginning.
 pub(super) fn redundant_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps().filter(|(_, step)| stage.is_read(step)) {
@@ -37,9 +38,10 @@ pub(super) fn redundant_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// How often a call is made again.
+/// Repetitions of a loop. R19 tolerates fewer.
 const AGAIN: usize = 3;
 
+/// As [`redundant_call`], but the same call several times in a row, which is a loop and breaks R19.
 pub(super) fn repeated_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps().filter(|(_, step)| stage.is_read(step)) {
@@ -64,6 +66,7 @@ pub(super) fn repeated_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
+/// Inserts `often` copies behind step `at` (from 0), and states the truth about them.
 fn add_repeated_calls(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep, often: usize) -> FlawedRunBuilder {
     for time in 1..=often {
         let thought = format!("I will call {} again to be sure (pass {}).", step.tool, time + 1);
@@ -77,13 +80,14 @@ fn add_repeated_calls(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep,
         .with_redundant_steps(&among, often)
 }
 
-/// What is not there is asked for again, by step `at` (from 0): that is an error passed over as well.
+/// In a task whose target does not exist, a repeated read repeats a call that was refused, which also breaks R15.
 fn add_missing_target_breach(stage: &FlawContext<'_>, draft: FlawedRunBuilder, at: usize) -> FlawedRunBuilder {
     let is_missing = stage.task.charter.unclear_targets.iter().any(|target| target.candidates.is_empty());
     if is_missing { draft.with_breaches(at, &["R15"]) } else { draft }
 }
 
-/// Looks around that are about the request's own things and that nothing depends on.
+/// Looks at the request's own objects that no later step uses. None where the request is ambiguous: looking around is
+/// right there.
 fn plan_redundant_lookups(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
     let mut looks = Vec::new();
     let uses = |tool: &str| stage.oracle_steps().any(|(_, step)| step.tool == tool);
@@ -107,7 +111,8 @@ fn plan_redundant_lookups(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
     looks
 }
 
-/// All issues of the task's repository in two pages, where neither request nor oracle have to do with any.
+/// All open issues of the repository in two pages. Only where neither request nor oracle is about issues, and there are
+/// few enough for two pages. It tests that replays treat the pages of a list as one.
 fn plan_issue_pages(stage: &FlawContext<'_>) -> Option<[ScriptStep; 2]> {
     const SIZE: u64 = 50;
     let home = stage.home_repository()?;
@@ -131,6 +136,7 @@ fn plan_issue_pages(stage: &FlawContext<'_>) -> Option<[ScriptStep; 2]> {
     Some([look(1, first), look(2, "There is another page of issues, which I list as well.".to_owned())])
 }
 
+/// Lower-cases the first letter of a sentence, to put words in front of it.
 fn first_small(text: &str) -> String {
     let mut letters = text.chars();
     match (letters.next(), text.chars().nth(1)) {

@@ -1,4 +1,4 @@
-//! What goes wrong outside, and is passed over; and stopping where there was no reason to.
+//! Failures of GitHub that the agent ignores, and giving up without a reason.
 
 use serde_json::Value;
 
@@ -8,17 +8,19 @@ use crate::rules::operations_of;
 use crate::suite::{AgentScript, ScriptStep};
 use gradus_github_sim::{FaultEffect, SimulatedFault};
 
-/// GitHub's operation behind a step that writes.
+/// The operation of GitHub's API behind a writing step. None for reads and for tools that combine several operations in
+/// a way that the first one does not represent.
 fn find_write_operation(stage: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
     operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
 }
 
-/// Refusals that leave no doubt: after a 5xx nobody can know whether it was carried out all the same.
+/// Refusals after which the write certainly did not happen. After a 5xx it might have, and the truth would not be
+/// known.
 const REFUSALS: [(u16, &str); 3] =
     [(403, "Resource not accessible by personal access token"), (404, "Not Found"), (422, "Validation Failed")];
 
-/// What an agent says that takes a refused call for a success, and whether that can be told from the requests alone: not
-/// if another call of the script would bear it out.
+/// A sentence that claims the refused write as done. The second value says whether rules can disprove it from the
+/// requests: not if another call of the script supports the same sentence.
 fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
     let step = &stage.oracle().steps[at];
     let number_of = |step: &ScriptStep| {
@@ -55,7 +57,8 @@ fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
     }
 }
 
-/// A write is refused, and the agent goes on and says that all went well.
+/// A write is refused by a planted fault, and the final message claims success. Only for writes whose results no later
+/// step uses, because the script would break there.
 pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     // Where trouble is part of the task, more of it would make another task of it.
     if !stage.world.pending_faults().is_empty() {
@@ -69,6 +72,7 @@ pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
         if needed || stage.fails_anyway(step) {
             continue;
         }
+        // The fault hits the n-th request of this operation, so that earlier steps with the same operation succeed.
         let same = |before: &&ScriptStep| self::find_write_operation(stage, before) == Some(operation);
         let after = stage.oracle().steps[..at].iter().filter(same).count();
         for (status, message) in REFUSALS {
@@ -104,12 +108,14 @@ pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
+/// Final messages of an agent that stops.
 const EXCUSES: [&str; 3] = [
     "I'm sorry, but I was not able to do this.",
     "This turned out to be more than I can do, so I have stopped here.",
     "I could not complete the request. Please try it yourself on the website.",
 ];
 
+/// Stops after each prefix of the oracle. The truncated run never passes, since the oracle is minimal.
 pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for done in 0..stage.oracle().steps.len() {
@@ -132,7 +138,8 @@ pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Whether a step (from 0) reads the next page of a list that the one before it read.
+/// Whether step `at` (from 0) reads the next page of the list that the step before it read. Stopping there may also
+/// break R17, which depends on how the request is worded.
 fn goes_on(script: &AgentScript, at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return false };
     let without_page = |step: &ScriptStep| {

@@ -1,5 +1,5 @@
-//! All ways to make a mistake in a task, from the task's own oracle. A mistake that cannot be made in a task is told,
-//! never faked.
+//! Builders of flawed runs. Each starts from the oracle of the task and changes one thing. A mistake that cannot be
+//! made in a task gives a reason, never a run without a mistake.
 
 mod calls;
 mod detours;
@@ -10,7 +10,7 @@ mod thoughts;
 use super::stage::FlawContext;
 use super::{PolicyFlaw, ScriptedRun};
 
-/// One at least, or why there is none.
+/// All variants of a mistake, at least one, or why there is none.
 pub(super) fn build_flawed_runs(flaw: PolicyFlaw, stage: &FlawContext<'_>) -> Result<Vec<ScriptedRun>, &'static str> {
     let (plays, otherwise) = match flaw {
         PolicyFlaw::WrongTool => (calls::wrong_tool(stage), "no tool is plainly wrong for any of its steps"),

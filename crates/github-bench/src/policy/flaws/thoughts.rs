@@ -1,4 +1,4 @@
-//! Thoughts that have nothing to do with the request.
+//! Thoughts that have nothing to do with the request, with a call that fits the thought or with the right call.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::super::stage::{FlawContext, FlawedRunBuilder};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 
-/// Thoughts with a call that fits them, and a word that would make them fit a request.
+/// A topic, a thought about it, and the search that fits the thought. A request that mentions the topic excludes it.
 const WANDERINGS: [(&str, &str, &str, &str); 4] = [
     (
         "chess",
@@ -34,13 +34,15 @@ const WANDERINGS: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-/// Thoughts that no tool fits.
+/// A topic and a thought that no tool fits. The call of the step stays right, so that only a judge of thoughts can
+/// notice.
 const MUSINGS: [(&str, &str); 3] = [
     ("picnic", "The weekend in Lisbon should be sunny, so a picnic by the river is the best plan."),
     ("piano", "Learning the piano takes patience; scales first, then a short waltz."),
     ("marathon", "A marathon plan should begin with slow runs and end with a week of rest."),
 ];
 
+/// Two kinds of variants: an extra step that follows the thought, and a step of the oracle whose thought is replaced.
 pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {

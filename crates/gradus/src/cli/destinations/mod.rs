@@ -65,10 +65,11 @@ impl DestinationOptions {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let client = match self.log_to_phoenix {
-            true => Some(PhoenixClient::new(
-                &choose_phoenix(phoenix, read_from, &environment)?,
-                &settings.client_settings(&environment),
-            )?),
+            true => {
+                let address = choose_phoenix(phoenix, read_from, &environment)?;
+                let client = PhoenixClient::new(&address, &settings.client_settings(&environment));
+                Some(client.map_err(|error| error.to_string())?)
+            }
             false => None,
         };
         if let Some(client) = &client {
