@@ -1,17 +1,17 @@
 //! Who judges, and by what: from settings to evaluators and a model that answers them. Shared by `gradus eval`, by the
 //! bench and by the server's live grading.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gradus_http::SecretString;
-use gradus_llm::price::PriceTable;
+use gradus_llm::price::{PriceError, PriceTable};
 use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, RetryPolicy};
 
 use crate::evaluator::{CALL_VALIDITY, Evaluator, OFFLINE};
 use crate::judge::{JudgeSettings, ModelJudge};
 use crate::prompt::PromptWindow;
-use crate::rubric::{Rubric, RubricLibrary};
+use crate::rubric::{LibraryError, Rubric, RubricLibrary};
 
 /// Who is to judge, and how it is asked.
 #[derive(Clone, Debug)]
@@ -81,13 +81,58 @@ pub enum JudgeChoice {
     Model(ModelEndpoint),
 }
 
+/// Why the settings of a judge cannot be used. Messages name the option of `gradus eval`; the server puts the name of its
+/// rule in front.
+#[derive(Debug, thiserror::Error)]
+pub enum JudgeConfigError {
+    #[error("--judge is empty: give `offline` or a model's name")]
+    EmptyJudge,
+    #[error(
+        "no key for {}: set {}, or name an endpoint that needs none with --base-url, or use --judge offline",
+        provider.name(),
+        key_variable(*provider)
+    )]
+    NoKey { provider: ModelProvider },
+    #[error("--timeout: give a number of seconds above 0")]
+    Timeout,
+    #[error("--load-wait: give a number of seconds above 0")]
+    LoadWait,
+    #[error("--concurrency: give at least 1")]
+    Concurrency,
+    #[error(
+        "--context-tokens {context_tokens}: a judge needs at least 2000, and twice the {max_tokens} tokens of an answer"
+    )]
+    ContextTokens { context_tokens: usize, max_tokens: u32 },
+    #[error("the temperature must be from 0 to 2")]
+    Temperature,
+    #[error("{}: {source}", path.display())]
+    PriceFile { path: PathBuf, source: std::io::Error },
+    /// TOML errors span several lines; a message is one line.
+    #[error("{}: {}", path.display(), one_line(&source.to_string()))]
+    Prices { path: PathBuf, source: PriceError },
+    /// The client of the model endpoint could not be made: a bad address, a key that is no header value, or no TLS.
+    #[error("{0}")]
+    Client(String),
+}
+
+/// Why evaluators cannot be selected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluatorSelectionError {
+    /// `known` lists the names of all evaluators, separated by commas.
+    #[error("there is no evaluation {name:?}; there are {known}")]
+    Unknown { name: String, known: String },
+    #[error("the offline judge has no rules for {0:?}: choose a model as the judge, or name evaluators without it")]
+    NoOfflineRules(String),
+}
+
 impl JudgeConfig {
-    /// Finds out who is meant.
-    pub fn select(&self, credentials: &JudgeCredentials) -> Result<JudgeChoice, String> {
+    /// Decides who judges. In order of precedence: `judge`, the model that the environment names, `fallback_judge`, the
+    /// first provider that has a key or an address, and the offline judge.
+    pub fn select(&self, credentials: &JudgeCredentials) -> Result<JudgeChoice, JudgeConfigError> {
         let of_environment = credentials.openai_model.as_deref();
         let named = self.judge.as_deref().or(of_environment).or(self.fallback_judge.as_deref());
         let (provider, model) = match named {
-            Some("") => return Err("--judge is empty: give `offline` or a model's name".to_owned()),
+            Some("") => return Err(JudgeConfigError::EmptyJudge),
             Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
             Some(name) => match name.split_once(':') {
                 Some(("openai", model)) => (ModelProvider::OpenAi, Some(model)),
@@ -123,13 +168,9 @@ impl JudgeConfig {
         // What is said about an address must not say its password.
         base_url.into_iter().for_each(|url| gradus_http::register_url_secrets(url));
         if key.is_none() && base_url.is_none() {
-            let variable = key_variable(provider);
-            return Err(format!(
-                "no key for {}: set {variable}, or name an endpoint that needs none with --base-url, or use --judge offline",
-                provider.name()
-            ));
+            return Err(JudgeConfigError::NoKey { provider });
         }
-        let timeout = timeout_from_seconds(self.timeout_s).ok_or("--timeout: give a number of seconds above 0")?;
+        let timeout = timeout_from_seconds(self.timeout_s).ok_or(JudgeConfigError::Timeout)?;
         Ok(JudgeChoice::Model(ModelEndpoint {
             provider,
             base_url: base_url.cloned().unwrap_or_else(|| provider.default_base_url().to_owned()),
@@ -147,34 +188,34 @@ impl JudgeConfig {
     }
 
     /// Questions in flight, at least one.
-    pub fn checked_concurrency(&self) -> Result<usize, String> {
+    pub fn checked_concurrency(&self) -> Result<usize, JudgeConfigError> {
         match self.concurrency {
-            0 => Err("--concurrency: give at least 1".to_owned()),
+            0 => Err(JudgeConfigError::Concurrency),
             number => Ok(number),
         }
     }
 
     /// The model behind an endpoint as a judge.
-    pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, String> {
+    pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, JudgeConfigError> {
         let mut prices = PriceTable::default();
         if let Some(path) = &self.prices {
-            let text = read_text(path)?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| JudgeConfigError::PriceFile { path: path.clone(), source })?;
             let added = prices.add_toml(&text);
-            added.map_err(|error| format!("{}: {}", path.display(), one_line(&error.to_string())))?;
+            added.map_err(|source| JudgeConfigError::Prices { path: path.clone(), source })?;
         }
         let mut retry = RetryPolicy { attempts: self.retries.saturating_add(1), ..RetryPolicy::default() };
         if let Some(wait) = self.load_wait_s {
-            retry.max_load_wait = timeout_from_seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
+            retry.max_load_wait = timeout_from_seconds(wait).ok_or(JudgeConfigError::LoadWait)?;
         }
-        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
+        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)
+            .map_err(|error| JudgeConfigError::Client(error.to_string()))?;
         let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
         if context_tokens < 2 * max_tokens as usize || context_tokens < 2_000 {
-            return Err(format!(
-                "--context-tokens {context_tokens}: a judge needs at least 2000, and twice the {max_tokens} tokens of an answer"
-            ));
+            return Err(JudgeConfigError::ContextTokens { context_tokens, max_tokens });
         }
         if self.temperature.is_some_and(|value| !(0.0..=2.0).contains(&value)) {
-            return Err("the temperature must be from 0 to 2".to_owned());
+            return Err(JudgeConfigError::Temperature);
         }
         let settings = JudgeSettings {
             max_tokens,
@@ -198,10 +239,10 @@ pub fn key_variable(provider: ModelProvider) -> &'static str {
 }
 
 /// The rubrics that are built in, and those of these files and folders.
-pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<RubricLibrary, String> {
+pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<RubricLibrary, LibraryError> {
     let mut library = RubricLibrary::built_in();
     for path in paths {
-        library.add_path(path).map_err(|error| error.to_string())?;
+        library.add_path(path)?;
     }
     Ok(library)
 }
@@ -218,10 +259,10 @@ pub fn select_evaluators(
     judge: Option<&ModelJudge>,
     structured: bool,
     is_strict: bool,
-) -> Result<Vec<Evaluator>, String> {
+) -> Result<Vec<Evaluator>, EvaluatorSelectionError> {
     let known = known_evaluators(library);
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!("there is no evaluation {unknown:?}; there are {}", known.join(", ")));
+        return Err(EvaluatorSelectionError::Unknown { name: unknown.clone(), known: known.join(", ") });
     }
     let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
     let mut evaluators = Vec::new();
@@ -239,25 +280,21 @@ pub fn select_evaluators(
     Ok(evaluators)
 }
 
-fn build_evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> Result<Evaluator, String> {
+fn build_evaluator(
+    rubric: &Rubric,
+    judge: Option<&ModelJudge>,
+    structured: bool,
+) -> Result<Evaluator, EvaluatorSelectionError> {
     match judge {
         Some(judge) => Ok(Evaluator::with_model_judge(rubric, &judge.name(), structured)),
-        None => Evaluator::with_offline_rules(rubric).ok_or_else(|| {
-            format!(
-                "the offline judge has no rules for {:?}: choose a model as the judge, or name evaluators without it",
-                rubric.name
-            )
-        }),
+        None => Evaluator::with_offline_rules(rubric)
+            .ok_or_else(|| EvaluatorSelectionError::NoOfflineRules(rubric.name.clone())),
     }
 }
 
 pub fn timeout_from_seconds(number: f64) -> Option<Duration> {
     const MAX_S: f64 = 1e8;
     Duration::try_from_secs_f64(number.min(MAX_S)).ok().filter(|time| !time.is_zero())
-}
-
-fn read_text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn one_line(text: &str) -> String {

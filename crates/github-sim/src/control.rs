@@ -118,7 +118,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
         (RequestMethod::Get, ["faults"]) => Ok(json!(world.faults)),
         (RequestMethod::Post, ["faults"]) => {
             let fault: SimulatedFault = parse_request_body(request)?;
-            fault.validate(&world.state).map_err(|reason| (422, reason))?;
+            fault.validate(&world.state).map_err(|error| (422, error.to_string()))?;
             world.add_fault(fault);
             Ok(json!({}))
         }

@@ -116,24 +116,38 @@ pub(super) fn apply_faults(
     trouble
 }
 
+/// Why a fault is refused: it names something that the world does not have, so it could never strike.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FaultError {
+    #[error("there is no operation {0:?}; they are called as in GitHub's description")]
+    UnknownOperation(String),
+    #[error("there is no repository {0:?}")]
+    UnknownRepository(String),
+    #[error("there is no account {0:?}")]
+    UnknownAccount(String),
+    #[error("{0:?} is no path of a file")]
+    InvalidPath(String),
+}
+
 impl SimulatedFault {
-    /// What is wrong with it in this world, if anything is: a fault that never strikes helps nobody.
-    pub(super) fn validate(&self, state: &WorldState) -> Result<(), String> {
+    /// Checks a fault against the world that it is planted in. A fault that cannot strike would make a task easier than
+    /// its author intended, and nobody would notice, so it is an error.
+    pub(super) fn validate(&self, state: &WorldState) -> Result<(), FaultError> {
         if let Some(operation) = &self.operation
             && !operations::list_operation_routes().any(|route| route.operation == operation)
         {
-            return Err(format!("there is no operation {operation:?}; they are called as in GitHub's description"));
+            return Err(FaultError::UnknownOperation(operation.clone()));
         }
         let FaultEffect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
         let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
         if found.is_none() {
-            return Err(format!("there is no repository {repository:?}"));
+            return Err(FaultError::UnknownRepository(repository.clone()));
         }
         if state.account_by_login(author).is_none() {
-            return Err(format!("there is no account {author:?}"));
+            return Err(FaultError::UnknownAccount(author.clone()));
         }
         match files.keys().find(|path| !is_valid_path(path)) {
-            Some(path) => Err(format!("{path:?} is no path of a file")),
+            Some(path) => Err(FaultError::InvalidPath(path.clone())),
             None => Ok(()),
         }
     }

@@ -100,19 +100,34 @@ pub struct UnplacedOutcome {
 const NO_SPAN: &str = "it is about no span: its source has none";
 const UNKNOWN_EVALUATOR: &str = "the run does not say what this evaluation is";
 
-/// Refuses names that cannot be, or that would make two evaluations one.
-pub fn check_names(evaluators: &[EvaluatorRecord], names: &BTreeMap<String, String>) -> Result<(), String> {
+/// Why the names under `[phoenix.names]` cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnnotationNameError {
+    /// The name is blank, or it is the one that Phoenix reserves for notes of people.
+    #[error("[phoenix.names] {evaluator}: {name:?} cannot be a name there")]
+    Unusable { evaluator: String, name: String },
+    #[error("{first} and {second} are both called {name:?}: give one of them another name under [phoenix.names]")]
+    Ambiguous { first: String, second: String, name: String },
+}
+
+/// Refuses names that Phoenix does not accept, and names that two evaluators share. Phoenix identifies an annotation by
+/// name, target and identifier, so with a shared name one verdict would overwrite the other.
+pub fn check_names(
+    evaluators: &[EvaluatorRecord],
+    names: &BTreeMap<String, String>,
+) -> Result<(), AnnotationNameError> {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for evaluator in evaluators {
         let name = name_of(evaluator, names);
         if name.trim().is_empty() || name == RESERVED {
-            return Err(format!("[phoenix.names] {}: {name:?} cannot be a name there", evaluator.name));
+            return Err(AnnotationNameError::Unusable { evaluator: evaluator.name.clone(), name: name.to_owned() });
         }
         if let Some(other) = owners.insert(name, &evaluator.name) {
-            return Err(format!(
-                "{other} and {} are both called {name:?}: give one of them another name under [phoenix.names]",
-                evaluator.name
-            ));
+            return Err(AnnotationNameError::Ambiguous {
+                first: other.to_owned(),
+                second: evaluator.name.clone(),
+                name: name.to_owned(),
+            });
         }
     }
     Ok(())

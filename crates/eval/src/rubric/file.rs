@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::labels::{RubricLabels, asked_labels};
+use super::labels::{RubricLabelError, RubricLabels, asked_labels};
 use super::template::{RubricTemplate, RubricTemplateError, RubricVariable};
 use super::{Rubric, RubricOrigin, RubricSubject};
 
@@ -21,8 +21,8 @@ pub enum RubricError {
     Name(String),
     #[error("name {0:?} is taken: outputs and gates call something else so")]
     Reserved(String),
-    #[error("{0}")]
-    Labels(String),
+    #[error(transparent)]
+    Labels(#[from] RubricLabelError),
     #[error(
         "the prompt asks for the label {asked:?}, which is not declared under [labels] ({declared}); every such answer would be lost"
     )]
@@ -72,7 +72,7 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     if RESERVED.contains(&front.name.as_str()) {
         return Err(RubricError::Reserved(front.name));
     }
-    let labels = RubricLabels::new(front.labels).map_err(RubricError::Labels)?;
+    let labels = RubricLabels::new(front.labels)?;
     if prompt.trim().is_empty() {
         return Err(RubricError::Empty);
     }

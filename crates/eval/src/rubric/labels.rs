@@ -4,25 +4,41 @@ use std::collections::BTreeMap;
 
 use crate::scale::ScoreScale;
 
+/// Why the `[labels]` table of a rubric is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RubricLabelError {
+    #[error("[labels] needs at least two labels with their scores")]
+    TooFew,
+    /// TOML allows `nan` and `inf`; means and intervals do not.
+    #[error("the score of {0:?} is no number")]
+    NotFinite(String),
+    /// Labels are compared after `normalize_label`, which leaves nothing of this one.
+    #[error("{0:?} is no label: it has neither letters nor digits")]
+    Blank(String),
+    /// Two labels are equal after normalization, so an answer could mean either.
+    #[error("[labels] has {0:?} twice")]
+    Duplicate(String),
+}
+
 /// The answers a rubric knows, best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RubricLabels(Vec<(String, f64)>);
 
 impl RubricLabels {
-    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<RubricLabels, String> {
+    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<RubricLabels, RubricLabelError> {
         if scores.len() < 2 {
-            return Err("[labels] needs at least two labels with their scores".to_owned());
+            return Err(RubricLabelError::TooFew);
         }
         if let Some((label, _)) = scores.iter().find(|(_, score)| !score.is_finite()) {
-            return Err(format!("the score of {label:?} is no number"));
+            return Err(RubricLabelError::NotFinite(label.clone()));
         }
         if let Some((label, _)) = scores.iter().find(|(label, _)| normalize_label(label).is_empty()) {
-            return Err(format!("{label:?} is no label: it has neither letters nor digits"));
+            return Err(RubricLabelError::Blank(label.clone()));
         }
         let mut labels: Vec<(String, f64)> = scores.into_iter().collect();
         for (at, (label, _)) in labels.iter().enumerate() {
             if labels[..at].iter().any(|(other, _)| normalize_label(other) == normalize_label(label)) {
-                return Err(format!("[labels] has {label:?} twice"));
+                return Err(RubricLabelError::Duplicate(label.clone()));
             }
         }
         labels.sort_by(|a, b| b.1.total_cmp(&a.1));

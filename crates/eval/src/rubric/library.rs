@@ -19,9 +19,17 @@ pub struct RubricLibrary {
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     #[error("{path}: {reason}")]
-    Rubric { path: String, reason: RubricError },
+    Rubric {
+        path: String,
+        #[source]
+        reason: RubricError,
+    },
     #[error("{path}: {reason}")]
-    Io { path: String, reason: std::io::Error },
+    Io {
+        path: String,
+        #[source]
+        reason: std::io::Error,
+    },
     #[error("{path}: the rubric {name:?} is in {other}, too")]
     Twice { path: String, name: String, other: String },
 }

@@ -6,7 +6,7 @@ mod library;
 mod template;
 
 pub use file::RubricError;
-pub use labels::RubricLabels;
+pub use labels::{RubricLabelError, RubricLabels};
 pub use library::{LibraryError, RubricLibrary};
 pub use template::{RubricTemplate, RubricTemplatePiece, RubricVariable};
 

@@ -33,7 +33,9 @@ pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + C
         now = seed.now.or(now);
         limits = seed.limits.unwrap_or(limits);
         for (index, fault) in seed.faults.iter().enumerate() {
-            fault.validate(&making.state).map_err(|reason| making.content_error(format!("faults[{index}]"), reason))?;
+            fault
+                .validate(&making.state)
+                .map_err(|error| making.content_error(format!("faults[{index}]"), error.to_string()))?;
             faults.push(fault.clone());
         }
         // The next seed goes on where this one ended.

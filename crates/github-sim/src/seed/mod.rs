@@ -33,7 +33,11 @@ pub enum SeedError {
     #[error("there is no seed {name:?}: give a file (.toml or .json) or one of {known}")]
     Unknown { name: String, known: String },
     #[error("{}: {reason}", path.display())]
-    Unreadable { path: PathBuf, reason: std::io::Error },
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        reason: std::io::Error,
+    },
     #[error("{origin}: line {line}: {reason}")]
     Syntax { origin: String, line: usize, reason: String },
     #[error("{origin}: {}{place}: {reason}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
