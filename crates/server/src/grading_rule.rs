@@ -62,10 +62,10 @@ impl GradingRule {
             base_url: section.base_url.clone(),
             ..config.judge.clone()
         };
-        let judge = match asked.select(&config.credentials).map_err(&wrong)? {
+        let judge = match asked.select(&config.credentials).map_err(|error| wrong(error.to_string()))? {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
-                let mut judge = asked.model_judge(&endpoint).map_err(&wrong)?;
+                let mut judge = asked.model_judge(&endpoint).map_err(|error| wrong(error.to_string()))?;
                 judge.client = judge.client.with_load_notice(Arc::new(|waited| {
                     let waited_s = waited.as_secs();
                     tracing::info!(waited_s, "waiting for the model server to load its model");
@@ -103,14 +103,23 @@ impl GradingRule {
         let tools = section.tools.as_ref().or(config.tools.as_ref());
         let notes = section.tool_notes.as_ref().or(config.tool_notes.as_ref());
         Ok(GradingRule {
-            evaluators: select_evaluators(library, &names, judge.as_deref(), true, false).map_err(&wrong)?,
+            evaluators: select_evaluators(library, &names, judge.as_deref(), true, false)
+                .map_err(|error| wrong(error.to_string()))?,
             judge,
-            concurrency: asked.checked_concurrency().map_err(&wrong)?,
+            concurrency: asked.checked_concurrency().map_err(|error| wrong(error.to_string()))?,
             sample,
             all_errors: section.errors.unwrap_or(true),
             daily_budget_usd: section.daily_budget_usd,
-            tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
-            notes: notes.map(|path| tool_file::read_notes(path)).transpose()?.unwrap_or_default(),
+            tools: tools
+                .map(|path| tool_file::read_tools(path))
+                .transpose()
+                .map_err(|error| error.to_string())?
+                .unwrap_or_default(),
+            notes: notes
+                .map(|path| tool_file::read_notes(path))
+                .transpose()
+                .map_err(|error| error.to_string())?
+                .unwrap_or_default(),
             project,
             name,
         })

@@ -215,7 +215,7 @@ pub struct ServerSummary {
 
 impl ReloadableSettings {
     fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, String> {
-        let library = rubric_library(&config.rubrics)?;
+        let library = rubric_library(&config.rubrics).map_err(|error| error.to_string())?;
         let known = list_alertable_evaluators(&library);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
