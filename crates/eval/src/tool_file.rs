@@ -1,4 +1,5 @@
-//! Tool definitions that a user gives: OpenAI tools JSON, an MCP `tools/list`, or a plain list.
+//! Tool definitions and notes that a user provides as a file: OpenAI tools JSON, an MCP `tools/list` result, or plain
+//! `name: description` lines. They complete traces that recorded no definitions.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::ToolDefinition;
 use serde_json::Value as Json;
 
-/// Why a file of tool definitions or tool notes is refused. Only the message reaches the user, so it contains its cause.
+/// Why a file of tool definitions or notes is refused. Only the top message is printed, so it contains its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolFileError {
     #[error("{}: {source}", path.display())]
@@ -43,8 +44,8 @@ pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, ToolFileError> {
     Ok(tools)
 }
 
-/// Reads notes, which are appended to tool descriptions in prompts: a map from tool name to text. Notes exist only in the
-/// plain form of `name: description` lines. If a name occurs twice, the last note wins.
+/// Reads notes, which are appended to tool descriptions in prompts: a map from tool name to text. Notes exist only in
+/// the plain form of `name: description` lines. If a name occurs twice, the last note counts.
 pub fn read_notes(path: &Path) -> Result<BTreeMap<String, String>, ToolFileError> {
     let text = read_file_text(path)?;
     Ok(parse_description_lines(path, &text)?.into_iter().collect())
@@ -54,7 +55,8 @@ fn read_file_text(path: &Path) -> Result<String, ToolFileError> {
     std::fs::read_to_string(path).map_err(|source| ToolFileError::Read { path: path.to_owned(), source })
 }
 
-/// `name: description` lines; lines that are indented go on with the one before.
+/// Reads `name: description` lines. Indented lines continue the one before, `#` begins a comment, a leading `- ` is
+/// ignored.
 fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, String)>, ToolFileError> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -78,7 +80,8 @@ fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, Strin
     Ok(found)
 }
 
-/// A list of definitions, or an object that has one in it.
+/// A list of definitions, or an object that contains one: `tools` of a request, `result` of a JSON-RPC reply, or
+/// OpenAI's old `functions`. Entries without a name are skipped.
 fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     match json {
         Json::Array(list) => list.iter().filter_map(parse_definition).collect(),
@@ -90,6 +93,8 @@ fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     }
 }
 
+/// OpenAI's chat form nests the definition in `function` and calls the schema `parameters`, MCP says `inputSchema`,
+/// Anthropic `input_schema`.
 fn parse_definition(json: &Json) -> Option<ToolDefinition> {
     let function = json.get("function").unwrap_or(json);
     let schema = ["parameters", "inputSchema", "input_schema"].iter().find_map(|name| function.get(*name));
