@@ -109,8 +109,8 @@ pub fn paired_difference(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     } else if variance > 0.0 {
         let freedom = groups - 1.0;
         (interval_around(mean, student_quantile(freedom) * variance.sqrt(), is_share), Some(freedom))
-    // Nothing changed. What may still be unseen is bounded by the rule of three in its exact form.
     } else if mean == 0.0 {
+        // Nothing changed. What may still be unseen is bounded by the rule of three in its exact form.
         (interval_around(mean, max_unseen_share(groups), is_share), None)
     } else {
         // All changes are equal, so the variance cannot be estimated. Adding one unchanged trajectory bounds it.

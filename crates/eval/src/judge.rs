@@ -212,10 +212,10 @@ impl ModelJudge {
             JudgeFailure::CallLimit
         } else if failure.error.is_fatal() || never_reached || has_no_model {
             JudgeFailure::Endpoint(failure)
-        // A refusal (HTTP 4xx) by an endpoint that answered others is about the content of this question.
         } else if matches!(failure.error, CallError::TooLong(_))
             || (matches!(failure.error, CallError::Refused { .. }) && self.client.has_answered())
         {
+            // A refusal (HTTP 4xx) by an endpoint that answered others is about the content of this question.
             JudgeFailure::Case(failure.to_string())
         } else {
             JudgeFailure::Call(failure.to_string())

@@ -1,5 +1,5 @@
 //! Rubrics: a question as data. One file contains the prompt, what it applies to, the labels and their scores.
-//! `docs/reference` describes the format.
+//! `docs/reference/rubrics.md` describes the format.
 
 mod file;
 mod labels;
