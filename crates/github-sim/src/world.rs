@@ -1,4 +1,5 @@
-//! A whole GitHub: its state, its limits, what goes wrong in it. Requests go in, answers come out, nothing else happens.
+//! The world: state, rate limits, planted faults and journal. Requests go in and responses come out; nothing else
+//! happens, and no other source of time or randomness exists.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +20,17 @@ use super::route::OperationRoute;
 use super::state::{TokenAccess, WorldState};
 use crate::call::PathArguments;
 
-/// Versions of the API that clients may ask for.
+/// API versions that the `X-GitHub-Api-Version` header may name.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
-/// A world takes in no more than this; what it holds grows with what is sent.
+/// Total size of writes that a world accepts. Its memory grows with what is sent, and a looping agent must not exhaust
+/// the machine.
 const MAX_BYTES: usize = 1 << 30;
+/// Response headers that recorded exchanges keep.
 const EXCHANGED_HEADERS: [&str; 4] = ["link", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"];
-/// What a write costs beside its body.
+/// What a write counts besides its body.
 const WRITE_BYTES: usize = 1 << 10;
 
-/// A state that can be gone back to.
+/// A state to return to. Git objects are shared, so a snapshot is cheap.
 #[derive(Clone, Debug)]
 pub struct WorldSnapshot {
     pub(super) state: WorldState,
@@ -40,6 +43,7 @@ impl WorldSnapshot {
     }
 }
 
+/// A simulated GitHub. It is `Clone`: a clone is an independent world.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(super) state: WorldState,
@@ -47,15 +51,17 @@ pub struct World {
     pub(super) faults: Vec<SimulatedFault>,
     pub(super) journal: RequestJournal,
     pub(super) snapshots: BTreeMap<String, WorldSnapshot>,
-    /// As it began.
+    /// The initial state.
     pub(super) seed: WorldSnapshot,
     meter: ApiRateMeter,
+    /// Bytes written so far, against `MAX_BYTES`.
     taken_in: usize,
-    /// Whether `/_gradus` is answered.
+    /// Whether `/_gradus` is served.
     has_control: bool,
 }
 
 impl World {
+    /// Makes a world. The given state becomes the seed that `reset` returns to.
     pub fn new(mut state: WorldState, limits: ApiRateLimits, faults: Vec<SimulatedFault>) -> World {
         state.rebuild_name_index();
         let seed = WorldSnapshot { state: state.clone(), faults: faults.clone() };
@@ -80,41 +86,43 @@ impl World {
         &self.journal.counters
     }
 
-    /// The last requests, oldest first.
+    /// The latest requests, oldest first.
     pub fn recent_requests(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.journal.entries()
     }
 
-    /// From now on requests are kept whole, with their answers.
+    /// Records complete requests and responses from now on.
     pub fn keep_exchanges(&mut self) {
         self.journal.keep_exchanges();
     }
 
-    /// From now on this world can only be changed as GitHub can: `/_gradus` is a path like any other that GitHub does not
-    /// have. Whoever is tested here must not be able to undo what it did, or to make others forget it.
+    /// Closes the control API for good: `/_gradus` becomes an unknown path. A tested agent must not be able to undo
+    /// what it did, or to clear the journal.
     pub fn close_control(&mut self) {
         self.has_control = false;
     }
 
-    /// What was kept, oldest first.
+    /// Recorded exchanges, oldest first.
     pub fn recorded_exchanges(&self) -> &[RecordedExchange] {
         self.journal.exchanges()
     }
 
-    /// What is still to go wrong.
+    /// Faults that have not struck often enough yet.
     pub fn pending_faults(&self) -> &[SimulatedFault] {
         &self.faults
     }
 
+    /// Not validated against the world; the control API and seeds validate before.
     pub fn add_fault(&mut self, fault: SimulatedFault) {
         self.faults.push(fault);
     }
 
+    /// Rate limits refuse requests from now on.
     pub fn enforce_limits(&mut self) {
         self.limits.enforced = true;
     }
 
-    /// Lets time go by.
+    /// Negative values are ignored: simulated time never goes back, except by `restore`.
     pub fn advance_clock(&mut self, seconds: i64) {
         self.state.now = self.state.now.plus_seconds(seconds.max(0));
     }
@@ -123,13 +131,14 @@ impl World {
         WorldSnapshot { state: self.state.clone(), faults: self.faults.clone() }
     }
 
+    /// Returns to a snapshot, clock included. Rate limits start anew; the journal stays.
     pub fn restore(&mut self, snapshot: &WorldSnapshot) {
         self.state = snapshot.state.clone();
         self.faults.clone_from(&snapshot.faults);
         self.meter = ApiRateMeter::default();
     }
 
-    /// As it was in the beginning, with no requests.
+    /// Returns to the seed with an empty journal.
     pub fn reset(&mut self) {
         let seed = self.seed.clone();
         self.restore(&seed);
@@ -137,12 +146,12 @@ impl World {
         self.taken_in = 0;
     }
 
-    /// What changed since the beginning.
+    /// All differences from the seed, by path.
     pub fn changes_since_seed(&self) -> Vec<WorldDifference> {
         compare_inventories(&take_inventory(&self.seed.state), &take_inventory(&self.state))
     }
 
-    /// Tokens, and who they speak for.
+    /// Tokens with the login of their account.
     pub fn tokens_with_logins(&self) -> impl Iterator<Item = (&str, &str)> {
         self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
     }
@@ -151,9 +160,9 @@ impl World {
         self.has_control
     }
 
-    /// What GitHub's API answers.
+    /// Handles a request of GitHub's API: route, faults, authentication, rate limit, execution, journal, in this order.
     pub(crate) fn handle_api(&mut self, request: &SimulatedRequest) -> SimulatedResponse {
-        // What would not be in the log must not happen.
+        // An action that cannot be recorded must not happen.
         if self.journal.is_full() {
             let error =
                 OperationError::new(507, "The log of this run is full; nothing more is answered.").with_general_docs();
@@ -166,6 +175,7 @@ impl World {
         let trouble = fault::apply_faults(&mut self.faults, request, &path, operation);
         let actor = self.authenticate(request);
         let mut response = self.answer_request(request, &base, &path, found, &actor, &trouble);
+        // Only successful responses can get lost: an error would look the same.
         if let Some(status) = trouble.lost.filter(|_| response.status < 400) {
             response = build_gateway_error(status);
         }
@@ -209,7 +219,8 @@ impl World {
         response
     }
 
-    /// What addresses begin with, and the path below that; numbers of repositories become names.
+    /// The base of URLs and the path below it. GitHub Enterprise's prefix `/api/v3` is accepted, and ids of
+    /// repositories are replaced by names. The `Host` header is validated, since it is echoed in URLs.
     fn split_base_and_path(&self, request: &SimulatedRequest) -> (String, String) {
         let host = request.header("host").unwrap_or("localhost");
         let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '[' | ']');
@@ -226,6 +237,7 @@ impl World {
         (base, by_number.unwrap_or_else(|| path.to_owned()))
     }
 
+    /// Accepts `Bearer`, `token` and `Basic`. A request without the header is anonymous; an unknown token is 401.
     fn authenticate(&self, request: &SimulatedRequest) -> Result<Option<AuthenticatedActor>, OperationError> {
         let Some(header) = request.header("authorization") else { return Ok(None) };
         let bad = || OperationError::new(401, "Bad credentials").with_general_docs();
@@ -236,6 +248,7 @@ impl World {
                 let text = STANDARD.decode(value.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
                 let text = text.ok_or_else(bad)?;
                 let (user, password) = text.split_once(':').ok_or_else(bad)?;
+                // Clients send the token as the password or as the user name.
                 if self.state.tokens.contains_key(password) { password.to_owned() } else { user.to_owned() }
             }
             _ => return Err(bad()),
@@ -244,6 +257,7 @@ impl World {
         Ok(Some(AuthenticatedActor { account: known.account, reach: known.reach.clone(), token }))
     }
 
+    /// Charges the rate limit, executes the request and adds the headers that all responses share.
     fn answer_request(
         &mut self,
         request: &SimulatedRequest,
@@ -291,6 +305,8 @@ impl World {
         response
     }
 
+    /// Executes a request. Faults that replace the response come before it, concurrent commits just before the
+    /// operation.
     fn carry_out(
         &mut self,
         request: &SimulatedRequest,
@@ -351,7 +367,7 @@ impl World {
         };
         let result = (route.handler)(&mut call);
         match &result {
-            // Operations change nothing before they know that they can; time is theirs to take only then.
+            // A failed operation changes nothing, so it takes no time either.
             Err(_) => self.state.now = before,
             Ok(_) if is_write => self.taken_in += request.body.len() + WRITE_BYTES,
             Ok(_) => {}
@@ -359,7 +375,7 @@ impl World {
         result
     }
 
-    /// Bytes, tags and dates.
+    /// Body, content type, and for successful reads `ETag`, `Last-Modified` and 304 for conditional requests.
     fn build_response(&self, request: &SimulatedRequest, reply: OperationReply) -> SimulatedResponse {
         let mut headers = reply.headers;
         let (content_type, body) = match reply.body {
@@ -380,6 +396,7 @@ impl World {
             let since = super::time::SimulatedTime::parse_http(since);
             reply.modified.zip(since).is_some_and(|(modified, since)| modified <= since)
         };
+        // `If-None-Match` takes precedence over `If-Modified-Since` (RFC 9110).
         let unchanged = match request.header("if-none-match") {
             Some(wanted) => same(wanted),
             None => request.header("if-modified-since").is_some_and(not_newer),
@@ -406,7 +423,7 @@ fn build_error_response(error: &OperationError, docs: &str) -> SimulatedResponse
     SimulatedResponse { status: error.status, headers, body: error.to_body(docs).to_string().into_bytes(), delay_ms: 0 }
 }
 
-/// What a proxy says that lost what was behind it.
+/// The response of a proxy whose upstream was lost.
 fn build_gateway_error(status: u16) -> SimulatedResponse {
     let body = json!({"message": "Server Error"}).to_string().into_bytes();
     SimulatedResponse {
@@ -417,6 +434,7 @@ fn build_gateway_error(status: u16) -> SimulatedResponse {
     }
 }
 
+/// GitHub's message, which client libraries recognise.
 fn secondary_limit(retry_after_s: u64) -> OperationError {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
     let mut error = OperationError::new(403, message).with_general_docs();
@@ -424,7 +442,7 @@ fn secondary_limit(retry_after_s: u64) -> OperationError {
     error
 }
 
-/// Real GitHub would know this; pretending to would make results wrong without a sign.
+/// 501: GitHub may have this operation. Inventing a response would falsify results without notice.
 fn build_unrouted_error(method: RequestMethod, path: &str) -> OperationError {
     let path: String = path.chars().take(200).collect();
     let mut error = OperationError::new(501, format!("Not simulated: {} {path}", method.name())).with_general_docs();
