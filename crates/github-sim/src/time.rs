@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Seconds since 1970, UTC; written as GitHub writes times.
+/// Seconds since 1970, UTC. Serialized like GitHub's times, `2026-01-31T09:00:00Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SimulatedTime(pub i64);
 
 impl SimulatedTime {
-    /// RFC 3339, or a date alone.
+    /// RFC 3339, or a date alone, which means midnight UTC.
     pub fn parse(text: &str) -> Option<SimulatedTime> {
         let whole = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok();
         whole

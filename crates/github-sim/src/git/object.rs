@@ -1,4 +1,4 @@
-//! Git's objects and their names: the bytes are those that git hashes, so that anyone can compute every sha again.
+//! Git objects and their ids. The hashed bytes are exactly those of git, so every id can be verified with git itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +6,18 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha1::{Digest, Sha1};
 
-/// The name of an object: the SHA-1 of its bytes with a header in front.
+/// The id of an object: SHA-1 of `kind length NUL` and the content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 20]);
 
-/// The tree without entries, which git knows without being told.
+/// The tree without entries, which git knows without storing it.
 pub const EMPTY_TREE: ObjectId = ObjectId([
     0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92, 0x88, 0xfb, 0xee, 0x49,
     0x04,
 ]);
 
 impl ObjectId {
+    /// Hashes a header and the content, as `git hash-object` does.
     fn hash_object(kind: &str, body: &[u8]) -> ObjectId {
         let mut hash = Sha1::new();
         hash.update(format!("{kind} {}\0", body.len()));
@@ -24,7 +25,7 @@ impl ObjectId {
         ObjectId(hash.finalize().into())
     }
 
-    /// The first seven digits, as people write them.
+    /// The first seven digits, git's default abbreviation.
     pub fn short_hex(&self) -> String {
         self.to_string()[..7].to_owned()
     }
@@ -47,7 +48,7 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// It is not forty hexadecimal digits.
+/// The text is not forty hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a sha has 40 hexadecimal digits")]
 pub struct NotAnObjectId;
@@ -82,6 +83,7 @@ impl<'de> Deserialize<'de> for ObjectId {
     }
 }
 
+/// The stored object types. Annotated tags are not simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GitObject {
     Blob(Vec<u8>),
@@ -90,6 +92,7 @@ pub enum GitObject {
 }
 
 impl GitObject {
+    /// The type as the API spells it.
     pub fn kind(&self) -> &'static str {
         match self {
             GitObject::Blob(_) => "blob",
@@ -98,6 +101,7 @@ impl GitObject {
         }
     }
 
+    /// Computed anew on each call.
     pub fn id(&self) -> ObjectId {
         match self {
             GitObject::Blob(bytes) => ObjectId::hash_object("blob", bytes),
@@ -107,7 +111,7 @@ impl GitObject {
     }
 }
 
-/// What an entry of a tree is.
+/// The mode of a tree entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GitFileMode {
     #[serde(rename = "100644")]
@@ -123,7 +127,7 @@ pub enum GitFileMode {
 }
 
 impl GitFileMode {
-    /// As the API writes it; git itself leaves out the zero in front.
+    /// Six digits, as in the API. Git itself omits the leading zero of directories.
     pub fn digits(self) -> &'static str {
         match self {
             GitFileMode::File => "100644",
@@ -134,6 +138,7 @@ impl GitFileMode {
         }
     }
 
+    /// `None` for modes that git does not have.
     pub fn from_digits(text: &str) -> Option<GitFileMode> {
         let all = [
             GitFileMode::File,
@@ -155,6 +160,7 @@ impl GitFileMode {
     }
 }
 
+/// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEntry {
     pub name: String,
@@ -162,12 +168,14 @@ pub struct TreeEntry {
     pub id: ObjectId,
 }
 
+/// A tree with entries in git's order, which the id depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitTree {
     entries: Vec<TreeEntry>,
 }
 
 impl GitTree {
+    /// Sorts the entries.
     pub fn new(mut entries: Vec<TreeEntry>) -> GitTree {
         // Git sorts a directory as if its name ended in a slash.
         let key = |entry: &TreeEntry| {
@@ -189,6 +197,7 @@ impl GitTree {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// The bytes that git hashes: mode, space, name, NUL, and the raw id of each entry.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for entry in &self.entries {
@@ -202,7 +211,7 @@ impl GitTree {
     }
 }
 
-/// Who did something, and when (seconds since 1970, UTC).
+/// Author or committer of a commit, and when (seconds since 1970, UTC).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitSignature {
     pub name: String,
@@ -211,7 +220,8 @@ pub struct CommitSignature {
 }
 
 impl CommitSignature {
-    /// Leaves out what would break a commit's header lines, as git does.
+    /// Removes angle brackets and control characters, which would break the header lines of a commit. Git does the
+    /// same.
     pub fn new(name: &str, email: &str, at: i64) -> CommitSignature {
         let clean = |text: &str| {
             let kept: String = text.chars().filter(|c| !matches!(c, '<' | '>') && !c.is_control()).collect();
@@ -220,14 +230,17 @@ impl CommitSignature {
         CommitSignature { name: clean(name), email: clean(email), at: at.max(0) }
     }
 
+    /// The time zone is always UTC.
     fn encode(&self) -> String {
         format!("{} <{}> {} +0000", self.name, self.email, self.at)
     }
 }
 
+/// A commit. Signatures (GPG) are not simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitCommit {
     pub tree: ObjectId,
+    /// Empty for a root commit, two for a merge. The first one is the branch that was merged into.
     pub parents: Vec<ObjectId>,
     pub author: CommitSignature,
     pub committer: CommitSignature,
@@ -235,6 +248,7 @@ pub struct GitCommit {
 }
 
 impl GitCommit {
+    /// The first line of the message.
     pub fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! From what seeds say to a world: accounts, repositories and their settings, tokens.
+//! Applies seeds to a world: accounts, repositories and their settings, and tokens.
 
 use crate::seed::builder::WorldBuilder;
 use std::collections::BTreeMap;
@@ -9,6 +9,8 @@ use crate::rate::ApiRateLimits;
 use crate::state::{AccessToken, Account, IssueLabel, LabelId, Repository, RepositoryId, TokenAccess, WorldState};
 use crate::world::World;
 
+/// Applies seeds in order; the extended one comes first. Later seeds override `now` and the limits, and add everything
+/// else.
 pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + Clone) -> Result<World, SeedError> {
     let state = WorldState::default();
     let mut making = WorldBuilder { latest: state.now, state, origin: "" };
@@ -38,13 +40,14 @@ pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + C
                 .map_err(|error| making.content_error(format!("faults[{index}]"), error.to_string()))?;
             faults.push(fault.clone());
         }
-        // The next seed goes on where this one ended.
+        // The next seed continues where this one ended.
         making.state.now = making.latest;
     }
     making.state.now = now.unwrap_or(making.latest);
     Ok(World::new(making.state, limits, faults))
 }
 
+/// Adds an account, or updates the profile of an existing one.
 fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if seed.login.is_empty() || seed.login.len() > 39 || !seed.login.chars().all(fits) {
@@ -101,6 +104,7 @@ fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> 
     Ok(())
 }
 
+/// Tokens come after repositories, because fine-grained ones refer to them.
 fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
     if seed.token.is_empty() || seed.token.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(making.content_error(place, "a token has no blanks, and is not empty"));
@@ -124,6 +128,7 @@ fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Re
     Ok(())
 }
 
+/// Adds a repository or extends an existing one: settings, then history, then issues and pull requests.
 fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &str) -> Result<(), SeedError> {
     let Some((owner, name)) = seed.name.split_once('/') else {
         return Err(making.content_error(place, format!("name {:?}: write owner/name", seed.name)));

@@ -1,4 +1,4 @@
-//! Commits, branches, tags, and what is published of them.
+//! Applies the git part of a seed: commits, branches, tags, and what is published of them.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use crate::operations::writing;
 use crate::seed::builder::WorldBuilder;
 use crate::state::{CommitStatus, RepositoryId, RepositoryRelease, WorkflowRun};
 
+/// Commits first, then branches, then tags: later ones refer to earlier ones.
 pub(super) fn add_git_history(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -36,7 +37,8 @@ pub(super) fn add_git_history(
     Ok(())
 }
 
-/// A commit by any of its names, `main~2` being two before `main`.
+/// A commit by branch, tag or sha; `main~2` is two commits before `main`, along first parents. `None` is the default
+/// branch.
 fn resolve_seed_commit(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -58,6 +60,7 @@ fn resolve_seed_commit(
     found.ok_or_else(|| making.content_error(place, format!("there is no branch, tag or commit {name:?}")))
 }
 
+/// Adds one commit and moves its branch. A merge is applied before the listed files.
 fn add_commit(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -70,6 +73,7 @@ fn add_commit(
     let owner = making.state.login(repository.owner).to_owned();
     let branch = seed.branch.clone().unwrap_or_else(|| repository.default_branch.clone());
     let (network, existing, is_empty) = (repository.network, repository.branch_head(&branch), repository.is_empty());
+    // The first commit of a repository has no parent; a new branch begins at `from`.
     let head = match existing {
         Some(head) => Some(head),
         None if is_empty => None,
@@ -99,6 +103,7 @@ fn add_commit(
     }
     let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     for (path, text) in &seed.files {
+        // An existing file keeps its mode.
         let mode = find_tree_entry(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
         let blob = objects.insert(GitObject::Blob(text.clone().into_bytes()));
         changes.insert(path.clone(), Some(TreeLeaf { mode, id: blob }));
@@ -118,6 +123,7 @@ fn add_commit(
     Ok(())
 }
 
+/// Releases, commit statuses and workflow runs.
 pub(super) fn add_publications(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -127,6 +133,7 @@ pub(super) fn add_publications(
     let owner = making.state.repository(id).map(|one| making.state.login(one.owner).to_owned()).unwrap_or_default();
     for (index, release) in seed.releases.iter().enumerate() {
         let place = format!("{place}.releases[{index}]");
+        // A release may name a tag that does not exist yet.
         let commit = resolve_seed_commit(making, id, Some(&release.tag), &place)
             .or_else(|_| resolve_seed_commit(making, id, None, &place))?;
         let author = making.find_account(release.author.as_deref().unwrap_or(&owner), &place)?;

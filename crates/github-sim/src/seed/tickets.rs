@@ -1,4 +1,4 @@
-//! Milestones, issues and pull requests.
+//! Applies milestones, issues and pull requests of a seed.
 
 use super::SeedError;
 use super::file::{CommentSeed, IssueSeed, PullSeed, RepositorySeed};
@@ -12,6 +12,7 @@ use crate::state::{
 };
 use crate::time::SimulatedTime;
 
+/// In the order milestones, issues, pull requests.
 pub(super) fn add_issues_and_pulls(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -46,7 +47,7 @@ pub(super) fn add_issues_and_pulls(
     Ok(())
 }
 
-/// The number that was asked for, or the next one.
+/// The given number if it is free, otherwise the next one.
 fn choose_issue_number(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -70,6 +71,7 @@ fn find_account_ids(making: &WorldBuilder<'_>, names: &[String], place: &str) ->
     names.iter().map(|name| making.find_account(name, place)).collect()
 }
 
+/// Labels must exist: unlike the API, a seed does not create them by naming them, since that is usually a typo.
 fn find_label_ids(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -84,6 +86,7 @@ fn find_label_ids(
     names.iter().map(find).collect()
 }
 
+/// Returns the time of the last comment.
 fn add_comments(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -111,6 +114,7 @@ fn add_comments(
     Ok(last)
 }
 
+/// Adds an issue with its comments, then closes it if the seed says so.
 fn add_issue(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -153,6 +157,7 @@ fn add_issue(
     Ok(())
 }
 
+/// Adds a pull request with its reviews and comments, then merges or closes it.
 fn add_pull(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -218,6 +223,7 @@ fn add_pull(
     Ok(())
 }
 
+/// A branch of this repository, or `owner:branch` of a fork in the same network.
 fn resolve_pull_head(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -244,6 +250,7 @@ fn resolve_pull_head(
     Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
 }
 
+/// Merges as the API would: the commit is by GitHub, the branch moves, and the pull request is closed.
 fn merge_seeded_pull(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -273,6 +280,7 @@ fn merge_seeded_pull(
     } else {
         merging::merge_commit(objects, plan, (base, head), (author, committer), message)
     };
+    // Closed before the base branch moves, so that the stored base is the one before the merge.
     writing::close_issue_or_pull(&mut making.state, id, number, by, None);
     let issue = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number));
     if let Some(pull) = issue.and_then(|issue| issue.pull.as_mut()) {
@@ -282,6 +290,7 @@ fn merge_seeded_pull(
     Ok(())
 }
 
+/// Base commit, head commit, name of the base branch, and network.
 fn find_merge_inputs(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
