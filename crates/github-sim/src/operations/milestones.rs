@@ -1,4 +1,4 @@
-//! Milestones.
+//! Milestones of a repository.
 
 use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
@@ -45,6 +45,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Open ones by default, sorted by due date or completeness.
 fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -58,7 +59,7 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
         };
         found.sort_by_key(|one| (done(one), one.number));
     } else {
-        // Those without a date come last.
+        // Milestones without a due date come last.
         found.sort_by_key(|one| (one.due_on.is_none(), one.due_on, one.number));
     }
     if !call.is_ascending(true) {
@@ -67,12 +68,14 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.milestone(repository, one)))
 }
 
+/// The `state` field of the body.
 fn read_milestone_state(call: &OperationCall<'_>) -> Result<Option<IssueState>, OperationError> {
     let fields = call.body_fields()?;
     let wanted = fields.text_one_of("state", &["open", "closed"])?;
     Ok(wanted.map(|name| if name == "closed" { IssueState::Closed } else { IssueState::Open }))
 }
 
+/// Titles are unique in a repository, case-sensitively.
 fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation("Milestone", "title", "missing_field"));
@@ -81,6 +84,7 @@ fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Opti
     if taken { Err(OperationError::validation("Milestone", "title", "already_exists")) } else { Ok(()) }
 }
 
+/// Requires push access. Numbers are not used again while a higher one exists.
 fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -107,6 +111,7 @@ fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
+/// By the number in the path.
 fn find_milestone(call: &OperationCall<'_>, id: RepositoryId) -> Result<Milestone, OperationError> {
     let number = call.path_number("milestone_number")?;
     call.repo(id)?.milestones.get(&number).cloned().ok_or_else(OperationError::not_found)
@@ -118,6 +123,7 @@ fn get_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
+/// A null `due_on` removes the date.
 fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let mut milestone = find_milestone(call, id)?;
@@ -138,6 +144,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
+/// Issues lose the milestone, and their `updated_at` stays, as on GitHub.
 fn delete_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let number = find_milestone(call, id)?.number;

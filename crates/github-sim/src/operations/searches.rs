@@ -1,4 +1,4 @@
-//! Searching repositories, issues and code.
+//! Search for repositories, issues and code.
 
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use crate::state::{Issue, Repository};
 use crate::time::SimulatedTime;
 use crate::view::{ApiView, repository::count_language_bytes};
 
+/// Search for users, commits, topics and labels is not simulated. These routes have their own rate limits.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/search/repositories", "search/repos", "search/search#search-repositories", search_repositories),
     define_route(
@@ -26,11 +27,12 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/search/code", "search/code", "search/search#search-code", search_code),
 ];
 
-/// GitHub shows no more.
+/// GitHub shows at most this many results; `total_count` still counts all.
 const MAX_RESULTS: usize = 1000;
-/// Files above this are not looked into.
+/// Larger files are not indexed by GitHub.
 const MAX_BYTES: usize = 384 << 10;
 
+/// 422 without `q`, and beyond the first 1000 results.
 fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
     let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
     let missing = || OperationError::validation("Search", "q", "missing");
@@ -41,6 +43,7 @@ fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, Operation
     Ok(search)
 }
 
+/// `total_count`, `incomplete_results` and `items`.
 fn build_search_reply<T>(
     call: &OperationCall<'_>,
     found: &[T],
@@ -56,7 +59,8 @@ fn build_search_reply<T>(
     reply
 }
 
-/// The repositories in which a search looks: visible, and named if any are named.
+/// Visible repositories, restricted by `repo:`, `user:` and `org:`. 422 if one of these does not exist or is invisible,
+/// so a search reveals nothing about private repositories.
 fn find_searched_repositories<'c>(
     call: &'c OperationCall<'_>,
     search: &SearchTerms,
@@ -92,6 +96,8 @@ fn find_searched_repositories<'c>(
     Ok(state.repositories.values().filter(visible).filter(fits).collect())
 }
 
+/// Words are searched in name, owner, description and topics, or where `in:` says. There is no relevance: the default
+/// order is by id.
 fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let search = parse_search_query(call)?;
     let state = &*call.state;
@@ -103,7 +109,7 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
         let name = [one.name.as_str(), state.login(one.owner)];
         let named = name.into_iter().filter(|_| looks_in("name"));
         let described = one.description.as_deref().filter(|_| looks_in("description"));
-        // A name counts as a whole, too: `sim-1` is two words and one name.
+        // Part of a name counts as well: `sim-1` is two words and one name.
         let is_name = |word: &String| looks_in("name") && one.name.to_lowercase().contains(word.as_str());
         let texts: Vec<&str> = named.chain(described).chain(one.topics.iter().map(String::as_str)).collect();
         let found: Vec<String> = texts.iter().flat_map(|text| tokenize_text(text)).collect();
@@ -131,6 +137,7 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     }))
 }
 
+/// Evaluates one qualifier; the caller applies the negation.
 fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &SearchQualifier, stars: usize) -> bool {
     let value = qualifier.value.as_str();
     match qualifier.name.as_str() {
@@ -148,11 +155,12 @@ fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &Searc
         "stars" => in_range(value, &stars, |text| text.parse().ok()),
         "created" => in_range(value, &one.created_at, SimulatedTime::parse),
         "pushed" => in_range(value, &one.pushed_at, SimulatedTime::parse),
-        // `repo`, `user` and `org` said where to look; what is unknown narrows nothing.
+        // `repo`, `user` and `org` are handled before, and unknown qualifiers restrict nothing.
         _ => !qualifier.negated,
     }
 }
 
+/// Issues and pull requests of all visible repositories. Words are searched in title, body and comments.
 fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     let search = parse_search_query(call)?;
     let places: Vec<&str> = search.qualifiers_named("in").flat_map(|one| one.value.split(',')).collect();
@@ -192,6 +200,7 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(reply)
 }
 
+/// Evaluates one qualifier. `@me` is the caller.
 fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.as_str();
     let state = &*call.state;
@@ -253,6 +262,7 @@ fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, 
     }
 }
 
+/// Requires authentication, as on GitHub. Only default branches are searched, and whole words are matched.
 fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
     call.require_account()?;
     let search = parse_search_query(call)?;
@@ -291,6 +301,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
     }))
 }
 
+/// Evaluates one qualifier on a file. Languages are recognised by extension.
 fn file_fits(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.to_lowercase();
     let path = path.to_lowercase();

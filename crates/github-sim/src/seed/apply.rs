@@ -68,6 +68,7 @@ fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     Ok(())
 }
 
+/// Absent fields keep their value, so that an extending seed may state only what is new.
 fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     let more = |new: &Option<String>, old: &mut Option<String>| {
         if new.is_some() {
@@ -81,6 +82,7 @@ fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     more(&seed.location, &mut account.location);
 }
 
+/// A second pass over the accounts, because an organization may be listed before its members.
 fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let organization = making.find_account(&seed.login, place)?;
     for (login, right) in &seed.members {
@@ -92,6 +94,7 @@ fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     Ok(())
 }
 
+/// Stars come after all repositories of the seed. Each one takes a minute of simulated time.
 fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let account = making.find_account(&seed.login, place)?;
     for name in &seed.starred {
@@ -174,6 +177,7 @@ fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &
     Ok(())
 }
 
+/// A label with an existing name keeps its id, so that issues of an extended seed keep the label.
 fn add_labels(making: &mut WorldBuilder<'_>, id: RepositoryId, seed: &RepositorySeed) {
     for label in &seed.labels {
         let label_id = LabelId(making.state.next_id());

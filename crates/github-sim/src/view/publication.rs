@@ -5,16 +5,18 @@ use serde_json::{Map, Value, json};
 use super::{ApiView, escape_path, escape_segment, node_id};
 use crate::state::{Gist, Repository, RepositoryRelease, WorkflowRun};
 
-/// A workflow, read from its file.
+/// A workflow, derived from its file.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkflowFile {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) path: String,
+    /// Whether it can be dispatched by hand.
     pub(crate) has_dispatch: bool,
 }
 
 impl ApiView<'_> {
+    /// Assets are always empty.
     pub(crate) fn release(&self, repository: &Repository, release: &RepositoryRelease) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/releases/{}", release.id);
@@ -44,6 +46,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// `with_content` adds contents and a history of one revision, as for a single gist; lists omit them.
     pub(crate) fn gist(&self, gist: &Gist, with_content: bool) -> Value {
         let url = format!("{}/gists/{}", self.base, gist.id);
         let page = format!("{}/gist/{}", self.site_url(), gist.id);
@@ -86,6 +89,7 @@ impl ApiView<'_> {
             "truncated": false,
         });
         if with_content {
+            // A stand-in for a commit id; it changes with every update.
             let version = blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
             let lines: usize = gist.files.values().map(|content| content.lines().count()).sum();
             let change = json!({
@@ -100,6 +104,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Workflows are always active.
     pub(crate) fn workflow(&self, repository: &Repository, workflow: &WorkflowFile) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&workflow.path);
@@ -117,6 +122,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// `workflow` is `None` if the file no longer exists.
     pub(crate) fn workflow_run(
         &self,
         repository: &Repository,

@@ -1,4 +1,4 @@
-//! Pull requests and reviews.
+//! Pull requests, reviews and review comments.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,7 @@ use crate::merging;
 use crate::state::{Issue, PullRequest, PullRequestReview, Repository, ReviewComment};
 
 impl ApiView<'_> {
+    /// The form in lists, without mergeability and counts, which are expensive.
     pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
@@ -73,6 +74,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// `head` or `base`. The repository is null for a deleted fork.
     fn pull_end(
         &self,
         repository: Option<&Repository>,
@@ -89,7 +91,8 @@ impl ApiView<'_> {
         })
     }
 
-    /// `computed` is false right after something was changed: GitHub finds out later whether it can be merged.
+    /// The full form. `computed` is false right after a change: GitHub computes mergeability in the background, and
+    /// clients must poll for it.
     pub(crate) fn full_pull(
         &self,
         repository: &Repository,
@@ -121,12 +124,13 @@ impl ApiView<'_> {
         object
     }
 
-    /// Where a pull request's own changes begin.
+    /// The merge base, where the changes of a pull request begin.
     fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Option<ObjectId> {
         let base = self.state.pull_base(repository, issue, pull);
         merge_base(self.state.objects(repository), base, self.state.pull_head(issue, pull))
     }
 
+    /// The three-dot diff: changes of the head since the merge base.
     pub(crate) fn pull_changes(
         &self,
         repository: &Repository,
@@ -139,7 +143,7 @@ impl ApiView<'_> {
         diff_trees(objects, start.map_or(EMPTY_TREE, |start| start.tree), head.tree)
     }
 
-    /// Oldest first.
+    /// Commits that the base lacks, oldest first; at most 250, GitHub's limit.
     pub(crate) fn pull_commits(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Vec<ObjectId> {
         let objects = self.state.objects(repository);
         let base = self.state.pull_base(repository, issue, pull);
@@ -150,6 +154,7 @@ impl ApiView<'_> {
         commits
     }
 
+    /// A pending review has no `submitted_at`.
     pub(crate) fn pull_review(&self, repository: &Repository, issue: &Issue, review: &PullRequestReview) -> Value {
         let own = format!("{}/pulls/{}", self.repository_url(repository), issue.number);
         let html =
@@ -172,6 +177,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Positions equal lines: the position within the diff is not simulated.
     pub(crate) fn review_comment(&self, repository: &Repository, issue: &Issue, comment: &ReviewComment) -> Value {
         let url = self.repository_url(repository);
         let own = format!("{url}/pulls/comments/{}", comment.id);

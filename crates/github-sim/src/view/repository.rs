@@ -1,4 +1,4 @@
-//! Repositories: the short form in lists, and the full one.
+//! Repositories: the short form of lists, the full form, and branch protection.
 
 use serde_json::{Map, Value, json};
 
@@ -7,6 +7,7 @@ use crate::access::resolve_permission;
 use crate::git::{GitFileMode, GitObjectStore, find_tree_entry};
 use crate::state::{BranchProtection, Repository, RepositoryPermission};
 
+/// URL templates of every repository object. Most lead to paths that are not simulated.
 const URLS: [(&str, &str); 37] = [
     ("forks_url", "/forks"),
     ("keys_url", "/keys{/key_id}"),
@@ -48,15 +49,18 @@ const URLS: [(&str, &str); 37] = [
 ];
 
 impl ApiView<'_> {
+    /// The API URL, which all resources of a repository begin with.
     pub(crate) fn repository_url(&self, repository: &Repository) -> String {
         format!("{}/repos/{}", self.base, self.state.full_name(repository))
     }
 
+    /// The URL of the web page.
     pub(crate) fn repository_page(&self, repository: &Repository) -> String {
         format!("{}/{}", self.site_url(), self.state.full_name(repository))
     }
 
-    /// As lists show it, and as everything else that names a repository does.
+    /// The form in lists and inside other resources. `permissions` are those of the caller, and absent for anonymous
+    /// ones.
     pub(crate) fn repository(&self, repository: &Repository) -> Value {
         let full_name = self.state.full_name(repository);
         let site = self.site_url();
@@ -135,7 +139,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// As it looks on its own.
+    /// The form of a single repository. Merge settings are visible only with push access.
     pub(crate) fn full_repository(&self, repository: &Repository) -> Value {
         let mut object = self.repository(repository);
         let stars = object["stargazers_count"].clone();
@@ -175,6 +179,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Recognises a few licenses by their text; null without a license file.
     fn license(&self, repository: &Repository) -> Value {
         let objects = self.state.objects(repository);
         let found = repository.default_branch_head().and_then(|head| objects.commit(head)).and_then(|commit| {
@@ -203,6 +208,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// GitHub omits the parts that are not enabled.
     pub(crate) fn branch_protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
         let url = format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
         let mut object = json!({
@@ -235,7 +241,7 @@ impl ApiView<'_> {
     }
 }
 
-/// File endings whose language is counted.
+/// File extensions and their language.
 const LANGUAGES: [(&str, &str); 12] = [
     ("py", "Python"),
     ("rs", "Rust"),
@@ -251,10 +257,11 @@ const LANGUAGES: [(&str, &str); 12] = [
     ("css", "CSS"),
 ];
 
+/// Bytes by language on the default branch, largest first.
 pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Repository) -> Vec<(&'static str, usize)> {
     let mut bytes: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
-    // Asked for with every repository: some hundred entries have to be enough to tell.
+    // Computed for every rendered repository, so a sample of the entries has to be enough.
     let mut budget = 500;
     let mut waiting: Vec<_> = tree.into_iter().collect();
     while let Some(tree) = waiting.pop() {
@@ -281,6 +288,7 @@ pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Reposi
     found
 }
 
+/// `None` if no known extension occurs.
 fn find_main_language(objects: &GitObjectStore, repository: &Repository) -> Option<&'static str> {
     count_language_bytes(objects, repository).first().map(|(name, _)| *name)
 }
