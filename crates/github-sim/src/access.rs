@@ -1,5 +1,21 @@
 //! Permissions: who may see and do what. As on GitHub, a repository that the caller cannot see is answered with 404,
 //! and a visible one on which an action is not allowed with 403.
+//!
+//! The effective permission is the lower one of what the account has and what its token allows:
+//!
+//! | source | gives |
+//! |---|---|
+//! | owner of the repository | admin |
+//! | member of the owning organization | the permission of the membership, on all repositories |
+//! | collaborator | the permission of the collaboration |
+//! | public repository | pull, also without a token |
+//! | classic token with `repo` | everything that the account has |
+//! | classic token with `public_repo` | everything that the account has, on public repositories |
+//! | classic token with other scopes | pull on public repositories |
+//! | fine-grained token | at most the listed permission on the listed repositories, pull on public ones |
+//!
+//! Some operations check scopes of their own beyond this: gists, stars, and creating, forking and deleting
+//! repositories.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +28,7 @@ pub(super) struct AuthenticatedActor {
     pub(super) account: AccountId,
     /// What the token allows. The effective permission is the lower one of account and token.
     pub(super) reach: TokenAccess,
+    /// Rate limits are counted per token.
     pub(super) token: String,
 }
 
@@ -22,9 +39,13 @@ pub(super) enum RequiredAccess {
     Read,
     /// To open issues, comment and review: anyone who can see the repository, with a token that may write.
     TakePart,
+    /// To manage issues and pull requests of others.
     Triage,
+    /// To change git content, labels, milestones and releases.
     Push,
+    /// To change topics.
     Maintain,
+    /// To change settings and to delete the repository.
     Admin,
 }
 

@@ -20,6 +20,7 @@ pub(super) type OperationResult = Result<OperationReply, OperationError>;
 pub(super) struct OperationReply {
     pub(super) status: u16,
     pub(super) body: OperationBody,
+    /// Names in lower case.
     pub(super) headers: Vec<(&'static str, String)>,
     /// When the shown resource was last modified, for `Last-Modified` and `If-Modified-Since`. `None` for lists.
     pub(super) modified: Option<SimulatedTime>,
@@ -64,6 +65,7 @@ impl OperationReply {
         }
     }
 
+    /// Enables `Last-Modified` and 304 by time.
     pub(super) fn with_modified_at(mut self, at: SimulatedTime) -> OperationReply {
         self.modified = Some(at);
         self
@@ -73,10 +75,12 @@ impl OperationReply {
 /// Everything that an operation handler may use.
 #[derive(Debug)]
 pub(super) struct OperationCall<'w> {
+    /// Handlers change it last, after all checks.
     pub(super) state: &'w mut WorldState,
     pub(super) request: &'w SimulatedRequest,
     /// Values of the route's placeholders, percent-decoded.
     pub(super) arguments: PathArguments,
+    /// Decoded query parameters.
     pub(super) query: RequestQuery,
     /// `None` for requests without a token. Invalid tokens never get here.
     pub(super) actor: Option<AuthenticatedActor>,
@@ -169,6 +173,7 @@ impl OperationCall<'_> {
         Ok(self.state.objects(self.repo(id)?))
     }
 
+    /// Creates the store of a network on first use.
     pub(super) fn objects_mut(&mut self, id: RepositoryId) -> Result<&mut GitObjectStore, OperationError> {
         let network = self.repo(id)?.network;
         Ok(self.state.networks.entry(network).or_default())
@@ -243,6 +248,7 @@ impl BodyFields {
         self.0.get(name)
     }
 
+    /// For clients that send fields in the query.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.0.insert(name.to_owned(), value);
     }
@@ -252,6 +258,7 @@ impl BodyFields {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
+    /// Explicitly null, which clears some fields.
     pub(super) fn is_null(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(Value::is_null)
     }
@@ -282,6 +289,7 @@ impl BodyFields {
         Ok(self.text(name)?.map(|text| (!text.is_empty()).then(|| text.to_owned())))
     }
 
+    /// Strings are not accepted for booleans.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -290,6 +298,7 @@ impl BodyFields {
         }
     }
 
+    /// Accepts numbers in strings, which some clients send.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -310,6 +319,7 @@ impl BodyFields {
         }
     }
 
+    /// `None` if absent or null.
     pub(super) fn list(&self, name: &str) -> Result<Option<&[Value]>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -318,6 +328,7 @@ impl BodyFields {
         }
     }
 
+    /// 422 if an element is not a string.
     pub(super) fn text_list(&self, name: &str) -> Result<Option<Vec<String>>, OperationError> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let text = |item: &Value| match item {

@@ -94,6 +94,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
         }
         (RequestMethod::Get, ["snapshots"]) => Ok(json!(world.snapshots.keys().collect::<Vec<_>>())),
         (RequestMethod::Put, ["snapshots", name]) => {
+            // These names have a meaning of their own in `diff` and `restore`.
             if ["seed", "now", ""].contains(name) {
                 return Err((422, format!("a snapshot cannot be called {name:?}")));
             }
@@ -108,6 +109,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
             None => Err(no_snapshot(name)),
         },
         (RequestMethod::Post, ["snapshots", name, "restore"]) => {
+            // The seed can be restored like a snapshot; unlike `reset`, this keeps the journal.
             let snapshot = if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
             world.restore(&snapshot.ok_or_else(|| no_snapshot(name))?);
             Ok(json!({"name": name}))
@@ -120,6 +122,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
             let text = String::from_utf8_lossy(&request.body);
             let seed =
                 SeedFile::parse(&text, SeedFormat::Json, "the body").map_err(|error| (422, error.to_string()))?;
+            // A new world begins: snapshots, journal and limits of the old one are gone.
             *world = seed.world_without_files().map_err(|error| (422, error.to_string()))?;
             Ok(json!({}))
         }

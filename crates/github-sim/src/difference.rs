@@ -23,8 +23,10 @@ pub struct WorldDifference {
     /// Names of the changed fields; empty for added and removed resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// The resource in the first inventory; absent if it was added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
+    /// The resource in the second inventory; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }

@@ -1,4 +1,17 @@
-//! Error responses in GitHub's format, in the few variants that clients know.
+//! Error responses in GitHub's format, in the few variants that clients know:
+//!
+//! ```text
+//! {"message": "Not Found", "documentation_url": "https://docs.github.com/rest/...", "status": "404"}
+//!
+//! {"message": "Validation Failed",
+//!  "errors": [{"resource": "Label", "field": "name", "code": "already_exists"}],
+//!  "documentation_url": "...", "status": "422"}
+//!
+//! {"message": "Invalid request.\n\n\"title\" wasn't supplied.", "documentation_url": "...", "status": "422"}
+//! ```
+//!
+//! The second form is a violated rule of the domain, the third a violated schema. GitHub distinguishes them by these
+//! messages, and agents have to understand both.
 
 use serde_json::{Map, Value, json};
 
@@ -15,6 +28,7 @@ pub(super) struct OperationError {
     pub(super) errors: Vec<Value>,
     /// Whether `documentation_url` points to the operation, which is the usual case, or to the general documentation.
     pub(super) names_operation: bool,
+    /// Additional headers: `retry-after`, `location`.
     pub(super) headers: Vec<(&'static str, String)>,
     /// Additional top-level fields.
     pub(super) extra: Vec<(&'static str, String)>,
@@ -38,10 +52,12 @@ impl OperationError {
         self
     }
 
+    /// Also for resources that the caller must not know about.
     pub(super) fn not_found() -> OperationError {
         OperationError::new(404, "Not Found")
     }
 
+    /// The request is anonymous and the operation is not.
     pub(super) fn requires_authentication() -> OperationError {
         OperationError::new(401, "Requires authentication").with_general_docs()
     }
@@ -51,6 +67,7 @@ impl OperationError {
         OperationError::new(403, "Resource not accessible by personal access token")
     }
 
+    /// The account itself lacks the permission, whatever its token.
     pub(super) fn needs_admin() -> OperationError {
         OperationError::new(403, "Must have admin rights to Repository.")
     }

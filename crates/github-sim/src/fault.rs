@@ -1,5 +1,21 @@
 //! Planted faults: what fails, where, and how often. Tasks use them to test how an agent reacts to outages, rate limits
-//! and concurrent changes.
+//! and concurrent changes. In a seed:
+//!
+//! ```toml
+//! [[faults]]                                  # the first two attempts to comment fail
+//! operation = "issues/create-comment"
+//! times = 2
+//! effect = { answer = { status = 502, message = "Server Error" } }
+//!
+//! [[faults]]                                  # the third request below this path is executed, but its response is lost
+//! method = "POST"
+//! path = "/repos/octo/demo/*"
+//! after = 2
+//! effect = { lost_answer = { status = 504 } }
+//! ```
+//!
+//! Several faults may match one request. Delays add up, commits are all made, and of the effects that replace the
+//! response the first one counts.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +48,7 @@ pub struct SimulatedFault {
     pub effect: FaultEffect,
 }
 
+/// The default of `times`.
 fn once() -> u32 {
     1
 }
@@ -83,9 +100,11 @@ fn bad_gateway() -> u16 {
 /// The combined effect of all faults that match a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultImpact {
+    /// Sum of all matching latencies.
     pub(super) delay_ms: u64,
     /// The first effect that replaces the execution.
     pub(super) before: Option<FaultEffect>,
+    /// Commits by others, in the order of the faults.
     pub(super) commits: Vec<FaultEffect>,
     /// The status that replaces a successful response.
     pub(super) lost: Option<u16>,
@@ -159,6 +178,7 @@ impl SimulatedFault {
         }
     }
 
+    /// All given conditions must hold.
     fn matches_request(&self, request: &SimulatedRequest, path: &str, operation: Option<&str>) -> bool {
         self.times > 0
             && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))

@@ -56,6 +56,7 @@ pub struct SimulatedRequest {
     pub query: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
+    /// Empty for requests without a body.
     pub body: Vec<u8>,
 }
 
@@ -147,11 +148,17 @@ impl RequestQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptedMediaType {
     Json,
+    /// The content of a file itself.
     Raw,
+    /// Texts as plain text (`body_text`).
     Text,
+    /// Texts as HTML (`body_html`).
     Html,
+    /// Texts in all forms.
     Full,
+    /// A commit, comparison or pull request as a unified diff.
     Diff,
+    /// The same as mails of `git format-patch`.
     Patch,
 }
 

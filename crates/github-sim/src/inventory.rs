@@ -1,5 +1,22 @@
 //! An inventory: all resources of a state by path, each as a JSON object. Task verifiers read it, and differences are
 //! expressed in it. Modification times are omitted, since they change with everything nearby.
+//!
+//! ```text
+//! accounts/LOGIN                                  repos/O/N/issues/NUMBER
+//! stars/LOGIN/O/N                                 repos/O/N/issues/NUMBER/comments/ID
+//! gists/ID                                        repos/O/N/pulls/NUMBER
+//! repos/O/N                                       repos/O/N/pulls/NUMBER/reviews/ID
+//! repos/O/N/collaborators/LOGIN                   repos/O/N/pulls/NUMBER/comments/ID
+//! repos/O/N/protection/BRANCH                     repos/O/N/branches/NAME
+//! repos/O/N/labels/NAME                           repos/O/N/tags/NAME
+//! repos/O/N/milestones/NUMBER                     repos/O/N/commits/SHA
+//! repos/O/N/releases/TAG                          repos/O/N/files/BRANCH:PATH
+//! repos/O/N/statuses/SHA/CONTEXT
+//! repos/O/N/runs/ID
+//! ```
+//!
+//! A pull request appears twice: as an issue, with title, labels and state, and below `pulls`, with its branches and
+//! reviews. Accounts appear as logins and labels as names, so that verifiers need no ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,13 +19,16 @@ const MAX_UNROUTED: usize = 1_000;
 pub struct RequestJournalEntry {
     /// From 1, without gaps.
     pub number: u64,
+    /// In upper case.
     pub method: &'static str,
+    /// Below the base, with the name of a repository in place of its id.
     pub path: String,
     pub query: String,
     /// GitHub's operation id; `None` for paths that are not simulated.
     pub operation: Option<&'static str>,
     /// The login of the caller; `None` for anonymous requests and invalid tokens.
     pub account: Option<String>,
+    /// What the client saw, also if a fault replaced the response.
     pub status: u16,
     /// Simulated time after the request.
     pub at: SimulatedTime,
@@ -72,7 +75,9 @@ pub struct SimulatorCounters {
     pub requests: u64,
     /// Successful requests that were neither GET nor HEAD.
     pub writes: u64,
+    /// Requests that a planted fault affected.
     pub faults: u64,
+    /// By GitHub's operation id.
     pub by_operation: BTreeMap<&'static str, u64>,
     pub by_status: BTreeMap<u16, u64>,
     /// Requests that were answered with 501, as `METHOD path`. They show which operations a simulation lacks.

@@ -1,4 +1,13 @@
-//! Pagination: pages of lists, and the `Link` header that leads through them.
+//! Pagination: pages of lists, and the `Link` header that leads through them (RFC 8288):
+//!
+//! ```text
+//! <http://localhost/repos/o/n/issues?state=all&page=1>; rel="prev",
+//! <http://localhost/repos/o/n/issues?state=all&page=3>; rel="next",
+//! <http://localhost/repos/o/n/issues?state=all&page=9>; rel="last",
+//! <http://localhost/repos/o/n/issues?state=all&page=1>; rel="first"
+//! ```
+//!
+//! All other query parameters are kept, so a client follows the links without knowing them.
 
 use super::http::{RequestQuery, SimulatedRequest};
 

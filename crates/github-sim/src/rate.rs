@@ -80,6 +80,7 @@ pub(super) struct ApiRateMeter {
 const MAX_WINDOWS: usize = 10_000;
 
 impl ApiRateMeter {
+    /// Anonymous callers have a limit of their own only for `core`.
     fn limit_for_caller(limits: ApiRateLimits, caller: &str, resource: ApiRateResource) -> u64 {
         match resource {
             ApiRateResource::Core if caller.is_empty() => limits.anonymous,
@@ -153,7 +154,8 @@ impl ApiRateMeter {
         ]
     }
 
-    /// The body of `GET /rate_limit`.
+    /// The body of `GET /rate_limit`, which does not count against any limit. Resources that are not simulated are
+    /// shown as unused.
     pub(super) fn overview_json(&mut self, limits: ApiRateLimits, caller: &str, now: SimulatedTime) -> Value {
         let mut told = |resource: ApiRateResource| {
             let limit = ApiRateMeter::limit_for_caller(limits, caller, resource);

@@ -1,4 +1,16 @@
-//! The query language of GitHub's search: words, "phrases", `qualifier:value`, and `-` for negation.
+//! The query language of GitHub's search:
+//!
+//! | term | meaning |
+//! |---|---|
+//! | `word` | the word occurs, in any case |
+//! | `"two words"` | both words occur; their order is not checked |
+//! | `-word` | the word does not occur |
+//! | `name:value`, `name:"two words"` | a qualifier |
+//! | `-name:value` | a negated qualifier |
+//! | `name:>=5`, `name:2..7`, `name:*..7` | a range of numbers or dates |
+//!
+//! All terms must hold. `AND`, `OR` and `NOT` are accepted and ignored. Words are compared as a whole, without
+//! stemming: GitHub's relevance ranking cannot be reproduced, so the simulator has none.
 
 /// A parsed search query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -163,8 +163,10 @@ fn to_hyper_response(response: SimulatedResponse) -> hyper::Response<Full<Bytes>
 /// A simulator in its own thread with its own runtime. Dropping it stops the server and joins the thread.
 #[derive(Debug)]
 pub struct SimulatorServer {
+    /// The bound port, also if a free one was chosen.
     port: u16,
     world: Arc<Mutex<World>>,
+    /// Dropping the sender would stop the server as well.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }

@@ -1,5 +1,12 @@
 //! Files that people write (seeds and tasks), and precise errors about them: the line, the field, and the problem in
-//! words that need no knowledge of Rust or serde.
+//! words that need no knowledge of Rust or serde:
+//!
+//! ```text
+//! serde   invalid type: string "two", expected u32
+//! here    line 12: checks[0].count: this is the text "two"; it must be a whole number, 0 or more
+//! ```
+//!
+//! The benchmark uses this module for task files as well.
 
 use std::path::Path;
 

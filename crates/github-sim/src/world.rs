@@ -1,5 +1,20 @@
 //! The world: state, rate limits, planted faults and journal. Requests go in and responses come out; nothing else
 //! happens, and no other source of time or randomness exists.
+//!
+//! A request passes these stages:
+//!
+//! 1. Route: the operation and its arguments. `/api/v3` is removed and ids of repositories become names.
+//! 2. Faults: every matching fault counts the request.
+//! 3. Authentication: an unknown token is 401, a missing one is an anonymous caller.
+//! 4. Rate limit: counted even for requests that fail later.
+//! 5. API version, then faults that replace the response.
+//! 6. Commits by others that faults plant.
+//! 7. The operation. A write advances the clock by one second, unless it fails.
+//! 8. Common headers, entity tag, conditional response.
+//! 9. Faults that lose the response.
+//! 10. Journal.
+//!
+//! So a lost response was executed and journaled, and an agent that retries blindly does something twice.
 
 use std::collections::BTreeMap;
 
@@ -47,12 +62,15 @@ impl WorldSnapshot {
 #[derive(Clone, Debug)]
 pub struct World {
     pub(super) state: WorldState,
+    /// Not part of snapshots: `restore` keeps the present limits.
     pub(super) limits: ApiRateLimits,
     pub(super) faults: Vec<SimulatedFault>,
     pub(super) journal: RequestJournal,
+    /// Named snapshots of the control API.
     pub(super) snapshots: BTreeMap<String, WorldSnapshot>,
     /// The initial state.
     pub(super) seed: WorldSnapshot,
+    /// Usage within the rate limits.
     meter: ApiRateMeter,
     /// Bytes written so far, against `MAX_BYTES`.
     taken_in: usize,

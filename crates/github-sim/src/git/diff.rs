@@ -1,4 +1,17 @@
-//! Line diffs: the shortest edit script by Myers' algorithm, and the patch as GitHub shows it.
+//! Line diffs: the shortest edit script by Myers' algorithm ("An O(ND) Difference Algorithm and Its Variations", 1986),
+//! and the patch as GitHub shows it:
+//!
+//! ```text
+//! @@ -1,3 +1,4 @@ heading of the section
+//!  unchanged
+//! -removed
+//! +added
+//! +added
+//!  unchanged
+//! ```
+//!
+//! In the edit graph, a step to the right removes an old line, a step down inserts a new one, and a diagonal step keeps a
+//! line. For each number of edits, the algorithm finds the furthest point on every diagonal.
 
 use std::ops::Range;
 

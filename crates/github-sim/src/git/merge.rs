@@ -1,4 +1,15 @@
 //! Three-way merges of texts and trees. Conflicts are the same as in git's own merge.
+//!
+//! | base → ours | base → theirs | result |
+//! |---|---|---|
+//! | unchanged | any | theirs |
+//! | any | unchanged | ours |
+//! | same change | same change | that change |
+//! | changed | changed | merged line by line, or a conflict |
+//! | changed | removed | a conflict |
+//! | file | directory of the same name | a conflict |
+//!
+//! Renames are not followed: a file that one side renames and the other side changes is a conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,16 @@
-//! Git objects and their ids. The hashed bytes are exactly those of git, so every id can be verified with git itself.
+//! Git objects and their ids. The hashed bytes are exactly those of git, so every id can be verified with git itself:
+//!
+//! ```text
+//! blob    "blob LENGTH\0" content
+//! tree    "tree LENGTH\0" and per entry: "MODE NAME\0" and the 20 bytes of the id
+//! commit  "commit LENGTH\0" and
+//!         tree ID
+//!         parent ID                               (none, one or several lines)
+//!         author NAME <EMAIL> SECONDS +0000
+//!         committer NAME <EMAIL> SECONDS +0000
+//!
+//!         MESSAGE
+//! ```
 
 use std::fmt;
 use std::str::FromStr;
@@ -163,6 +175,7 @@ impl GitFileMode {
 /// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEntry {
+    /// One segment of a path, without slashes.
     pub name: String,
     pub mode: GitFileMode,
     pub id: ObjectId,
@@ -244,6 +257,7 @@ pub struct GitCommit {
     pub parents: Vec<ObjectId>,
     pub author: CommitSignature,
     pub committer: CommitSignature,
+    /// With a subject line and, after an empty line, a body.
     pub message: String,
 }
 

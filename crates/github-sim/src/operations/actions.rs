@@ -106,6 +106,7 @@ fn find_workflow(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowF
     load_workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(OperationError::not_found)
 }
 
+/// By id or file name.
 fn get_workflow(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let workflow = find_workflow(call, id)?;

@@ -130,6 +130,7 @@ fn may_change(call: &OperationCall<'_>, id: RepositoryId, comment: &IssueComment
     if is_own || pushes { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
+/// Supports conditional requests by time.
 fn get_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let comment = find_issue_comment(call, id)?;

@@ -100,6 +100,7 @@ fn find_gist(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
     call.state.gists.get(call.path_argument("gist_id")).cloned().ok_or_else(OperationError::not_found)
 }
 
+/// With contents. No token is needed.
 fn get_gist(call: &mut OperationCall<'_>) -> OperationResult {
     let gist = find_gist(call)?;
     Ok(OperationReply::ok(call.view().gist(&gist, true)).with_modified_at(gist.updated_at))
@@ -125,6 +126,7 @@ fn update_gist(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().gist(&gist, true)))
 }
 
+/// Only the owner; 404 for others.
 fn delete_gist(call: &mut OperationCall<'_>) -> OperationResult {
     let gist = find_own_gist(call)?;
     call.state.gists.remove(&gist.id);

@@ -59,6 +59,7 @@ fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue:
         Some("*") => issue.milestone.is_some(),
         Some(number) => number.parse().ok() == issue.milestone && issue.milestone.is_some(),
     };
+    // Only the body is searched; GitHub also looks into comments.
     let mentions = |login: &str| {
         let name = format!("@{}", login.to_lowercase());
         issue.body.as_ref().is_some_and(|body| body.to_lowercase().contains(&name))

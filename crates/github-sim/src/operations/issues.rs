@@ -75,6 +75,7 @@ pub(super) fn build_issue_reply(call: &OperationCall<'_>, id: RepositoryId, numb
     Ok(OperationReply::ok(call.view().issue(repository, issue)).with_modified_at(issue.updated_at))
 }
 
+/// Also returns pull requests, in their form as issues.
 fn get_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let number = find_issue_number(call, id)?;
@@ -244,8 +245,11 @@ fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
 
 /// A requested change of the state. Pull requests use it, too.
 pub(super) enum StateChange {
+    /// The state stays as it is.
     None,
+    /// The reason is `None` for pull requests.
     Close(Option<IssueStateReason>),
+    /// Only for a closed issue.
     Reopen,
 }
 
@@ -315,6 +319,7 @@ fn lock_issue(call: &mut OperationCall<'_>) -> OperationResult {
     set_lock(call, id, number, true, reason)
 }
 
+/// 204 even if it was not locked.
 fn unlock_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = find_issue_number(call, id)?;

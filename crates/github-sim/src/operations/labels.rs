@@ -103,12 +103,14 @@ fn find_label(call: &OperationCall<'_>, id: RepositoryId) -> Result<LabelId, Ope
     call.repo(id)?.label_by_name(call.path_argument("name")).map(|label| label.id).ok_or_else(OperationError::not_found)
 }
 
+/// By name, in any case.
 fn get_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let label = find_label(call, id)?;
     build_label_reply(call, id, label)
 }
 
+/// 200 with the label as it is now.
 fn build_label_reply(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
     let repository = call.repo(id)?;
     let label = repository.labels.get(&label).ok_or_else(OperationError::not_found)?;

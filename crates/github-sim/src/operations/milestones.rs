@@ -7,6 +7,7 @@ use crate::http::RequestMethod::{Delete, Get, Patch, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueState, Milestone, RepositoryId};
 
+/// Labels of a milestone are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -117,6 +118,7 @@ fn find_milestone(call: &OperationCall<'_>, id: RepositoryId) -> Result<Mileston
     call.repo(id)?.milestones.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
+/// Closed ones are found, too.
 fn get_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let milestone = find_milestone(call, id)?;

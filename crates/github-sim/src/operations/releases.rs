@@ -172,6 +172,7 @@ fn find_release(call: &OperationCall<'_>, id: RepositoryId) -> Result<Repository
     found.cloned().ok_or_else(OperationError::not_found)
 }
 
+/// Drafts only with push access.
 fn get_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let release = find_release(call, id)?;

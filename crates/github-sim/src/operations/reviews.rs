@@ -234,6 +234,7 @@ fn find_review(call: &OperationCall<'_>, id: RepositoryId) -> Result<PullRequest
     pull.reviews.iter().find(|review| review.id == number).cloned().ok_or_else(OperationError::not_found)
 }
 
+/// Pending reviews of others are found by id, which GitHub would hide.
 fn get_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let review = find_review(call, id)?;

@@ -1,4 +1,15 @@
 //! Search for repositories, issues and code.
+//!
+//! | search | qualifiers |
+//! |---|---|
+//! | all | `repo`, `user`, `org` |
+//! | repositories | `in` (name, description), `is`, `language`, `topic`, `archived`, `fork`, `stars`, `created`, `pushed` |
+//! | issues | `in` (title, body, comments), `is`, `state`, `type`, `label`, `author`, `assignee`, `commenter`, `mentions`, |
+//! | | `involves`, `milestone`, `no`, `reason`, `head`, `base`, `draft`, `comments`, `created`, `updated`, `closed` |
+//! | code | `in` (path), `filename`, `extension`, `path`, `language`, `size` |
+//!
+//! Other qualifiers are accepted and restrict nothing, where GitHub would often answer with 422. Search needs no index:
+//! worlds are small.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,32 @@
 //! Seeds: initial states as files. `docs/reference/simulate.md` describes the format. A seed can extend another one, so
-//! a task adds only what it needs.
+//! a task adds only what it needs:
+//!
+//! ```toml
+//! extends = "w0"
+//!
+//! [[accounts]]
+//! login = "mona"
+//!
+//! [[tokens]]
+//! token = "ghp_mona"
+//! account = "mona"
+//! scopes = ["repo"]
+//!
+//! [[repositories]]
+//! name = "mona/demo"
+//!
+//! [[repositories.commits]]
+//! message = "Add a README"
+//! files = { "README.md" = "# demo\n" }
+//!
+//! [[repositories.issues]]
+//! title = "The README has no license"
+//! labels = ["documentation"]
+//! ```
+//!
+//! Loading has two phases. Parsing checks syntax, keys and types, and knows lines. Applying checks references between
+//! things, such as an unknown account, and looks the line up afterwards. Events without a time of their own follow each
+//! other by a minute, so a seed without any times is still deterministic.
 
 mod apply;
 mod builder;

@@ -12,9 +12,12 @@ use crate::time::SimulatedTime;
 /// The `type` of an account in GitHub's API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccountKind {
+    /// A person.
     #[default]
     User,
+    /// Cannot have tokens on GitHub; a seed may give it one nevertheless.
     Organization,
+    /// Like a user, but shown as `Bot`.
     Bot,
 }
 
@@ -42,6 +45,7 @@ pub struct Account {
     pub bio: Option<String>,
     pub company: Option<String>,
     pub location: Option<String>,
+    /// Also shown as `updated_at`, since profiles cannot be changed.
     pub created_at: SimulatedTime,
     /// For an organization: its members, with their permission on all of its repositories.
     pub members: BTreeMap<AccountId, RepositoryPermission>,

@@ -63,6 +63,7 @@ impl IssueState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueStateReason {
+    /// The default when an issue is closed.
     Completed,
     NotPlanned,
     Duplicate,
@@ -101,6 +102,7 @@ pub struct Issue {
     pub title: String,
     /// Markdown. The empty text is stored as `None`.
     pub body: Option<String>,
+    /// May edit the issue without any permission on the repository.
     pub author: AccountId,
     /// In the order in which they were added.
     pub labels: Vec<LabelId>,
@@ -112,10 +114,12 @@ pub struct Issue {
     pub state_reason: Option<IssueStateReason>,
     /// Only accounts with push access can comment on a locked issue.
     pub locked: bool,
+    /// One of GitHub's four reasons.
     pub lock_reason: Option<String>,
     pub created_at: SimulatedTime,
     /// Changes with every change of the issue and with every comment.
     pub updated_at: SimulatedTime,
+    /// `None` while it is open.
     pub closed_at: Option<SimulatedTime>,
     pub closed_by: Option<AccountId>,
     /// Present if this is a pull request.

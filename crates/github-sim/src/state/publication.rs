@@ -30,6 +30,7 @@ pub struct RepositoryRelease {
 /// A gist. Its history is not simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gist {
+    /// 32 hexadecimal digits, derived from a sequence number.
     pub id: String,
     pub owner: AccountId,
     pub description: Option<String>,
@@ -77,6 +78,7 @@ pub struct CommitStatus {
     /// The name of the check, which branch protection refers to.
     pub context: String,
     pub description: Option<String>,
+    /// A page with details; never requested.
     pub target_url: Option<String>,
     pub creator: AccountId,
     pub created_at: SimulatedTime,
@@ -90,6 +92,7 @@ pub struct WorkflowRun {
     pub number: u64,
     /// The path of the workflow file.
     pub path: String,
+    /// The branch or tag that it was dispatched on.
     pub branch: String,
     pub commit: ObjectId,
     /// The trigger, `push` or `workflow_dispatch`.

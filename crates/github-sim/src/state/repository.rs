@@ -16,10 +16,15 @@ use crate::time::SimulatedTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepositoryPermission {
+    /// To read.
     Pull,
+    /// To manage issues and pull requests.
     Triage,
+    /// To write.
     Push,
+    /// To manage the repository without sensitive actions.
     Maintain,
+    /// Everything.
     Admin,
 }
 
@@ -59,6 +64,7 @@ pub struct Repository {
     pub name: String,
     pub description: Option<String>,
     pub homepage: Option<String>,
+    /// Lower-case words, at most 20.
     pub topics: Vec<String>,
     /// Private repositories are visible only to accounts with an explicit permission.
     pub private: bool,
@@ -70,6 +76,7 @@ pub struct Repository {
     pub has_issues: bool,
     pub has_wiki: bool,
     pub has_projects: bool,
+    /// The merge methods that the repository allows; at least one of the three should be set.
     pub allow_merge_commit: bool,
     pub allow_squash_merge: bool,
     pub allow_rebase_merge: bool,
@@ -80,6 +87,7 @@ pub struct Repository {
     /// The key of its objects in `WorldState::networks`: its own id, or that of the root of its forks.
     pub network: RepositoryId,
     pub created_at: SimulatedTime,
+    /// When settings, issues or branches last changed.
     pub updated_at: SimulatedTime,
     /// When a branch last moved.
     pub pushed_at: SimulatedTime,
@@ -89,7 +97,9 @@ pub struct Repository {
     pub refs: BTreeMap<String, ObjectId>,
     /// By branch name; patterns are not simulated.
     pub protection: BTreeMap<String, BranchProtection>,
+    /// By id; names are unique in any case.
     pub labels: BTreeMap<LabelId, IssueLabel>,
+    /// By number.
     pub milestones: BTreeMap<u64, Milestone>,
     /// Issues and pull requests by number.
     pub issues: BTreeMap<u64, Issue>,
@@ -99,6 +109,7 @@ pub struct Repository {
     pub releases: BTreeMap<u64, RepositoryRelease>,
     /// In order of creation.
     pub statuses: Vec<CommitStatus>,
+    /// By id, which is also the order of creation.
     pub runs: BTreeMap<u64, WorkflowRun>,
 }
 
