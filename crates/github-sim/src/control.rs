@@ -1,5 +1,8 @@
 //! The control API below `/_gradus`: snapshots, faults, differences and counters, for benchmarks that run in other
 //! processes. A world can switch it off, so that a tested agent cannot use it.
+//!
+//! Its responses are not GitHub's: success is 200 with JSON, errors are `{"message": ..., "status": ...}` with 400 for
+//! an unreadable body, 404 for unknown names and 422 for values that cannot be accepted.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -68,6 +68,7 @@ impl SimulatedRequest {
         SimulatedRequest { method, path, query, headers: Vec::new(), body: Vec::new() }
     }
 
+    /// Names are stored in lower case.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> SimulatedRequest {
         self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
@@ -80,6 +81,7 @@ impl SimulatedRequest {
         self.with_header("authorization", &format!("Bearer {token}"))
     }
 
+    /// Sets the body and its content type.
     #[must_use]
     pub fn with_json(mut self, body: &serde_json::Value) -> SimulatedRequest {
         self.body = body.to_string().into_bytes();

@@ -23,6 +23,7 @@ pub struct RequestJournalEntry {
     pub method: &'static str,
     /// Below the base, with the name of a repository in place of its id.
     pub path: String,
+    /// As received, percent-encoded.
     pub query: String,
     /// GitHub's operation id; `None` for paths that are not simulated.
     pub operation: Option<&'static str>,
@@ -45,6 +46,7 @@ pub struct RecordedExchange {
     pub method: String,
     pub path: String,
     pub query: String,
+    /// As in the journal entry. Owned, because exchanges are read back from files.
     pub operation: Option<String>,
     pub account: Option<String>,
     pub status: u16,
@@ -72,6 +74,7 @@ impl RecordedExchange {
 /// Counters since the start or the last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SimulatorCounters {
+    /// All requests of GitHub's API, also refused ones.
     pub requests: u64,
     /// Successful requests that were neither GET nor HEAD.
     pub writes: u64,
@@ -79,6 +82,7 @@ pub struct SimulatorCounters {
     pub faults: u64,
     /// By GitHub's operation id.
     pub by_operation: BTreeMap<&'static str, u64>,
+    /// By the status that the client saw.
     pub by_status: BTreeMap<u16, u64>,
     /// Requests that were answered with 501, as `METHOD path`. They show which operations a simulation lacks.
     pub unrouted: BTreeMap<String, u64>,
@@ -89,7 +93,9 @@ pub struct SimulatorCounters {
 pub(super) struct RequestJournal {
     pub(super) counters: SimulatorCounters,
     entries: VecDeque<RequestJournalEntry>,
+    /// `None` until recording is switched on.
     exchanges: Option<Vec<RecordedExchange>>,
+    /// Bytes of all recorded bodies, against the limit.
     exchanged_bytes: usize,
 }
 
@@ -155,6 +161,7 @@ impl RequestJournal {
         }
     }
 
+    /// Oldest first.
     pub(super) fn entries(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.entries.iter()
     }

@@ -1,4 +1,14 @@
 //! Merging of branches, for the merge endpoint and for pull requests.
+//!
+//! | `mergeable_state` | meaning |
+//! |---|---|
+//! | `dirty` | there are conflicts |
+//! | `draft` | the pull request is a draft |
+//! | `blocked` | branch protection is not satisfied |
+//! | `clean` | it can be merged |
+//! | `unknown` | it is closed, or GitHub has not computed it yet |
+//!
+//! GitHub's `behind` and `unstable` are not simulated.
 
 use crate::git::{
     CommitSignature, EMPTY_TREE, GitCommit, GitObject, GitObjectStore, MergePlan, ObjectId, collect_ancestors,
@@ -48,6 +58,7 @@ pub(super) fn find_merge_blocker(
         |account| crate::access::permission_of(state, account, repository) >= Some(RepositoryPermission::Push);
     let opinions = pull.latest_review_states();
     if rule.require_pull_request {
+        // A single request for changes blocks, however many approvals there are.
         if opinions.iter().any(|(who, opinion)| *opinion == ReviewState::ChangesRequested && can_push(*who)) {
             return Some("Changes have been requested by a reviewer with write access.".to_owned());
         }

@@ -49,6 +49,7 @@ const WRITE_BYTES: usize = 1 << 10;
 #[derive(Clone, Debug)]
 pub struct WorldSnapshot {
     pub(super) state: WorldState,
+    /// With the counts that were left, so that a restored world fails in the same way again.
     pub(super) faults: Vec<SimulatedFault>,
 }
 
@@ -100,6 +101,7 @@ impl World {
         &self.state
     }
 
+    /// Requests of the control API do not count.
     pub fn counters(&self) -> &SimulatorCounters {
         &self.journal.counters
     }
@@ -145,6 +147,7 @@ impl World {
         self.state.now = self.state.now.plus_seconds(seconds.max(0));
     }
 
+    /// State and pending faults; neither limits nor journal.
     pub fn snapshot(&self) -> WorldSnapshot {
         WorldSnapshot { state: self.state.clone(), faults: self.faults.clone() }
     }
@@ -174,6 +177,7 @@ impl World {
         self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
     }
 
+    /// For the dispatcher.
     pub(crate) fn has_control(&self) -> bool {
         self.has_control
     }
@@ -435,6 +439,7 @@ impl World {
     }
 }
 
+/// Errors have neither an entity tag nor a modification time.
 fn build_error_response(error: &OperationError, docs: &str) -> SimulatedResponse {
     let mut headers = error.headers.clone();
     headers.push(("content-type", "application/json; charset=utf-8".to_owned()));

@@ -159,6 +159,7 @@ fn detect_renames(
     }
     let left: Vec<_> = gone.iter().filter(|(path, _)| !from_taken.contains(*path)).collect();
     let right: Vec<_> = come.iter().filter(|(path, _)| !to_taken.contains(*path)).collect();
+    // Exact renames were found by id, which is cheap; only similarity is limited.
     if left.len() * right.len() > MAX_RENAMES {
         return found;
     }

@@ -10,8 +10,8 @@
 //!  unchanged
 //! ```
 //!
-//! In the edit graph, a step to the right removes an old line, a step down inserts a new one, and a diagonal step keeps a
-//! line. For each number of edits, the algorithm finds the furthest point on every diagonal.
+//! In the edit graph, a step to the right removes an old line, a step down inserts a new one, and a diagonal step keeps
+//! a line. For each number of edits, the algorithm finds the furthest point on every diagonal.
 
 use std::ops::Range;
 
@@ -31,6 +31,7 @@ pub(crate) struct DiffHunk {
 /// The patch of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FilePatch {
+    /// Counts of changed lines; 0 for binary files.
     pub(crate) additions: usize,
     pub(crate) deletions: usize,
     /// From the first `@@` on, without file headers; `None` for binary files.

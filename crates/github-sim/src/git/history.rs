@@ -52,6 +52,7 @@ pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<
             let left = children.entry(*parent).or_default();
             *left = left.saturating_sub(1);
             if *left == 0 && shown.contains(parent) {
+                // Equal dates keep the order in which commits became ready.
                 waiting.push((date(*parent), Reverse(found.len()), *parent));
             }
         }

@@ -1,4 +1,4 @@
-//! Three-way merges of texts and trees. Conflicts are the same as in git's own merge.
+//! Three-way merges of texts and trees. Apart from renames, conflicts are the same as in git's own merge.
 //!
 //! | base → ours | base → theirs | result |
 //! |---|---|---|

@@ -206,6 +206,7 @@ impl GitTree {
         &self.entries
     }
 
+    /// A linear search: trees are sorted in git's order, which is not that of names.
     pub fn get(&self, name: &str) -> Option<&TreeEntry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
@@ -228,7 +229,9 @@ impl GitTree {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitSignature {
     pub name: String,
+    /// GitHub finds the account of a commit by this address.
     pub email: String,
+    /// Never negative.
     pub at: i64,
 }
 

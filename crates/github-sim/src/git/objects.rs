@@ -78,6 +78,7 @@ impl GitObjectStore {
         self.blob_bytes
     }
 
+    /// Objects of all types, reachable or not.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }

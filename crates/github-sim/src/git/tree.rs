@@ -84,6 +84,7 @@ fn edit_level(objects: &mut GitObjectStore, tree: ObjectId, changes: &[(&str, Op
     for entry in objects.tree_entries(tree).unwrap_or_default() {
         entries.insert(entry.name.clone(), (entry.mode, entry.id));
     }
+    // Changes are grouped by the first segment, so each directory is rewritten once.
     let mut below: BTreeMap<&str, Vec<(&str, Option<TreeLeaf>)>> = BTreeMap::new();
     for (path, leaf) in changes {
         match path.split_once('/') {

@@ -171,6 +171,7 @@ fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFi
                 .get("status")
                 .is_none_or(|status| run.status == status || run.conclusion.as_deref() == Some(status))
     };
+    // Ids ascend with time.
     let found: Vec<_> = repository.runs.values().rev().filter(fits).collect();
     Ok(call.reply_with_counted_page("workflow_runs", &found, |view, run| {
         view.workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))

@@ -37,6 +37,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 fn list_branches(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
+    // Any value but `true` selects unprotected branches.
     let wanted = call.query.get("protected").map(|text| text == "true");
     let fits =
         |(name, _): &(&str, ObjectId)| wanted.is_none_or(|wanted| repository.protection.contains_key(*name) == wanted);

@@ -88,6 +88,7 @@ fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let account = find_path_user(call)?;
     let right = access::permission_of(call.state, account, call.repo(id)?);
+    // The old API knows three levels: `triage` counts as read and `maintain` as write.
     let level = match right {
         None => "none",
         Some(RepositoryPermission::Admin) => "admin",

@@ -73,6 +73,7 @@ fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
     let since = call.query.get("since").and_then(SimulatedTime::parse);
     let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
     let mut found: Vec<_> = repository.comments.values().filter(new_enough).collect();
+    // The map is sorted by id, which is the order of creation.
     if call.query.get("sort") == Some("updated") {
         found.sort_by_key(|comment| (comment.updated_at, comment.id));
     }
@@ -101,6 +102,7 @@ fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let body = read_comment_body(call)?;
     let repository = call.repo(id)?;
     let locked = repository.issues.get(&number).is_some_and(|issue| issue.locked);
+    // Locking stops everybody without push access, even the author of the issue.
     if locked
         && access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push)
     {
@@ -137,7 +139,7 @@ fn get_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)).with_modified_at(comment.updated_at))
 }
 
-/// The issue itself is not touched, as on GitHub.
+/// The issue itself is not touched: its `updated_at` stays.
 fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let mut comment = find_issue_comment(call, id)?;

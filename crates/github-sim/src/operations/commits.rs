@@ -56,6 +56,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::empty_repository());
     }
     let name = call.query.get("sha").unwrap_or(&repository.default_branch);
+    // `sha` may be any name of a commit: branch, tag or sha.
     let head = writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)?;
     let time = |name: &str| call.query.get(name).and_then(SimulatedTime::parse);
     let (since, until) = (time("since"), time("until"));
@@ -138,6 +139,8 @@ fn list_commit_pulls(call: &mut OperationCall<'_>) -> OperationResult {
         .values()
         .filter_map(|issue| issue.pull.as_ref().map(|pull| (issue, pull)))
         .filter(|(issue, pull)| {
+            // Squash and rebase commits are not among the commits of the pull request, so the merge commit is compared
+            // as well.
             let merged = pull.merged.as_ref().map(|merged| merged.commit);
             sha.is_some()
                 && (merged == sha || view.pull_commits(repository, issue, pull).into_iter().any(|one| Some(one) == sha))

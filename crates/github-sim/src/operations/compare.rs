@@ -51,6 +51,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
     let (base_name, head_name) = basehead.split_once("...").ok_or_else(OperationError::not_found)?;
     let (base, head) = (find_compared_commit(call, id, base_name)?, find_compared_commit(call, id, head_name)?);
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
+    // Three dots: changes of the head since it left the base, without what happened on the base.
     let common = merge_base(objects, base, head)
         .ok_or_else(|| OperationError::new(404, format!("No common ancestor between {base_name} and {head_name}.")))?;
     let tree = |id: ObjectId| objects.commit(id).map_or(EMPTY_TREE, |commit| commit.tree);
@@ -78,6 +79,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
         _ => {}
     }
     let (ahead, behind) = ahead_behind(objects, base, head);
+    // GitHub's four states of two branches.
     let status = match (ahead, behind) {
         (0, 0) => "identical",
         (_, 0) => "ahead",

@@ -1,4 +1,8 @@
 //! Files by path: reading, and writing with one commit each.
+//!
+//! Writes use optimistic locking: an update or a deletion must name the blob sha of the file that it replaces. If the
+//! file changed since the client read it, the write is refused with 409. A new file needs no sha. Since each write is a
+//! commit, a series of writes is not atomic; `git_objects` is.
 
 use std::collections::BTreeMap;
 
@@ -198,6 +202,7 @@ fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
             return Err(OperationError::new(422, format!("{file} is a file, so {} cannot be created", place.path)));
         }
     }
+    // Checked last: a malformed request is reported before rules of the repository.
     writing::may_change_branch(call, id, &place.branch)?;
     let blob = TreeLeaf { mode, id: GitObject::Blob(bytes.clone()).id() };
     let existed = place.entry.is_some();

@@ -48,6 +48,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
             "The repository exists, but it contains no Git content. Empty repositories cannot be forked.",
         ));
     }
+    // One fork per account and source.
     let existing = call.state.repositories.values().find(|one| one.fork_of == Some(source) && one.owner == owner);
     if let Some(existing) = existing {
         return Ok(OperationReply::new(202, call.view().full_repository(existing)));
@@ -75,6 +76,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
     fork.fork_of = Some(source);
     fork.network = from.network;
     fork.pushed_at = from.pushed_at;
+    // `default_branch_only` leaves out all other branches and all tags.
     let kept = |name: &str| !only_default || name == format!("refs/heads/{}", from.default_branch);
     fork.refs = from.refs.iter().filter(|(name, _)| kept(name)).map(|(name, id)| (name.clone(), *id)).collect();
     fork.default_branch = from.default_branch;

@@ -1,4 +1,13 @@
-//! The git database: blobs, trees and commits. Clients use it to change several files in one commit.
+//! The git database: blobs, trees and commits. Clients use it to change several files in one commit:
+//!
+//! 1. `GET git/ref/heads/main`: the present head.
+//! 2. `POST git/blobs`: one per file, or `content` in the tree.
+//! 3. `POST git/trees` with `base_tree`: the new tree.
+//! 4. `POST git/commits` with the tree and the head as the parent.
+//! 5. `PATCH git/refs/heads/main`: moves the branch, if nobody else moved it in the meantime.
+//!
+//! Objects that no reference reaches stay in the store but are invisible to the inventory, so an abandoned attempt is
+//! not a change.
 
 use std::collections::BTreeMap;
 
@@ -150,6 +159,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
         None => EMPTY_TREE,
         Some(name) => {
             let objects = call.objects(id)?;
+            // `base_tree` may also be the sha of a commit.
             let found = name.parse::<ObjectId>().ok().and_then(|given| match objects.commit(given) {
                 Some(commit) => Some(commit.tree),
                 None => objects.tree_entries(given).map(|_| given),

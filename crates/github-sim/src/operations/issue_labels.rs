@@ -127,6 +127,7 @@ fn remove_issue_label(call: &mut OperationCall<'_>) -> OperationResult {
     let number = issues::find_issue_number(call, id)?;
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
+    // A label may exist in the repository without being on the issue.
     let label =
         repository.label_by_name(call.path_argument("name")).map(|label| label.id).filter(|label| on.contains(label));
     let label = label.ok_or_else(|| OperationError::new(404, "Label does not exist"))?;

@@ -230,6 +230,7 @@ fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
     if right < Some(RepositoryPermission::Triage) {
         wanted = IssueFields { labels: None, assignees: None, milestone: None };
     }
+    // Validated before the first change.
     let change = StateChange::read(&fields, issue)?;
     let now = call.now();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
@@ -260,6 +261,7 @@ impl StateChange {
         let reason = fields.text_one_of("state_reason", &["completed", "not_planned", "duplicate", "reopened"])?;
         let reason = reason.and_then(IssueStateReason::from_name);
         let is_pull = issue.pull.is_some();
+        // A merge is final.
         let merged = issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
         match state {
             Some("closed") => {

@@ -122,6 +122,7 @@ fn update_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let label = find_label(call, id)?;
+    // Older clients send the new name as `name`.
     let new_name = fields.text("new_name")?.or(fields.text("name")?).map(str::to_owned);
     let color = fields.text("color")?.map(valid_color).transpose()?;
     let description = fields.clearable_text("description")?;
@@ -145,6 +146,7 @@ fn delete_label(call: &mut OperationCall<'_>) -> OperationResult {
     let label = find_label(call, id)?;
     let repository = call.repo_mut(id)?;
     repository.labels.remove(&label);
+    // Ids of deleted labels must not remain on issues.
     for issue in repository.issues.values_mut() {
         issue.labels.retain(|one| *one != label);
     }

@@ -32,6 +32,7 @@ fn merge_branches(call: &mut OperationCall<'_>) -> OperationResult {
     let head = writing::find_commit(call.state, repository, &head_name)
         .ok_or_else(|| OperationError::new(404, "Head does not exist"))?;
     let objects = call.objects(id)?;
+    // Nothing to merge is a success without a body.
     if is_ancestor(objects, head, base) {
         return Ok(OperationReply::no_content());
     }

@@ -54,6 +54,7 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     let mut found: Vec<_> =
         repository.milestones.values().filter(|one| wanted == "all" || one.state.name() == wanted).collect();
     if call.query.get("sort") == Some("completeness") {
+        // Completeness in thousandths, so that it can be sorted as an integer.
         let done = |one: &Milestone| {
             let inside = || repository.issues.values().filter(|issue| issue.milestone == Some(one.number));
             inside().filter(|issue| !issue.is_open()).count() * 1000 / inside().count().max(1)
@@ -137,6 +138,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     milestone.description = fields.clearable_text("description")?.unwrap_or(milestone.description);
     milestone.due_on = if fields.is_null("due_on") { None } else { fields.time("due_on")?.or(milestone.due_on) };
     let now = call.now();
+    // Setting the present state again keeps the time of closing.
     if let Some(state) = read_milestone_state(call)?.filter(|state| *state != milestone.state) {
         milestone.state = state;
         milestone.closed_at = (state == IssueState::Closed).then_some(now);
@@ -146,7 +148,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-/// Issues lose the milestone, and their `updated_at` stays, as on GitHub.
+/// Issues lose the milestone; their `updated_at` stays.
 fn delete_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let number = find_milestone(call, id)?.number;

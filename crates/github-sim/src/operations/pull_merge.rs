@@ -1,4 +1,12 @@
 //! Merging pull requests, and closing the issues that they resolve.
+//!
+//! | method | history | commit by |
+//! |---|---|---|
+//! | `merge` | a commit with two parents | the caller, committed by GitHub |
+//! | `squash` | one commit on top of the base | the caller, committed by GitHub |
+//! | `rebase` | copies of all commits on top of the base | their authors, committed by GitHub |
+//!
+//! The repository can forbid each method. Branch protection is checked for all of them.
 
 use serde_json::json;
 
@@ -66,6 +74,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     if !issue.is_open() || pull.draft {
         return Err(not_mergeable());
     }
+    // A client that names the reviewed head does not merge commits that were pushed since.
     if sha.is_some_and(|sha| sha != head.to_string()) {
         return Err(OperationError::new(409, "Head branch was modified. Review and try the merge again."));
     }

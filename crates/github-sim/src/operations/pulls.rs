@@ -1,4 +1,16 @@
 //! Pull requests: listing, opening, changing, and their commits and files.
+//!
+//! A pull request is an issue with a [`PullRequest`] attached. It moves through these states:
+//!
+//! ```text
+//! open ──▶ merged     (pull_merge; final, cannot be reopened)
+//!   │▲
+//!   ▼│
+//! closed               (by hand, or because a branch was deleted; can be reopened while the head branch exists)
+//! ```
+//!
+//! While it is open, head and base follow their branches, so commits, files and mergeability are computed on each
+//! request. When it is closed, both commits are frozen.
 
 use serde_json::{Map, Value, json};
 
@@ -194,6 +206,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let fields = call.body_fields()?;
     let head = fields.required_text("head")?;
     let base = fields.required_text("base")?.to_owned();
+    // `issue` turns an existing issue into a pull request and takes the place of title and body.
     let from_issue = fields.number("issue")?;
     let title = match from_issue {
         Some(_) => None,
@@ -215,6 +228,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(invalid_pull_field("issue"));
     }
     let number = from_issue.unwrap_or_else(|| repository.next_number());
+    // From here on nothing can fail.
     let (issue_id, pull_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
     let pull = PullRequest {
         id: pull_id,

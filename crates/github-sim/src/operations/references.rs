@@ -1,4 +1,12 @@
 //! Git references: branches and tags under their full names.
+//!
+//! | change | refused if |
+//! |---|---|
+//! | create | the name exists, is invalid, or is a directory of other names; the object is not a commit |
+//! | move | the branch is protected; or it is no fast-forward and `force` is not set |
+//! | delete | the branch is protected, or it is the default branch |
+//!
+//! All refusals are 422. Annotated tags are not simulated, so a tag refers to a commit directly.
 
 use super::writing;
 use crate::access::RequiredAccess;

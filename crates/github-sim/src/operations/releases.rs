@@ -1,4 +1,5 @@
-//! Releases and tags.
+//! Releases and tags. A release refers to a tag by name. Publishing creates a missing tag at `target_commitish`;
+//! deleting a release keeps the tag. Drafts have no tag yet, and only accounts with push access see them.
 
 use super::writing;
 use crate::access::{self, RequiredAccess};
@@ -197,6 +198,7 @@ fn update_release(call: &mut OperationCall<'_>) -> OperationResult {
     if let Some(target) = fields.text("target_commitish")? {
         target.clone_into(&mut release.target_commitish);
     }
+    // Absent fields keep their value; null and the empty text clear it.
     release.name = fields.clearable_text("name")?.unwrap_or(release.name);
     release.body = fields.clearable_text("body")?.unwrap_or(release.body);
     release.draft = fields.flag("draft")?.unwrap_or(release.draft);

@@ -1,4 +1,11 @@
 //! Repositories: creating, changing and deleting them; topics and languages.
+//!
+//! | action | account | classic token | fine-grained token |
+//! |---|---|---|---|
+//! | create | owner, or member of the organization | `repo`, or `public_repo` for public ones | never |
+//! | change settings | admin | `repo`, or `public_repo` for public ones | admin on the repository |
+//! | replace topics | maintain | `repo`, or `public_repo` for public ones | maintain on the repository |
+//! | delete | admin | `delete_repo` in addition | admin on the repository |
 
 use std::collections::BTreeMap;
 
@@ -250,6 +257,7 @@ fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
             return Err(name_is_taken());
         }
     }
+    // An empty repository may name a default branch that does not exist yet.
     let branch = fields.text("default_branch")?.map(str::to_owned);
     if let Some(branch) = &branch
         && repository.branch_head(branch).is_none()
@@ -289,6 +297,7 @@ fn delete_repository(call: &mut OperationCall<'_>) -> OperationResult {
     for branch in branches {
         writing::delete_branch(call.state, id, &branch, by);
     }
+    // Pull requests into other repositories survive without their head repository.
     for repository in call.state.repositories.values_mut() {
         for pull in repository.issues.values_mut().filter_map(|issue| issue.pull.as_mut()) {
             if pull.head.repository == Some(id) {

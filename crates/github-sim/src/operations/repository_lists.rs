@@ -62,6 +62,7 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::new(422, "If you specify visibility or affiliation, you cannot specify type."));
     }
     let affiliation = query.get("affiliation").unwrap_or("owner,collaborator,organization_member");
+    // `type` is the older form of `affiliation` and `visibility` together.
     let kinds: Vec<&str> = match query.get("type") {
         Some("owner") => vec!["owner"],
         Some("member") => vec!["collaborator", "organization_member"],
@@ -79,6 +80,7 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
         Some("private") => one.private,
         _ => true,
     };
+    // A token may see less than its account.
     let seen = |one: &&Repository| access::can_see(call.state, call.actor.as_ref(), one);
     let found = call.state.repositories.values().filter(belongs).filter(visible).filter(seen).collect();
     let found = sort_repositories(call, found, "full_name");

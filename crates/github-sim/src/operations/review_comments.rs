@@ -64,6 +64,7 @@ fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let fields = call.body_fields()?;
     let in_reply_to = fields.number("in_reply_to")?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
+    // By default the present head. GitHub requires the field; clients that omit it are tolerated.
     let commit = match fields.text("commit_id")? {
         Some(name) => pulls::find_review_commit(call, repository, name)
             .ok_or_else(|| OperationError::validation("PullRequestReviewComment", "commit_id", "invalid"))?,

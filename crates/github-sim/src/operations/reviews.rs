@@ -1,4 +1,14 @@
 //! Reviews of pull requests and requested reviewers.
+//!
+//! ```text
+//! (no event)                                 APPROVE, REQUEST_CHANGES, COMMENT
+//!     ▼                                                  ▼
+//!  PENDING ──submit with an event──▶ APPROVED, CHANGES_REQUESTED, COMMENTED
+//!                                            │
+//!                                            └──dismiss──▶ DISMISSED   (not for COMMENTED)
+//! ```
+//!
+//! For branch protection, the last decision of each reviewer with push access counts.
 
 use serde_json::{Value, json};
 

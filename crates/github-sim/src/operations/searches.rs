@@ -3,9 +3,11 @@
 //! | search | qualifiers |
 //! |---|---|
 //! | all | `repo`, `user`, `org` |
-//! | repositories | `in` (name, description), `is`, `language`, `topic`, `archived`, `fork`, `stars`, `created`, `pushed` |
-//! | issues | `in` (title, body, comments), `is`, `state`, `type`, `label`, `author`, `assignee`, `commenter`, `mentions`, |
-//! | | `involves`, `milestone`, `no`, `reason`, `head`, `base`, `draft`, `comments`, `created`, `updated`, `closed` |
+//! | repositories | `in` (name, description), `is`, `language`, `topic`, `archived`, `fork`, `stars`, |
+//! | | `created`, `pushed` |
+//! | issues | `in` (title, body, comments), `is`, `state`, `type`, `label`, `author`, `assignee`, `commenter`, |
+//! | | `mentions`, `involves`, `milestone`, `no`, `reason`, `head`, `base`, `draft`, `comments`, `created`, |
+//! | | `updated`, `closed` |
 //! | code | `in` (path), `filename`, `extension`, `path`, `language`, `size` |
 //!
 //! Other qualifiers are accepted and restrict nothing, where GitHub would often answer with 422. Search needs no index:
@@ -78,6 +80,7 @@ fn find_searched_repositories<'c>(
 ) -> Result<Vec<&'c Repository>, OperationError> {
     let state = &*call.state;
     let visible = |one: &&Repository| access::can_see(state, call.actor.as_ref(), one);
+    // Only positive qualifiers must exist: excluding an unknown repository is harmless.
     let named = |one: &&SearchQualifier| !one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
     for qualifier in search.qualifiers.iter().filter(named) {
         let known = match (qualifier.name.as_str(), qualifier.value.split_once('/')) {
@@ -289,6 +292,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
                 continue;
             }
             let text = std::str::from_utf8(bytes).unwrap_or_default();
+            // `in:path` searches paths instead of contents.
             let in_path = search.qualifiers_named("in").any(|one| one.value == "path");
             let texts = [text].into_iter().filter(|_| !in_path).chain(in_path.then_some(path.as_str()));
             if search.words_fit(texts) && search.qualifiers.iter().all(|one| one.negated != file_fits(&path, text, one))

@@ -79,6 +79,7 @@ fn star_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let now = call.now();
     if let Some(account) = call.state.accounts.get_mut(&account) {
+        // The first star decides the order of the list.
         account.starred.entry(id).or_insert(now);
     }
     Ok(OperationReply::no_content())

@@ -88,6 +88,7 @@ fn create_commit_status(call: &mut OperationCall<'_>) -> OperationResult {
     let state = fields.required_text("state")?;
     let state = CheckState::from_name(state)
         .ok_or_else(|| OperationError::not_one_of("state", state, &["error", "failure", "pending", "success"]))?;
+    // Only a full sha: a status belongs to a commit and not to a branch.
     let sha = call.path_argument("sha");
     let found =
         sha.parse().ok().filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));

@@ -80,6 +80,7 @@ pub(crate) fn move_branch(state: &mut WorldState, id: RepositoryId, branch: &str
         repository.pushed_at = now;
         repository.updated_at = now;
     }
+    // Pull requests may come from a fork, so all repositories are searched.
     for repository in state.repositories.values_mut() {
         for issue in repository.issues.values_mut().filter(|issue| issue.state == IssueState::Open) {
             let from =
@@ -133,6 +134,7 @@ pub(crate) fn close_issue_or_pull(
 ) {
     let Some(repository) = state.repository(id) else { return };
     let Some(issue) = repository.issues.get(&number) else { return };
+    // Read before the issue is closed: afterwards the stored commits count.
     let ends = issue.pull.as_ref().map(|pull| (state.pull_head(issue, pull), state.pull_base(repository, issue, pull)));
     let now = state.now;
     let Some(issue) = state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) else {

@@ -29,6 +29,7 @@ pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + C
         for (index, account) in seed.accounts.iter().enumerate() {
             add_stars(&mut making, account, &format!("accounts[{index}].starred"))?;
         }
+        // Tokens refer to accounts and repositories.
         for (index, token) in seed.tokens.iter().enumerate() {
             add_token(&mut making, token, &format!("tokens[{index}]"))?;
         }
@@ -137,6 +138,7 @@ fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &
         return Err(making.content_error(place, format!("name {:?}: write owner/name", seed.name)));
     };
     let owner = making.find_account(owner, place)?;
+    // The name in parentheses helps people; `line_of` ignores it.
     let place = &format!("{place} ({})", seed.name);
     let known = making.state.repository_by_name(making.state.login(owner), name);
     let id = match known {

@@ -148,6 +148,7 @@ pub(super) struct BranchSeed {
 #[serde(deny_unknown_fields)]
 pub(super) struct LabelSeed {
     pub(super) name: String,
+    /// Six hexadecimal digits; grey by default.
     pub(super) color: Option<String>,
     pub(super) description: Option<String>,
 }
@@ -213,6 +214,7 @@ pub(super) struct PullSeed {
     pub(super) head: String,
     /// By default the default branch.
     pub(super) base: Option<String>,
+    /// Drafts cannot be merged.
     #[serde(default)]
     pub(super) draft: bool,
     #[serde(default)]
@@ -238,6 +240,7 @@ pub(super) struct PullSeed {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MergeSeed {
+    /// A login; by default the owner of the repository.
     pub(super) by: Option<String>,
     pub(super) at: Option<SimulatedTime>,
     /// A squash commit instead of a merge commit.
@@ -292,6 +295,7 @@ pub(super) struct RunSeed {
     pub(super) branch: Option<String>,
     pub(super) event: String,
     pub(super) status: String,
+    /// Only for completed runs.
     pub(super) conclusion: Option<String>,
     pub(super) actor: Option<String>,
     pub(super) at: Option<SimulatedTime>,

@@ -22,6 +22,7 @@ pub(super) fn add_git_history(
     for (index, commit) in seed.commits.iter().enumerate() {
         add_commit(making, id, commit, &format!("{place}.commits[{index}]"))?;
     }
+    // A branch that exists already is moved.
     for (index, branch) in seed.branches.iter().enumerate() {
         let place = format!("{place}.branches[{index}]");
         let from = resolve_seed_commit(making, id, branch.from.as_deref(), &place)?;
@@ -86,6 +87,7 @@ fn add_commit(
         Some(name) => Some(resolve_seed_commit(making, id, Some(name), place)?),
         None => None,
     };
+    // Checked before anything is written, with git's rules for paths.
     if let Some(bad) = seed.files.keys().chain(&seed.delete).find(|path| !is_valid_path(path)) {
         return Err(making.content_error(place, format!("{bad:?} is no path of a file")));
     }
@@ -112,6 +114,7 @@ fn add_commit(
         changes.insert(path.clone(), None);
     }
     let tree = edit_tree(objects, tree, &changes);
+    // The branch itself is the first parent, the merged one the second.
     let parents = head.into_iter().chain(merged).collect();
     let message = seed.message.clone();
     let made =
@@ -140,6 +143,7 @@ pub(super) fn add_publications(
         let at = making.advance_clock(release.at);
         let release_id = making.state.next_id();
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
+        // Drafts have no tag yet.
         if !release.draft {
             repository.refs.entry(format!("refs/tags/{}", release.tag)).or_insert(commit);
         }
@@ -161,6 +165,7 @@ pub(super) fn add_publications(
         let place = format!("{place}.statuses[{index}]");
         let commit = resolve_seed_commit(making, id, Some(&status.on), &place)?;
         let creator = making.find_account(status.creator.as_deref().unwrap_or(&owner), &place)?;
+        // Later statuses of the same context supersede earlier ones, so their order in the seed matters.
         let (status_id, created_at) = (making.state.next_id(), making.advance_clock(None));
         let made = CommitStatus {
             id: status_id,
@@ -182,6 +187,7 @@ pub(super) fn add_publications(
         let actor = making.find_account(run.actor.as_deref().unwrap_or(&owner), &place)?;
         let (run_id, at) = (making.state.next_id(), making.advance_clock(run.at));
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
+        // Runs are numbered per workflow.
         let number = repository.runs.values().filter(|one| one.path == run.path).count() as u64 + 1;
         let made = WorkflowRun {
             id: run_id,

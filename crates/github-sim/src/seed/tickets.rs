@@ -1,4 +1,6 @@
-//! Applies milestones, issues and pull requests of a seed.
+//! Applies milestones, issues and pull requests of a seed. Milestones come first, since issues refer to them by title.
+//! Issues come before pull requests, since they usually have the lower numbers. Pull requests are merged in the order
+//! of the file, so a later one sees the base that an earlier one left.
 
 use super::SeedError;
 use super::file::{CommentSeed, IssueSeed, PullSeed, RepositorySeed};
@@ -29,6 +31,7 @@ pub(super) fn add_issues_and_pulls(
             number,
             title: milestone.title.clone(),
             description: milestone.description.clone(),
+            // A seed does not say who created a milestone.
             creator: owner,
             state: if milestone.closed { IssueState::Closed } else { IssueState::Open },
             due_on: milestone.due_on,
@@ -146,9 +149,11 @@ fn add_issue(
         repository.issues.insert(number, issue);
     }
     let last = add_comments(making, id, number, &seed.comments, place)?;
+    // `closed_as` alone closes the issue a minute after its last comment.
     let closed_at =
         (seed.closed_at.is_some() || seed.closed_as.is_some()).then(|| making.advance_clock(seed.closed_at));
     if let Some(issue) = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) {
+        // Comments update an issue.
         issue.updated_at = last.max(at);
         if let Some(closed_at) = closed_at {
             issue.close(closed_by, Some(seed.closed_as.unwrap_or(IssueStateReason::Completed)), closed_at);
@@ -175,6 +180,7 @@ fn add_pull(
         return Err(making.content_error(place, "the repository is gone"));
     };
     let base = seed.base.clone().unwrap_or_else(|| repository.default_branch.clone());
+    // The branches must exist at this point: commits are applied before.
     let base_sha = repository
         .branch_head(&base)
         .ok_or_else(|| making.content_error(place, format!("there is no branch {base:?}")))?;
@@ -197,6 +203,7 @@ fn add_pull(
     for (index, review) in seed.reviews.iter().enumerate() {
         let author = making.find_account(&review.author, &format!("{place}.reviews[{index}]"))?;
         let (at, review_id) = (making.advance_clock(review.at), making.state.next_id());
+        // Reviews are about the head at the time of the seed, even if later seeds move the branch.
         let commit = pull.head.sha;
         pull.reviews.push(PullRequestReview {
             id: review_id,
@@ -265,6 +272,7 @@ fn merge_seeded_pull(
     let (base, head, base_name, network) = find_merge_inputs(making, id, number)
         .ok_or_else(|| making.content_error(place, "there is nothing to merge"))?;
     let (author, committer) = (writing::signature_of(&making.state, by, at), writing::build_github_signature(at));
+    // GitHub's form for squash merges; merge commits of seeds use it, too.
     let message = format!("{} (#{number})", seed.title);
     let origin = making.origin;
     let objects = making.state.networks.entry(network).or_default();
@@ -274,6 +282,7 @@ fn merge_seeded_pull(
         place: place.to_owned(),
         reason: format!("it cannot be merged, there are conflicts in {}", paths.join(", ")),
     })?;
+    // A rebase cannot be seeded.
     let commit = if how.squash {
         let tree = plan.write(objects);
         objects.insert(GitObject::Commit(GitCommit { tree, parents: vec![base], author, committer, message }))

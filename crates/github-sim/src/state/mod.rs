@@ -1,5 +1,20 @@
 //! The state of a world: accounts, tokens, repositories and gists. Plain data that can be serialized. `operations`
 //! changes it, `view` renders it.
+//!
+//! ```text
+//! WorldState ─┬─ accounts ── starred repositories, members of organizations
+//!             ├─ tokens ──── account, scopes or repositories
+//!             ├─ repositories ─┬─ settings, collaborators, branch protection
+//!             │                ├─ refs ──▶ commits in the network
+//!             │                ├─ labels, milestones
+//!             │                ├─ issues ── pull request ── reviews, review comments
+//!             │                └─ comments, releases, statuses, workflow runs
+//!             ├─ networks ──── git objects of a repository and its forks
+//!             └─ gists
+//! ```
+//!
+//! Everything refers to everything else by id, never by reference, so a clone of the state is independent. There are no
+//! derived values except the index of names: counts, mergeability and histories are computed when they are asked for.
 
 mod account;
 mod ids;

@@ -73,6 +73,7 @@ impl CheckState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitStatus {
     pub id: u64,
+    /// The commit that was checked, which need not be on a branch any more.
     pub commit: ObjectId,
     pub state: CheckState,
     /// The name of the check, which branch protection refers to.

@@ -19,6 +19,7 @@ pub struct PullRequest {
     pub base_sha: ObjectId,
     /// Drafts cannot be merged.
     pub draft: bool,
+    /// Stored and shown; pushing to a fork is not extended by it.
     pub maintainer_can_modify: bool,
     /// Present after a merge; the issue is closed then.
     pub merged: Option<PullRequestMerge>,
@@ -26,6 +27,7 @@ pub struct PullRequest {
     pub requested_reviewers: Vec<AccountId>,
     /// In order of submission.
     pub reviews: Vec<PullRequestReview>,
+    /// Of all reviews, in order of creation.
     pub review_comments: Vec<ReviewComment>,
 }
 
@@ -77,6 +79,7 @@ impl ReviewState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullRequestReview {
     pub id: u64,
+    /// Never the author of the pull request for a decision.
     pub author: AccountId,
     pub state: ReviewState,
     pub body: String,

@@ -86,6 +86,7 @@ impl ApiView<'_> {
                 "owned_private_repos": private,
                 "disk_usage": 0,
                 "collaborators": 0,
+                // Neutral values that clients only display.
                 "two_factor_authentication": true,
                 "plan": {"name": "free", "space": 976_562_499, "private_repos": 10_000, "collaborators": 0},
             }),

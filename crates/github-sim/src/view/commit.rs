@@ -70,6 +70,7 @@ impl ApiView<'_> {
             let additions: usize = changes.iter().map(|change| change.additions).sum();
             let deletions: usize = changes.iter().map(|change| change.deletions).sum();
             object["stats"] = json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
+            // GitHub's limit per page; further files cannot be requested here.
             let files = changes.iter().take(300).map(|change| self.file_change(repository, id, change));
             object["files"] = Value::Array(files.collect());
         }

@@ -73,6 +73,7 @@ impl ApiView<'_> {
         if collect_collaborators(self.state, repository).contains_key(&account) {
             return "COLLABORATOR";
         }
+        // Commits without a pull request do not count here, unlike on GitHub.
         let merged =
             |issue: &Issue| issue.author == account && issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
         if permission_of(self.state, account, repository).is_some() && repository.issues.values().any(merged) {

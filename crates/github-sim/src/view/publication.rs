@@ -8,7 +8,9 @@ use crate::state::{Gist, Repository, RepositoryRelease, WorkflowRun};
 /// A workflow, derived from its file.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkflowFile {
+    /// Stable: derived from repository and path.
     pub(crate) id: u64,
+    /// The `name:` of the file, otherwise its path.
     pub(crate) name: String,
     pub(crate) path: String,
     /// Whether it can be dispatched by hand.
@@ -137,6 +139,7 @@ impl ApiView<'_> {
             Some(who) => json!({"name": who.name, "email": who.email}),
             None => Value::Null,
         };
+        // 0 for a run whose workflow file is gone.
         let workflow_id = workflow.map_or(0, |workflow| workflow.id);
         let mut object = json!({
             "id": run.id,
@@ -147,6 +150,7 @@ impl ApiView<'_> {
             "path": run.path,
             "display_title": message.lines().next().unwrap_or_default(),
             "run_number": run.number,
+            // Re-runs are not simulated.
             "run_attempt": 1,
             "event": run.event,
             "status": run.status,

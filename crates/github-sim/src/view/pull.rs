@@ -16,6 +16,7 @@ impl ApiView<'_> {
         let number = issue.number;
         let (own, html, as_issue) =
             (format!("{url}/pulls/{number}"), format!("{page}/pull/{number}"), format!("{url}/issues/{number}"));
+        // Computed: an open pull request follows its branches.
         let head = self.state.pull_head(issue, pull);
         let base = self.state.pull_base(repository, issue, pull);
         let link = |href: String| json!({"href": href});
@@ -103,12 +104,14 @@ impl ApiView<'_> {
         let mut object = self.pull_simple(repository, issue, pull);
         let changes = self.pull_changes(repository, issue, pull);
         let (mergeable, state) = merging::assess_mergeability(self.state, repository, issue, pull);
+        // Null until GitHub's background job has run, which is after the response to a change.
         let mergeable = if computed { mergeable } else { None };
         extend_json_object(
             &mut object,
             json!({
                 "merged": pull.merged.is_some(),
                 "mergeable": mergeable,
+                // GitHub computes both separately; here a merge without conflicts counts as rebaseable.
                 "rebaseable": mergeable,
                 "mergeable_state": if computed { state } else { "unknown" },
                 "merged_by": pull.merged.as_ref().map(|merged| self.simple_user(merged.by)),

@@ -81,6 +81,7 @@ impl ApiView<'_> {
         object.insert("ssh_url".to_owned(), json!(format!("git@{host}:{full_name}.git")));
         object.insert("clone_url".to_owned(), json!(format!("{page}.git")));
         object.insert("svn_url".to_owned(), json!(page));
+        // Counts are computed on each request, so nothing can become inconsistent.
         let forks = self.state.repositories.values().filter(|one| one.fork_of == Some(repository.id)).count();
         let stars = self.state.accounts.values().filter(|one| one.starred.contains_key(&repository.id)).count();
         let open = repository.open_issues();
@@ -93,6 +94,7 @@ impl ApiView<'_> {
                 "updated_at": repository.updated_at,
                 "pushed_at": repository.pushed_at,
                 "homepage": repository.homepage,
+                // In kilobytes, and of the whole network.
                 "size": objects.blob_bytes().div_ceil(1024),
                 "stargazers_count": stars,
                 "watchers_count": stars,
@@ -167,6 +169,7 @@ impl ApiView<'_> {
             );
         }
         if let Some(parent) = repository.fork_of.and_then(|id| self.state.repository(id)) {
+            // `parent` is the direct origin, `source` the root of the network.
             let source = self.state.repository(repository.network).unwrap_or(parent);
             object["parent"] = self.repository(parent);
             object["source"] = self.repository(source);
@@ -188,6 +191,7 @@ impl ApiView<'_> {
                 .find_map(|name| find_tree_entry(objects, commit.tree, name))
         });
         let Some(text) = found.and_then(|entry| objects.blob(entry.id)) else { return Value::Null };
+        // The title of a license is at its beginning.
         let text = String::from_utf8_lossy(&text[..text.len().min(2000)]).to_lowercase();
         let known = [
             ("mit license", "mit", "MIT License", "MIT"),
