@@ -31,8 +31,8 @@ pub enum ToolFileError {
 pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, ToolFileError> {
     let text = read_file_text(path)?;
     let tools = if text.trim_start().starts_with(['[', '{']) {
-        let json = serde_json::from_str(&text)
-            .map_err(|source| ToolFileError::Json { path: path.to_owned(), source })?;
+        let json =
+            serde_json::from_str(&text).map_err(|source| ToolFileError::Json { path: path.to_owned(), source })?;
         parse_definition_list(&json)
     } else {
         let describe = |(name, description)| ToolDefinition { name, description: Some(description), schema: None };

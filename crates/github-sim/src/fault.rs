@@ -75,9 +75,7 @@ pub enum FaultEffect {
         status: u16,
     },
     /// The response is delayed.
-    Latency {
-        ms: u64,
-    },
+    Latency { ms: u64 },
     /// Someone else commits just before the request is executed, which makes a known sha stale.
     Commit {
         /// `owner/name`.
