@@ -1,42 +1,48 @@
-//! How far a judge and people agree: Cohen's kappa, which counts only what goes beyond chance, with its 95 % interval.
+//! How far a judge and people agree: Cohen's kappa, which counts only agreement beyond chance, with its 95 % interval.
 //!
-//! Labels of one trajectory hang together, and a few labels prove little. So the variance is that of the estimate's
-//! influences, summed up by trajectory (for independent labels it is the one of Fleiss, Cohen and Everitt), and the interval
-//! is Wilson's for the share of agreement, with as many observations as have that variance, carried over to kappa. Where
-//! all agree it does not claim certainty.
+//! Labels of one trajectory are correlated, and a few labels prove little. So the variance is the cluster-robust
+//! variance of kappa's influence values, summed by trajectory. For independent labels it equals the one of Fleiss,
+//! Cohen and Everitt (1969). The interval is Wilson's for the share of agreement, with the effective number of
+//! observations that has this variance, mapped to kappa. So it has a positive width even if all labels agree.
 //!
-//! A side that gave one label only would give the same kappa, 0, whatever the other said: there is none then, and the plain
-//! share of agreement has to do, with its own interval.
+//! If one side used a single label, kappa is 0 whatever the other side said. It is left out in that case, and only the
+//! plain share of agreement is reported, with its own interval.
 
 use std::collections::HashMap;
 
 use crate::interval::{ConfidenceInterval, ScoreCluster, clustered_interval, student_quantile, wilson_of};
 
-/// What the judge and a person said of the same thing.
+/// The labels that the judge and a person gave to the same step or trajectory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelPair<'l> {
     pub judge: &'l str,
     pub person: &'l str,
-    /// The trajectory that it is about, by any number that is its own.
+    /// The cluster: any number that is unique to the trajectory within one call.
     pub trajectory: i64,
 }
 
+/// The agreement of one judge with people on one evaluator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JudgeAgreement {
+    /// Pairs that were compared.
     pub count: u64,
+    /// Pairs with equal labels.
     pub agreed: u64,
+    /// Clusters, which decide the width of both intervals.
     pub trajectories: u64,
-    /// How often they agree; `None` when there is nothing to compare.
+    /// `agreed / count`; `None` without pairs.
     pub share: Option<f64>,
+    /// The cluster-robust interval of `share`.
     pub share_interval: Option<ConfidenceInterval>,
-    /// `None` when there is nothing to compare, or when a side gave one label only: then chance explains everything.
+    /// `None` without pairs, or if a side used a single label: chance explains all agreement then.
     pub kappa: Option<f64>,
+    /// The interval of `kappa`; present exactly where `kappa` is.
     pub interval: Option<ConfidenceInterval>,
-    /// Who gave one label only.
+    /// Which side used a single label, if any.
     pub one_sided: Option<ConstantRater>,
 }
 
-/// Who gave the same label to everything.
+/// The side that gave the same label to everything, for the message that explains why there is no kappa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConstantRater {
     Judge,
@@ -44,6 +50,8 @@ pub enum ConstantRater {
     Both,
 }
 
+/// Compares labels. Pairs may come in any order; pairs with the same `trajectory` form a cluster. Labels are compared
+/// as they are, so the caller normalizes them.
 pub fn compute_agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
     let count = pairs.len() as f64;
     let agreed = pairs.iter().filter(|pair| pair.judge == pair.person).count();

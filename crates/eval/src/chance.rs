@@ -1,17 +1,19 @@
-//! How probable it is that chance alone gives what was seen, for one question and for several at once.
+//! p-values: of one test, and corrected for several tests at once.
 
 use std::f64::consts::{FRAC_2_PI, SQRT_2};
 
-/// From here on Student's curve is the normal one.
+/// From this many degrees of freedom on, Student's t distribution is replaced by the normal one. It also bounds the
+/// loop below.
 const MANY: f64 = 10_000.0;
 
-/// How probable it is to be so far from the middle of Student's curve, or farther, to either side; of the normal curve where
-/// there is no end of freedom.
+/// The two-sided p-value of a t statistic. `freedom` may be infinite, which means the normal distribution. Fractional
+/// degrees of freedom are rounded down, which makes the p-value larger.
 pub(crate) fn two_sided(deviations: f64, freedom: f64) -> f64 {
     let deviations = deviations.abs();
     if freedom >= MANY { of_normal(deviations) } else { of_student(deviations, freedom.max(1.0) as u32) }
 }
 
+/// The complementary error function, `erfc(x / sqrt(2))`.
 fn of_normal(deviations: f64) -> f64 {
     // Abramowitz and Stegun's 7.1.26; its error is below 2e-7, which is less than a correction cares for.
     let x = deviations / SQRT_2;
@@ -21,7 +23,7 @@ fn of_normal(deviations: f64) -> f64 {
     (sum * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// The finite sums that the distribution is for whole numbers (26.7.3 and 26.7.4 there).
+/// The finite sums of Student's t distribution for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 fn of_student(deviations: f64, freedom: u32) -> f64 {
     let angle = (deviations / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
@@ -38,15 +40,15 @@ fn of_student(deviations: f64, freedom: u32) -> f64 {
     (1.0 - inside).clamp(0.0, 1.0)
 }
 
-/// Several of them, corrected for how many there are (Holm's): whoever takes those below 0.05 for more than chance is wrong
-/// about any of them once in twenty times at most, however they hang together.
+/// Holm's step-down correction. The family-wise error rate of the corrected values is at most that of a single test,
+/// whatever the dependence between the tests. The result keeps the order of the input.
 pub(crate) fn holm_correction(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
     let mut corrected = vec![1.0; chances.len()];
     let mut least = 0.0_f64;
     for (rank, at) in order.into_iter().enumerate() {
-        // What is less probable than one before it cannot count for more.
+        // Corrected values must not decrease along the order of the raw ones.
         least = least.max(chances[at] * (chances.len() - rank) as f64).min(1.0);
         corrected[at] = least;
     }

@@ -1,11 +1,15 @@
-//! How two runs differ: a difference of means with its 95 % interval, paired where both judged the same.
+//! Differences between two runs: a difference of means with its 95 % interval, paired where both runs judged the same
+//! question.
 //!
-//! Steps of one trajectory hang together, so trajectories are what is counted. Where each trajectory is right or wrong as
-//! a whole, only those that changed tell something: the interval comes from how they split (Clopper and Pearson's,
-//! so that it holds 0 exactly where the sign test says that chance explains it), and from how many of all changed. Other
-//! scores have Student's interval over trajectories, which is too short where few of them changed; so a difference counts
-//! only if the sign test says so, too, and it is as sure as the less sure of the two. Unpaired means are each known as far as their own intervals say (Newcombe): a side
-//! that is all right is not certain.
+//! Steps of one trajectory are correlated, so trajectories are the units.
+//!
+//! - Paired, each trajectory right or wrong as a whole: only trajectories that changed carry information. The interval
+//!   combines Clopper and Pearson's exact interval of how the changes split with Wilson's interval of how many changed.
+//!   It excludes 0 exactly if the sign test is significant.
+//! - Paired, other scores: Student's interval over trajectories. It is too short if few trajectories changed, so the
+//!   sign test must be significant as well, and the larger of both p-values counts.
+//! - Unpaired: Newcombe's method, which combines the two intervals of the means. A side with all scores equal is not
+//!   treated as certain.
 
 use crate::chance;
 use crate::interval::{
@@ -13,49 +17,52 @@ use crate::interval::{
     wilson_of,
 };
 
-/// What still counts as chance.
+/// Significance level of all tests and intervals.
 const CHANCE: f64 = 0.05;
 
-/// The same question in both runs.
+/// The scores of one question in both runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScorePair {
-    /// The trajectory, by any number that is its own.
+    /// The cluster, as a small index: it also sizes a vector.
     pub trajectory: usize,
     pub before: f64,
     pub after: f64,
 }
 
+/// A difference of means between two runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreDifference {
-    /// The mean after, less the mean before.
+    /// The mean after minus the mean before.
     pub value: f64,
-    /// The means of what was compared.
+    /// Means of the compared scores only; they can differ from the means of the runs.
     pub before: f64,
     pub after: f64,
     pub interval: ConfidenceInterval,
-    /// How probable it is by the sign test if there is none; only where scores are paired.
+    /// The p-value of the sign test over trajectories; only for paired scores.
     pub chance: Option<f64>,
-    /// Of Student's curve that the interval was made with; none where the sign test says all.
+    /// Degrees of freedom of the t quantile in `interval`; `None` where the interval follows from the sign test alone.
     freedom: Option<f64>,
-    /// Questions, and trajectories that they are of; the smaller of both runs where they are not paired.
+    /// Compared questions. Of two unpaired runs, the smaller number.
     pub count: u64,
+    /// Compared trajectories. Of two unpaired runs, the smaller number.
     pub trajectories: u64,
 }
 
 impl ScoreDifference {
-    /// Whether it is more than chance would give: the interval does not hold 0, and the exact test says the same.
+    /// Whether the interval excludes 0 and, for paired scores, the sign test agrees. Not corrected for multiple
+    /// comparisons; see [`correct_p_values`].
     pub fn is_significant(&self) -> bool {
         let excludes_zero = self.interval.low > 0.0 || self.interval.high < 0.0;
         excludes_zero && self.chance.is_none_or(|chance| chance < CHANCE)
     }
 
-    /// How probable it is if there is none, by all that it is held against: the one that is least sure decides.
+    /// The p-value by all tests that apply: the largest one counts. It never contradicts `is_significant`.
     fn chance_alone(&self) -> f64 {
         let said = self.chance.unwrap_or(0.0).max(self.freedom.map_or(0.0, |freedom| self.chance_by(freedom)));
         if self.is_significant() { said } else { said.max(CHANCE) }
     }
 
-    /// As the interval says: by how many times its half towards 0 the value lies from 0.
+    /// Inverts the interval: its half width towards 0 is one quantile, which gives the t statistic of the value.
     fn chance_by(&self, freedom: f64) -> f64 {
         let towards_zero =
             if self.value > 0.0 { self.value - self.interval.low } else { self.interval.high - self.value };
@@ -66,13 +73,13 @@ impl ScoreDifference {
     }
 }
 
-/// How probable each of several differences is if there is none, corrected for how many there are (Holm's).
+/// p-values of several differences, corrected by Holm's method, in the order of the input.
 pub fn correct_p_values(differences: &[ScoreDifference]) -> Vec<f64> {
     let chances: Vec<f64> = differences.iter().map(ScoreDifference::chance_alone).collect();
     chance::holm_correction(&chances)
 }
 
-/// The difference of the same questions; `None` when there are none.
+/// The difference over questions that both runs answered; `None` without pairs.
 pub fn paired_difference(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     let trajectories = pairs.iter().map(|pair| pair.trajectory + 1).max()?;
     let mut clusters = vec![ScoreCluster::default(); trajectories];
@@ -87,7 +94,8 @@ pub fn paired_difference(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     let better = clusters.iter().filter(|cluster| cluster.sum > 0.0).count() as u64;
     let worse = clusters.iter().filter(|cluster| cluster.sum < 0.0).count() as u64;
     let chance = sign_test(better, worse);
-    // As many questions of each trajectory, which all went the same way: they count as one.
+    // All trajectories have the same number of questions, and each one moved as a whole or not at all, so each is one
+    // observation.
     let is_as_one = clusters
         .iter()
         .all(|cluster| cluster.count == clusters[0].count && [0.0, cluster.count].contains(&cluster.sum.abs()));
@@ -102,9 +110,10 @@ pub fn paired_difference(pairs: &[ScorePair]) -> Option<ScoreDifference> {
         let freedom = groups - 1.0;
         (interval_around(mean, student_quantile(freedom) * variance.sqrt(), is_share), Some(freedom))
     } else if mean == 0.0 {
+        // Nothing changed. What may still be unseen is bounded by the rule of three in its exact form.
         (interval_around(mean, max_unseen_share(groups), is_share), None)
     } else {
-        // All alike, which says nothing of how they vary: as if one more had not changed.
+        // All changes are equal, so the variance cannot be estimated. Adding one unchanged trajectory bounds it.
         let mut more = clusters.clone();
         more.push(ScoreCluster { count: clusters[0].count, sum: 0.0 });
         let (_, variance) = mean_and_variance(&more);
@@ -123,8 +132,8 @@ pub fn paired_difference(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     })
 }
 
-/// The difference of two runs that judged different things, on a scale from `worst` to `best`; `None` when one of them
-/// judged nothing.
+/// The difference of two runs over different questions, on a scale from `worst` to `best`, by Newcombe's hybrid score
+/// method. `None` if one of them judged nothing.
 pub fn unpaired_difference(
     before: &[ScoreCluster],
     after: &[ScoreCluster],
@@ -154,7 +163,7 @@ pub fn unpaired_difference(
     })
 }
 
-/// The difference of two shares of the same `all`, of which so many got better and so many worse.
+/// Interval of a difference of two shares of the same `all` trajectories, of which `better` and `worse` changed.
 fn of_changed(better: u64, worse: u64, all: u64) -> ConfidenceInterval {
     if better < worse {
         let ConfidenceInterval { low, high } = of_changed(worse, better, all);
@@ -162,25 +171,26 @@ fn of_changed(better: u64, worse: u64, all: u64) -> ConfidenceInterval {
     }
     let changed = better + worse;
     let share = changed as f64 / all as f64;
-    // From -1, all of them got worse, to 1.
+    // Maps the share of improvements among the changes to a direction from -1 (all worse) to 1 (all better).
     let signed = |share: f64| 2.0 * share - 1.0;
     let split = signed(better as f64 / changed as f64);
     let ConfidenceInterval { low, high } = clopper_pearson(better, changed);
-    // How many change is not known exactly, either; where few did, more may well.
+    // The share of trajectories that change is an estimate, too. If few changed, the true share may be larger.
     let of_all = wilson_of(share, all as f64, NORMAL_QUANTILE);
     let likely = f64::midpoint(of_all.low, of_all.high);
     let outwards = (likely * (signed(high) - split)).hypot(split * (of_all.high - share));
     let inwards = (likely * (split - signed(low))).hypot(split * (share - of_all.low));
     ConfidenceInterval {
-        // On which side of 0 it ends, the split alone decides, as the sign test does.
+        // The split alone decides on which side of 0 the interval ends, so that interval and sign test agree.
         low: if low > 0.5 { of_all.low * signed(low) } else { share * split - inwards },
         high: (share * split + outwards).min(1.0),
     }
 }
 
-/// The exact interval of a share.
+/// Clopper and Pearson's exact interval of a binomial share, by bisection of the binomial tail.
 fn clopper_pearson(good: u64, all: u64) -> ConfidenceInterval {
-    // The greatest share with which so many or more good ones are as rare as half of what counts as chance.
+    // The largest share for which `good` or more successes have a probability of half the level. 60 halvings reach the
+    // precision of `f64`.
     let below = |good: u64| {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {
@@ -195,9 +205,9 @@ fn clopper_pearson(good: u64, all: u64) -> ConfidenceInterval {
     }
 }
 
-/// How probable it is that at most so many of all are good, each with this share.
+/// The cumulative binomial probability of at most `good` successes.
 fn at_most(good: u64, all: u64, share: f64) -> f64 {
-    // Terms of the binomial distribution, in logarithms: they may be very small.
+    // Terms are computed as logarithms, because `(1 - share)^all` underflows for large counts.
     let odds = share.ln() - (1.0 - share).ln();
     let mut term = all as f64 * (1.0 - share).ln();
     let mut sum = 0.0;
@@ -208,7 +218,7 @@ fn at_most(good: u64, all: u64, share: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// The greatest share of trajectories that are otherwise than all that were seen, as it could be by chance.
+/// The largest share of changed trajectories that is compatible, at 97.5 %, with seeing none in `groups`.
 fn max_unseen_share(groups: f64) -> f64 {
     1.0 - 0.025_f64.powf(1.0 / groups)
 }
@@ -217,11 +227,14 @@ fn is_share(score: f64) -> bool {
     (0.0..=1.0).contains(&score)
 }
 
+/// A symmetric interval, clipped to the possible differences if scores are shares.
 fn interval_around(value: f64, half: f64, of_shares: bool) -> ConfidenceInterval {
     let most = if of_shares { 1.0 } else { f64::INFINITY };
     ConfidenceInterval { low: (value - half).max(-most), high: (value + half).min(most) }
 }
 
+/// The mean over all scores and its cluster-robust variance (linearized ratio estimator). The variance is 0 for fewer
+/// than two clusters.
 fn mean_and_variance(clusters: &[ScoreCluster]) -> (f64, f64) {
     let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
     let mean = clusters.iter().map(|cluster| cluster.sum).sum::<f64>() / count;
@@ -233,7 +246,7 @@ fn mean_and_variance(clusters: &[ScoreCluster]) -> (f64, f64) {
     (mean, groups / (groups - 1.0) * squares / (count * count))
 }
 
-/// How probable it is that of so many fair coins so few, or fewer, fall on one side, whichever it is.
+/// The two-sided exact sign test: the p-value of this split of changes if both directions are equally likely.
 fn sign_test(better: u64, worse: u64) -> f64 {
     (2.0 * at_most(better.min(worse), better + worse, 0.5)).min(1.0)
 }

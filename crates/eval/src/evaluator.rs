@@ -1,4 +1,4 @@
-//! What is asked in a run, and who answers: a rubric with a model, or rules.
+//! Evaluators: a question and who answers it, which is a rubric with a model, or fixed rules.
 
 use std::sync::Arc;
 
@@ -10,39 +10,49 @@ use crate::outcome::{EvaluationOutcome, ScoredVerdict};
 use crate::rubric::{Rubric, RubricLabels, RubricSubject};
 use crate::run::EvaluatorRecord;
 
+/// Built-in rubric: does the tool call follow from the thought? The offline judge has rules for it.
 pub const THOUGHT_TO_TOOL: &str = "thought_to_tool";
+/// Built-in rubric: does the thought serve the user's request? The offline judge has rules for it.
 pub const QUERY_TO_THOUGHT: &str = "query_to_thought";
+/// Built-in rubric for whole trajectories: are there needless or repeated steps? The offline judge has rules for it.
 pub const SEQUENCE_OPTIMALITY: &str = "sequence_optimality";
-/// The name of the check that every run makes.
+/// Checks a call against the tool's JSON schema. Rules answer it in every run, even if a model judges the rubrics.
 pub const CALL_VALIDITY: &str = "call_validity";
-/// Changes when the rules do, so that outcomes of different rules can be told apart.
+/// Stands in for the rubric hash of outcomes by rules. Raise it with every change to the rules, so that outcomes of
+/// different rules can be distinguished.
 const RULES_VERSION: &str = "rules-2";
-/// The judge's name where no model was asked.
+/// The judge's name in outcomes of a rubric that rules answered.
 pub const OFFLINE: &str = "offline";
+/// The judge's name in outcomes of `call_validity`, which no model ever answers.
 pub const RULES: &str = "rules";
-/// Who measured, where nobody judged: the simulated world itself.
+/// The judge's name in benchmark outcomes, which are measured from the state of the simulated GitHub.
 pub const SIMULATOR: &str = "simulator";
 
+/// One question of a run, ready to be asked of every step or trajectory.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
+    /// The rubric's name. It is unique within a run, and `Arc` because every outcome line carries it.
     pub name: Arc<str>,
     pub title: String,
     pub subject: RubricSubject,
     pub labels: RubricLabels,
+    /// The rubric's hash, or the version of the rules.
     pub hash: Arc<str>,
+    /// The name of its annotations in Phoenix, unless `[phoenix.names]` gives another.
     pub phoenix_name: String,
-    /// Who answers, for every output.
+    /// Who answers, as in outcome lines: `offline`, `rules`, or provider and model.
     pub judge: Arc<str>,
     pub(crate) method: EvaluationMethod,
 }
 
+/// How an evaluator is answered.
 #[derive(Clone, Debug)]
 pub(crate) enum EvaluationMethod {
     Rules(RuleQuestion),
     Model { rubric: Arc<Rubric>, answer: AnswerForm },
 }
 
-/// What the rules can answer.
+/// The questions that the offline judge has rules for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleQuestion {
     ThoughtToTool,
@@ -52,6 +62,7 @@ pub(crate) enum RuleQuestion {
 }
 
 impl RuleQuestion {
+    /// Rules belong to a name: a user's rubric that replaces a built-in one under the same name gets its rules offline.
     fn from_name(name: &str) -> Option<RuleQuestion> {
         Some(match name {
             THOUGHT_TO_TOOL => RuleQuestion::ThoughtToTool,
@@ -63,7 +74,7 @@ impl RuleQuestion {
 }
 
 impl Evaluator {
-    /// A rubric that a model answers.
+    /// A rubric that a model answers. `structured` asks for JSON that follows a schema.
     pub fn with_model_judge(rubric: &Rubric, judge: &str, structured: bool) -> Evaluator {
         let answer = judge::answer_form(rubric, structured);
         Evaluator::from_rubric(
@@ -74,13 +85,13 @@ impl Evaluator {
         )
     }
 
-    /// A rubric that rules answer; `None` when there are none for it.
+    /// A rubric that rules answer; `None` if there are no rules under its name.
     pub fn with_offline_rules(rubric: &Rubric) -> Option<Evaluator> {
         let question = RuleQuestion::from_name(&rubric.name)?;
         Some(Evaluator::from_rubric(rubric, OFFLINE, RULES_VERSION, EvaluationMethod::Rules(question)))
     }
 
-    /// Can the tool take this call? That is no matter of opinion, so no model is asked.
+    /// Whether the tool accepts the call is a fact and not an opinion, so no model is asked.
     pub fn call_validity() -> Evaluator {
         Evaluator {
             name: CALL_VALIDITY.into(),
@@ -111,6 +122,7 @@ impl Evaluator {
         matches!(self.method, EvaluationMethod::Model { .. })
     }
 
+    /// The description of the evaluator in a run's manifest, from which reports are made without the rubric file.
     pub fn to_record(&self) -> EvaluatorRecord {
         EvaluatorRecord {
             name: self.name.to_string(),
@@ -123,7 +135,8 @@ impl Evaluator {
         }
     }
 
-    /// What the rules say.
+    /// Answers by rules. `step` is an index into the trajectory's steps, `None` for questions about the whole. Rules
+    /// know only good and bad, so a rubric with more than two labels gets its best or its worst.
     pub(crate) fn apply_rules(
         &self,
         question: RuleQuestion,

@@ -1,10 +1,10 @@
-//! How far a share can be trusted: 95 % intervals.
+//! 95 % confidence intervals of shares and means.
 //!
-//! Steps of one trajectory are alike: an agent that misreads a request misreads it in every step. Ten steps of one
-//! trajectory say less than one step of ten. So the number of observations is divided by the design effect, which is
-//! estimated from how much trajectories differ, and the interval is Wilson's, with Student's quantile in place of the
-//! normal one where there are few trajectories. Unlike a bootstrap this needs no random numbers, does not claim
-//! certainty when all is right, and is honest about small samples.
+//! Steps of one trajectory are alike: an agent that misreads a request misreads it in every step, so ten steps of one
+//! trajectory carry less information than one step of each of ten. The number of observations is therefore divided by
+//! the design effect (Kish), which is estimated from the variance between trajectories. The interval is Wilson's score
+//! interval, with Student's quantile instead of the normal one if there are few trajectories. Unlike a bootstrap it
+//! needs no random numbers, has a positive width even if all scores are equal, and keeps its coverage in small samples.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,29 +16,31 @@ pub struct ConfidenceInterval {
     pub high: f64,
 }
 
-/// One trajectory's part of a sample.
+/// The scores of one trajectory: how many, and their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScoreCluster {
     pub count: f64,
     pub sum: f64,
 }
 
-/// Sums over trajectories: all that an interval needs to know of them, also for whoever has them one by one no more.
+/// Sums over clusters, which are all that an interval needs. A rollup stores these five numbers instead of every
+/// trajectory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClusterSums {
-    /// Of how many scores there are.
+    /// Sum of the clusters' counts: the number of scores.
     pub count: f64,
-    /// Of the scores.
+    /// Sum of the clusters' sums: the sum of all scores.
     pub sum: f64,
-    /// Of the squares of each trajectory's sum.
+    /// Sum of the squares of the clusters' sums.
     pub sum_sum: f64,
-    /// Of the products of each trajectory's sum and count.
+    /// Sum of the products of each cluster's sum and count.
     pub sum_count: f64,
-    /// Of the squares of each trajectory's count.
+    /// Sum of the squares of the clusters' counts.
     pub count_count: f64,
 }
 
-/// The interval of a mean of scores between `worst` and `best`; `None` when there is nothing to take it of.
+/// The cluster-robust interval of a mean of scores between `worst` and `best`. `None` without scores, or if the range
+/// is empty.
 pub fn clustered_interval(clusters: &[ScoreCluster], worst: f64, best: f64) -> Option<ConfidenceInterval> {
     let range = best - worst;
     if range <= 0.0 {
@@ -56,7 +58,7 @@ pub fn clustered_interval(clusters: &[ScoreCluster], worst: f64, best: f64) -> O
     of_shares(&sums).map(|unit| unit.rescale(worst, range))
 }
 
-/// As [`clustered_interval`], of sums.
+/// Like [`clustered_interval`], from sums. The sums are of raw scores; they are rescaled to shares here.
 pub fn of_sums(sums: &ClusterSums, worst: f64, best: f64) -> Option<ConfidenceInterval> {
     let range = best - worst;
     if range <= 0.0 {
@@ -72,38 +74,39 @@ pub fn of_sums(sums: &ClusterSums, worst: f64, best: f64) -> Option<ConfidenceIn
     of_shares(&shares).map(|unit| unit.rescale(worst, range))
 }
 
-/// Of scores from 0 to 1.
+/// The interval of scores from 0 to 1.
 fn of_shares(sums: &ClusterSums) -> Option<ConfidenceInterval> {
     let ClusterSums { count, sum, sum_sum, sum_count, count_count } = *sums;
     if count <= 0.0 || count_count <= 0.0 {
         return None;
     }
-    // Rounding can carry a sum of scores just outside of its range.
+    // Rounding can put a sum of scores slightly outside of its range.
     let share = (sum / count).clamp(0.0, 1.0);
     let slack = 1e-9 * count.max(1_000.0);
     if (count_count - count).abs() < slack && (sum_sum - sum).abs() < slack {
-        // One answer a trajectory: they are independent, and Wilson's interval is exact enough.
+        // One yes-or-no answer per trajectory: answers are independent, and Wilson's interval is accurate.
         return Some(wilson_of(share, count, NORMAL_QUANTILE));
     }
-    // Trajectories of unequal length count for fewer (Kish).
+    // The effective number of clusters (Kish): clusters of unequal size count for fewer.
     let groups = count * count / count_count;
-    // Sums of many scores are known less exactly; yet one that is otherwise shows.
+    // The tolerance grows with the rounding error of long sums, but stays below the effect of a single differing score.
     let rounding = (1e-15 * count).max(1e-12).min(0.1 / count);
     if share.min(1.0 - share) < rounding {
         return Some(all_alike(share.round(), count, groups));
     }
     let independent = share * (1.0 - share) / count;
+    // A single cluster shows nothing about the variance between clusters.
     if groups < 1.5 {
         return Some(wilson_of(share, 1.0, student_quantile(1.0)));
     }
     let squares = (sum_sum - 2.0 * share * sum_count + share * share * count_count).max(0.0);
     let variance = groups / (groups - 1.0) * squares / (count * count);
-    // That trajectories differ less than chance is itself chance.
+    // A design effect below 1 would mean that trajectories differ less than by chance, which is chance itself.
     let design_effect = (variance / independent).max(1.0);
     Some(wilson_of(share, (count / design_effect).max(1.0), student_quantile(groups - 1.0)))
 }
 
-/// The degrees of freedom of the curve that the interval is made with: without end where each trajectory has one answer.
+/// Degrees of freedom of the t quantile that the interval uses; infinite if each trajectory has one answer.
 pub(crate) fn degrees_of_freedom(clusters: &[ScoreCluster]) -> f64 {
     if clusters.iter().all(|cluster| cluster.count == 1.0) {
         return f64::INFINITY;
@@ -113,9 +116,9 @@ pub(crate) fn degrees_of_freedom(clusters: &[ScoreCluster]) -> f64 {
     (count * count / squares - 1.0).max(1.0)
 }
 
-/// All right or all wrong: nothing shows how much trajectories differ, so each counts once. Yet all right is at least as good
-/// as all but one right, whatever each of the two rules says by itself; the one is taken to be in a trajectory of usual
-/// length, where the design effect is 1 or next to it.
+/// All scores are best or all are worst, so the design effect cannot be estimated and each cluster counts once. That
+/// alone could give a wider interval than one deviating score does. So the interval is bounded by the one for a single
+/// deviation, taken with a design effect of 1.
 fn all_alike(share: f64, count: f64, groups: f64) -> ConfidenceInterval {
     let alike = wilson_of(share, groups, NORMAL_QUANTILE);
     if count <= 1.0 || groups < 1.5 {
@@ -131,14 +134,16 @@ fn all_alike(share: f64, count: f64, groups: f64) -> ConfidenceInterval {
 }
 
 impl ConfidenceInterval {
-    /// Of a share, on a scale that begins at `worst`.
+    /// Maps an interval of a share to a scale that begins at `worst`.
     fn rescale(self, worst: f64, range: f64) -> ConfidenceInterval {
         ConfidenceInterval { low: worst + self.low * range, high: worst + self.high * range }
     }
 }
 
+/// The 97.5 % quantile of the standard normal distribution.
 pub(crate) const NORMAL_QUANTILE: f64 = 1.959_964;
 
+/// Wilson's score interval of a share of `count` observations. `count` may be fractional (an effective sample size).
 pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> ConfidenceInterval {
     let squared = quantile * quantile;
     let scale = 1.0 + squared / count;
@@ -147,7 +152,8 @@ pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> ConfidenceInte
     ConfidenceInterval { low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
 }
 
-/// The 97.5 % quantile of Student's distribution.
+/// The 97.5 % quantile of Student's t distribution: a table up to 30 degrees of freedom, then the first term of its
+/// expansion around the normal quantile, which is accurate to three digits.
 pub(crate) fn student_quantile(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,

@@ -1,4 +1,5 @@
-//! Asks a model for a verdict, again if its answer cannot be read, with less context if the question was too long.
+//! Asks a model for a verdict. It asks again if the answer cannot be parsed, and with less context if the prompt
+//! exceeds the context window of the model.
 
 use std::sync::Arc;
 
@@ -11,65 +12,77 @@ use crate::rubric::{Rubric, RubricLabels};
 use crate::run::QuestionKey;
 use crate::verdict::{self, ParsedVerdict};
 
-/// A model that judges.
+/// A model endpoint with the settings of a judge. All questions of a run share it, so its limiter and call counter see
+/// all requests.
 #[derive(Debug)]
 pub struct ModelJudge {
     pub client: ModelClient,
     pub settings: JudgeSettings,
-    /// `None` when nobody said what the model costs.
+    /// `None` if the price of the model is unknown. Costs are then unknown, too, never 0.
     pub price: Option<TokenPrice>,
 }
 
+/// Everything besides prompt and endpoint that influences an answer. It is part of the cache key, except `asks_again`
+/// and `window`.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeSettings {
+    /// Maximum length of an answer, in tokens.
     pub max_tokens: u32,
+    /// `None` sends no temperature, which some models require.
     pub temperature: Option<f64>,
-    /// Whether to ask for JSON by a schema; endpoints that cannot do that are asked for text.
+    /// Asks for JSON that follows a schema. Endpoints that reject this are asked for text.
     pub structured: bool,
-    /// How often an answer that cannot be read is asked for again.
+    /// How many times an unparseable answer is requested again.
     pub asks_again: u32,
+    /// Maximum length of a prompt.
     pub window: PromptWindow,
 }
 
-/// What came of asking.
+/// The result of one question, with everything that it cost.
 #[derive(Debug)]
 pub struct JudgeResponse {
     pub result: Result<ParsedVerdict, JudgeFailure>,
+    /// Tokens of all answers to this question together, also of those that could not be parsed.
     pub usage: Option<CompletionUsage>,
-    /// Something may have been paid for that `usage` does not hold: an answer did not say what it used, or did not arrive.
+    /// More may have been billed than `usage` holds: an answer came without usage, or a request was sent and its answer
+    /// lost.
     pub is_usage_partial: bool,
+    /// Requests that were sent, retries included.
     pub calls: u32,
-    /// The prompt that was answered.
+    /// The prompt that was answered; shorter than the first one if that was too long.
     pub prompt: JudgePrompt,
 }
 
+/// Why there is no verdict. The variants differ in what they mean for the rest of the run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum JudgeFailure {
-    /// This question was not answered, for a reason of its own; others may be.
+    /// This question was not answered for a reason of its own. Other questions are unaffected.
     #[error("{0}")]
     Case(String),
-    /// The endpoint failed. It may be the question, but if that happens to all of them, it is not.
+    /// The request failed. If many questions in a row fail like this, the runner takes the endpoint for dead.
     #[error("{0}")]
     Call(String),
-    /// The run may send no more requests.
+    /// The run's limit of requests is used up. The question stays open for the next run.
     #[error("the run's limit of calls is reached")]
     CallLimit,
-    /// No question to this endpoint will be answered.
+    /// The endpoint will answer no question at all: wrong key, no quota, unknown model, or unreachable.
     #[error("{0}")]
     Endpoint(ModelCallFailure),
 }
 
-/// How often a question that is too long is cut in half.
+/// How many times a prompt that the endpoint calls too long is halved. Four halvings leave a sixteenth, so a wrong
+/// `--context-tokens` does not fail the run.
 const HALVINGS: u32 = 4;
 
 impl ModelJudge {
-    /// `openai:gpt-4o`, for every output.
+    /// Provider and model, `openai:gpt-4o`, as in outcome lines.
     pub fn name(&self) -> String {
         let endpoint = self.client.endpoint();
         format!("{}:{}", endpoint.provider.name(), endpoint.model)
     }
 
-    /// What makes a question to this judge the same question.
+    /// The cache key of a question: everything that may change the answer. `repeat` numbers deliberate repetitions of
+    /// one question; it is 0 for the first.
     pub fn question_key(&self, rubric_hash: &str, prompt: &JudgePrompt, repeat: u32) -> QuestionKey {
         let endpoint = self.client.endpoint();
         let settings = &self.settings;
@@ -90,14 +103,15 @@ impl ModelJudge {
         ])
     }
 
-    /// What a question costs at most, before it is asked: every answer as long as it may be, and none readable but the
-    /// last. Only calls that are paid for and fail otherwise can make it more.
-    /// What a question without a word could cost: all that it may be answered with.
+    /// Upper bound in dollars of the answers to one question, without its prompt: every allowed answer has maximum
+    /// length. A budget below it would never admit a question. `None` if the price is unknown.
     pub fn most_an_answer_costs(&self) -> Option<f64> {
         let completion = (u64::from(self.settings.asks_again) + 1) * u64::from(self.settings.max_tokens);
         self.price.map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
     }
 
+    /// Upper bound in dollars of a question before it is asked: every allowed answer has maximum length and only the
+    /// last one can be parsed. Only retries of requests that were billed and then failed can exceed it.
     pub fn most_it_costs(&self, prompt: &JudgePrompt) -> Option<f64> {
         let calls = u64::from(self.settings.asks_again) + 1;
         let usage = CompletionUsage {
@@ -108,7 +122,7 @@ impl ModelJudge {
         self.price.map(|price| price.cost_of_usage(usage))
     }
 
-    /// Asks until there is a verdict or no hope of one. `render` makes the prompt for a smaller window.
+    /// Asks until there is a verdict or no further attempt is allowed. `render` makes the prompt for a smaller window.
     pub async fn judge(
         &self,
         answer: &AnswerForm,
@@ -127,6 +141,7 @@ impl ModelJudge {
         let (mut halvings, mut unread) = (0, 0);
         let mut reminder: Option<String> = None;
         loop {
+            // The reminder goes behind the prompt, so that the provider's prompt cache still covers the rest.
             let user = match &reminder {
                 Some(reminder) => format!("{}\n\n{reminder}", judgement.prompt.user).into(),
                 None => std::borrow::Cow::Borrowed(judgement.prompt.user.as_str()),
@@ -142,6 +157,7 @@ impl ModelJudge {
             judgement.calls += calls;
             let reply = match answered {
                 Ok(reply) => reply,
+                // A rejected prompt is not billed, so it counts neither as an attempt nor against the budget.
                 Err(ModelCallFailure { error: CallError::TooLong(_), .. }) if halvings < HALVINGS => {
                     halvings += 1;
                     window = window.halved();
@@ -186,6 +202,8 @@ impl ModelJudge {
         }
     }
 
+    /// Decides whether a failure concerns one question or all of them. An endpoint that never answered is treated as
+    /// unreachable; once it has answered, a timeout is an incident of one question.
     fn classify_failure(&self, failure: ModelCallFailure) -> JudgeFailure {
         let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
         let never_reached = is_silence && !self.client.has_answered();
@@ -197,6 +215,7 @@ impl ModelJudge {
         } else if matches!(failure.error, CallError::TooLong(_))
             || (matches!(failure.error, CallError::Refused { .. }) && self.client.has_answered())
         {
+            // A refusal (HTTP 4xx) by an endpoint that answered others is about the content of this question.
             JudgeFailure::Case(failure.to_string())
         } else {
             JudgeFailure::Call(failure.to_string())
@@ -204,7 +223,8 @@ impl ModelJudge {
     }
 }
 
-/// The form in which a rubric's verdict is asked for.
+/// The form in which a rubric's verdict is requested: a JSON schema whose `label` is an enum of the rubric's labels, or
+/// text.
 pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
     if !structured {
         return AnswerForm::Text;
@@ -226,12 +246,12 @@ pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
     }
 }
 
-/// More tokens than a prompt has.
+/// An upper bound of the prompt's tokens, for budgets. It assumes fewer bytes per token than usual.
 fn most_tokens(prompt: &JudgePrompt) -> u64 {
     (prompt.system.len() + prompt.user.len()).div_ceil(crate::prompt::BYTES_PER_TOKEN) as u64
 }
 
-/// About how many tokens a prompt has.
+/// An estimate of the prompt's tokens, for `--dry-run`. English text has about four bytes per token.
 pub fn estimated_tokens(prompt: &JudgePrompt) -> u64 {
     const BYTES_PER_TOKEN: usize = 4;
     (prompt.system.len() + prompt.user.len()).div_ceil(BYTES_PER_TOKEN) as u64

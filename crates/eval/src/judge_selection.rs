@@ -1,45 +1,50 @@
-//! Who judges, and by what: from settings to evaluators and a model that answers them. Shared by `gradus eval`, by the
-//! bench and by the server's live grading.
+//! Selects the judge and the evaluators: from settings to a model endpoint and a list of questions. `gradus eval`, the
+//! benchmark and the server's live grading share it, so the same settings mean the same everywhere.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gradus_http::SecretString;
-use gradus_llm::price::PriceTable;
-use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, RetryPolicy};
+use gradus_llm::price::{PriceError, PriceTable};
+use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, ModelSetupError, RetryPolicy};
 
 use crate::evaluator::{CALL_VALIDITY, Evaluator, OFFLINE};
 use crate::judge::{JudgeSettings, ModelJudge};
 use crate::prompt::PromptWindow;
-use crate::rubric::{Rubric, RubricLibrary};
+use crate::rubric::{LibraryError, Rubric, RubricLibrary};
 
-/// Who is to judge, and how it is asked.
+/// Settings of the judge, merged from command line, environment and `gradus.toml` by the caller.
 #[derive(Clone, Debug)]
 pub struct JudgeConfig {
-    /// `offline`, a model's name, or `openai:MODEL` / `anthropic:MODEL`. It wins over [`JudgeCredentials::openai_model`].
+    /// `offline`, a model's name, or `openai:MODEL` / `anthropic:MODEL`. It takes precedence over
+    /// [`JudgeCredentials::openai_model`].
     pub judge: Option<String>,
-    /// Who judges where neither `judge` nor the environment names anybody.
+    /// The judge if neither `judge` nor the environment names one, usually from `gradus.toml`.
     pub fallback_judge: Option<String>,
+    /// The address of the endpoint. It takes precedence over the environment.
     pub base_url: Option<String>,
-    /// The address of the provider that `fallback_judge` names, of OpenAI's form if it names none.
+    /// The address of the provider that `fallback_judge` names, by default OpenAI. It is not used for another provider,
+    /// because a key must not be sent to the wrong server.
     pub fallback_base_url: Option<String>,
-    /// Questions in flight at most.
+    /// Maximum number of questions in flight.
     pub concurrency: usize,
-    /// How long one call may take.
+    /// Maximum duration of one call, in seconds.
     pub timeout_s: f64,
-    /// How long to wait for a model server that is still loading its model.
+    /// How long to wait, in seconds, for a model server that is still loading its model; `None` for the default.
     pub load_wait_s: Option<f64>,
+    /// Retries of a call after a transient failure; not counting the first attempt.
     pub retries: u32,
-    /// How often an answer that cannot be read is asked for again.
+    /// How many times an unparseable answer is requested again.
     pub ask_again: u32,
-    /// Length of an answer at most.
+    /// Maximum length of an answer, in tokens.
     pub max_tokens: u32,
+    /// Context window of the model, in tokens: prompt and answer together.
     pub context_tokens: usize,
-    /// None sends none.
+    /// `None` sends no temperature.
     pub temperature: Option<f64>,
-    /// Ask for plain text, even if the endpoint could answer in JSON.
+    /// Requests plain text even from an endpoint that supports JSON schemas.
     pub is_plain_text: bool,
-    /// Prices of models that win over those that are built in.
+    /// A TOML file of model prices, which take precedence over the built-in ones.
     pub prices: Option<PathBuf>,
 }
 
@@ -64,7 +69,7 @@ impl Default for JudgeConfig {
     }
 }
 
-/// Keys and addresses of providers, as the environment has them.
+/// Keys and addresses of the providers, as found in the environment.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeCredentials {
     pub openai_key: Option<SecretString>,
@@ -74,27 +79,74 @@ pub struct JudgeCredentials {
     pub anthropic_base_url: Option<String>,
 }
 
-/// Who judges.
+/// The selected judge. `by_default` tells an explicit choice of the offline judge from the lack of any configuration,
+/// which the caller reports.
 #[derive(Debug)]
 pub enum JudgeChoice {
     Offline { by_default: bool },
     Model(ModelEndpoint),
 }
 
+/// Why the settings of a judge cannot be used. Messages name the option of `gradus eval`; the server puts the name of
+/// its rule in front.
+#[derive(Debug, thiserror::Error)]
+pub enum JudgeConfigError {
+    #[error("--judge is empty: give `offline` or a model's name")]
+    EmptyJudge,
+    #[error(
+        "no key for {}: set {}, or name an endpoint that needs none with --base-url, or use --judge offline",
+        provider.name(),
+        key_variable(*provider)
+    )]
+    NoKey { provider: ModelProvider },
+    #[error("--timeout: give a number of seconds above 0")]
+    Timeout,
+    #[error("--load-wait: give a number of seconds above 0")]
+    LoadWait,
+    #[error("--concurrency: give at least 1")]
+    Concurrency,
+    #[error(
+        "--context-tokens {context_tokens}: a judge needs at least 2000, and twice the {max_tokens} tokens of an answer"
+    )]
+    ContextTokens { context_tokens: usize, max_tokens: u32 },
+    #[error("the temperature must be from 0 to 2")]
+    Temperature,
+    #[error("{}: {source}", path.display())]
+    PriceFile { path: PathBuf, source: std::io::Error },
+    /// TOML errors span several lines; a message is one line.
+    #[error("{}: {}", path.display(), one_line(&source.to_string()))]
+    Prices { path: PathBuf, source: PriceError },
+    /// The client of the model endpoint could not be made: a bad address, a key that is no header value, or no TLS.
+    #[error(transparent)]
+    Client(#[from] ModelSetupError),
+}
+
+/// Why evaluators cannot be selected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluatorSelectionError {
+    /// `known` lists the names of all evaluators, separated by commas.
+    #[error("there is no evaluation {name:?}; there are {known}")]
+    Unknown { name: String, known: String },
+    #[error("the offline judge has no rules for {0:?}: choose a model as the judge, or name evaluators without it")]
+    NoOfflineRules(String),
+}
+
 impl JudgeConfig {
-    /// Finds out who is meant.
-    pub fn select(&self, credentials: &JudgeCredentials) -> Result<JudgeChoice, String> {
+    /// Decides who judges. In order of precedence: `judge`, the model that the environment names, `fallback_judge`, the
+    /// first provider that has a key or an address, and the offline judge.
+    pub fn select(&self, credentials: &JudgeCredentials) -> Result<JudgeChoice, JudgeConfigError> {
         let of_environment = credentials.openai_model.as_deref();
         let named = self.judge.as_deref().or(of_environment).or(self.fallback_judge.as_deref());
         let (provider, model) = match named {
-            Some("") => return Err("--judge is empty: give `offline` or a model's name".to_owned()),
+            Some("") => return Err(JudgeConfigError::EmptyJudge),
             Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
             Some(name) => match name.split_once(':') {
                 Some(("openai", model)) => (ModelProvider::OpenAi, Some(model)),
                 Some(("anthropic", model)) => (ModelProvider::Anthropic, Some(model)),
                 _ if name == "openai" => (ModelProvider::OpenAi, of_environment),
                 _ if name == "anthropic" => (ModelProvider::Anthropic, None),
-                // Without an endpoint of its own, Claude is at home at Anthropic.
+                // A Claude model without a configured endpoint is at Anthropic. With a base URL it may be behind any
+                // OpenAI-compatible gateway.
                 _ if name.starts_with("claude")
                     && credentials.anthropic_key.is_some()
                     && credentials.openai_base_url.is_none()
@@ -120,16 +172,12 @@ impl JudgeConfig {
         };
         let fallback = self.fallback_base_url.as_ref().filter(|_| provider == self.fallback_provider());
         let base_url = self.base_url.as_ref().or(from_environment.as_ref()).or(fallback);
-        // What is said about an address must not say its password.
+        // An address may contain a password, which must not appear in any message from here on.
         base_url.into_iter().for_each(|url| gradus_http::register_url_secrets(url));
         if key.is_none() && base_url.is_none() {
-            let variable = key_variable(provider);
-            return Err(format!(
-                "no key for {}: set {variable}, or name an endpoint that needs none with --base-url, or use --judge offline",
-                provider.name()
-            ));
+            return Err(JudgeConfigError::NoKey { provider });
         }
-        let timeout = timeout_from_seconds(self.timeout_s).ok_or("--timeout: give a number of seconds above 0")?;
+        let timeout = timeout_from_seconds(self.timeout_s).ok_or(JudgeConfigError::Timeout)?;
         Ok(JudgeChoice::Model(ModelEndpoint {
             provider,
             base_url: base_url.cloned().unwrap_or_else(|| provider.default_base_url().to_owned()),
@@ -139,6 +187,7 @@ impl JudgeConfig {
         }))
     }
 
+    /// The provider that `fallback_base_url` belongs to.
     fn fallback_provider(&self) -> ModelProvider {
         match self.fallback_judge.as_deref() {
             Some(name) if name == "anthropic" || name.starts_with("anthropic:") => ModelProvider::Anthropic,
@@ -146,43 +195,42 @@ impl JudgeConfig {
         }
     }
 
-    /// Questions in flight, at least one.
-    pub fn checked_concurrency(&self) -> Result<usize, String> {
+    /// Validates `concurrency`; 0 would start no question and never finish.
+    pub fn checked_concurrency(&self) -> Result<usize, JudgeConfigError> {
         match self.concurrency {
-            0 => Err("--concurrency: give at least 1".to_owned()),
+            0 => Err(JudgeConfigError::Concurrency),
             number => Ok(number),
         }
     }
 
-    /// The model behind an endpoint as a judge.
-    pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, String> {
+    /// Builds the judge for an endpoint. All settings are validated here, before anything is read or asked.
+    pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, JudgeConfigError> {
         let mut prices = PriceTable::default();
         if let Some(path) = &self.prices {
-            let text = read_text(path)?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| JudgeConfigError::PriceFile { path: path.clone(), source })?;
             let added = prices.add_toml(&text);
-            added.map_err(|error| format!("{}: {}", path.display(), one_line(&error.to_string())))?;
+            added.map_err(|source| JudgeConfigError::Prices { path: path.clone(), source })?;
         }
         let mut retry = RetryPolicy { attempts: self.retries.saturating_add(1), ..RetryPolicy::default() };
         if let Some(wait) = self.load_wait_s {
-            retry.max_load_wait = timeout_from_seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
+            retry.max_load_wait = timeout_from_seconds(wait).ok_or(JudgeConfigError::LoadWait)?;
         }
-        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)
-            .map_err(|error| error.to_string())?;
+        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
         let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
         if context_tokens < 2 * max_tokens as usize || context_tokens < 2_000 {
-            return Err(format!(
-                "--context-tokens {context_tokens}: a judge needs at least 2000, and twice the {max_tokens} tokens of an answer"
-            ));
+            return Err(JudgeConfigError::ContextTokens { context_tokens, max_tokens });
         }
         if self.temperature.is_some_and(|value| !(0.0..=2.0).contains(&value)) {
-            return Err("the temperature must be from 0 to 2".to_owned());
+            return Err(JudgeConfigError::Temperature);
         }
         let settings = JudgeSettings {
             max_tokens,
-            // Anthropic takes none; a number that is not sent must not make questions differ.
+            // Anthropic gets no temperature. A value that is not sent must not change the cache key.
             temperature: self.temperature.filter(|_| endpoint.provider == ModelProvider::OpenAi),
             structured: !self.is_plain_text,
             asks_again: self.ask_again,
+            // The answer needs its share of the context window.
             window: PromptWindow::of_tokens(context_tokens - max_tokens as usize),
         };
         let price = prices.find_price(&endpoint.model);
@@ -190,7 +238,7 @@ impl JudgeConfig {
     }
 }
 
-/// The variable that holds a provider's key.
+/// The environment variable that holds the provider's key.
 pub fn key_variable(provider: ModelProvider) -> &'static str {
     match provider {
         ModelProvider::OpenAi => "OPENAI_API_KEY",
@@ -198,31 +246,34 @@ pub fn key_variable(provider: ModelProvider) -> &'static str {
     }
 }
 
-/// The rubrics that are built in, and those of these files and folders.
-pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<RubricLibrary, String> {
+/// The built-in rubrics plus those of the given files and folders, in this order. A user's rubric replaces the built-in
+/// one of the same name.
+pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<RubricLibrary, LibraryError> {
     let mut library = RubricLibrary::built_in();
     for path in paths {
-        library.add_path(path).map_err(|error| error.to_string())?;
+        library.add_path(path)?;
     }
     Ok(library)
 }
 
-/// The names of all evaluations that there are.
+/// The names that `--evaluators` accepts.
 pub fn known_evaluators(library: &RubricLibrary) -> Vec<&str> {
     library.iter().map(|rubric| rubric.name.as_str()).chain([CALL_VALIDITY]).collect()
 }
 
-/// Those of these names, or all. Of all, what a judge cannot judge is left out, unless that is `is_strict`.
+/// The evaluators with these names, or all if `names` is empty. An unknown name is an error. Without a model, rubrics
+/// that the offline judge has no rules for are skipped, unless they were named or `is_strict` is set. `call_validity`
+/// comes last.
 pub fn select_evaluators(
     library: &RubricLibrary,
     names: &[String],
     judge: Option<&ModelJudge>,
     structured: bool,
     is_strict: bool,
-) -> Result<Vec<Evaluator>, String> {
+) -> Result<Vec<Evaluator>, EvaluatorSelectionError> {
     let known = known_evaluators(library);
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(format!("there is no evaluation {unknown:?}; there are {}", known.join(", ")));
+        return Err(EvaluatorSelectionError::Unknown { name: unknown.clone(), known: known.join(", ") });
     }
     let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
     let mut evaluators = Vec::new();
@@ -240,27 +291,26 @@ pub fn select_evaluators(
     Ok(evaluators)
 }
 
-fn build_evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> Result<Evaluator, String> {
+fn build_evaluator(
+    rubric: &Rubric,
+    judge: Option<&ModelJudge>,
+    structured: bool,
+) -> Result<Evaluator, EvaluatorSelectionError> {
     match judge {
         Some(judge) => Ok(Evaluator::with_model_judge(rubric, &judge.name(), structured)),
-        None => Evaluator::with_offline_rules(rubric).ok_or_else(|| {
-            format!(
-                "the offline judge has no rules for {:?}: choose a model as the judge, or name evaluators without it",
-                rubric.name
-            )
-        }),
+        None => Evaluator::with_offline_rules(rubric)
+            .ok_or_else(|| EvaluatorSelectionError::NoOfflineRules(rubric.name.clone())),
     }
 }
 
+/// `None` for 0, negative numbers and NaN. Larger values are capped at three years, so that adding one to a clock
+/// cannot overflow.
 pub fn timeout_from_seconds(number: f64) -> Option<Duration> {
     const MAX_S: f64 = 1e8;
     Duration::try_from_secs_f64(number.min(MAX_S)).ok().filter(|time| !time.is_zero())
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
+/// Joins the lines of a message: TOML errors span several.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

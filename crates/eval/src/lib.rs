@@ -1,7 +1,7 @@
-//! Judging: what is asked of a trajectory, who answers, and what the answers come to.
+//! Judging: which questions are asked about a trajectory, who answers them, and how the answers are summarised.
 //!
-//! The crate takes trajectories and yields outcomes; where trajectories come from and who looks at the outcomes is the
-//! binary's business.
+//! The crate takes trajectories and yields outcomes. It does not know where trajectories come from or how reports look:
+//! the command line, the server and the benchmark pass trajectories in and read the files or lines that come out.
 pub mod agreement;
 pub mod annotation;
 mod chance;

@@ -1,5 +1,6 @@
-//! What came of one question about a step or a trajectory. [`OutcomeLine`] is also the line format of
-//! `gradus eval --jsonl`; field names are a promise to the tools built on it.
+//! The outcome of one question about a step or a trajectory. [`OutcomeLine`] is also the line format of `gradus eval
+//! --jsonl`; its field names are a stable interface, and its doc comments become descriptions in
+//! `docs/schemas/outcome.schema.json`.
 
 use std::sync::Arc;
 
@@ -8,26 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::prompt::TruncatedValue;
 
-/// One answer of a judge. A judge that could not judge is never a 0 and never a 1.
+/// The result of one question. A judge that could not decide is never scored as 0 or 1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvaluationOutcome {
     Scored(ScoredVerdict),
-    /// The question does not arise: there is no thought, no query, no step.
+    /// The question does not apply: there is no thought, no query or no step.
     NotApplicable {
         reason: String,
     },
-    /// The question arises and was not answered.
+    /// The question applies and was not answered.
     Failed {
         reason: String,
     },
 }
 
+/// A verdict with the score that the rubric gives to its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoredVerdict {
     pub label: String,
     pub score: f64,
     pub explanation: String,
-    /// What the verdict rests on, word for word where it can be.
+    /// The texts that the verdict rests on, quoted where possible. Only rules give evidence.
     pub evidence: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! From the worst to the best score that an evaluator gives.
+//! The range of scores that an evaluator can give.
 
-/// What is below the best was found wrong, on whatever scale.
+/// Scores of a rubric are free numbers (0 and 1, 1 to 5, -1 to 1). Everything below the best one counts as wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreScale {
     pub worst: f64,
@@ -8,10 +8,10 @@ pub struct ScoreScale {
 }
 
 impl ScoreScale {
-    /// Right or wrong, as shares count it; also taken where nothing else is known.
+    /// Right or wrong as 1 and 0. It is also the default if a rubric's scale is unknown.
     pub const SHARE: ScoreScale = ScoreScale { worst: 0.0, best: 1.0 };
 
-    /// None without a score.
+    /// The range of the given scores; `None` if there are none.
     pub fn from_scores(scores: impl IntoIterator<Item = f64>) -> Option<ScoreScale> {
         scores.into_iter().fold(None, |known, score| {
             let ScoreScale { worst, best } = known.unwrap_or(ScoreScale { worst: score, best: score });
@@ -19,16 +19,17 @@ impl ScoreScale {
         })
     }
 
-    /// Whether means on it can be read as parts of a hundred.
+    /// Whether a mean on this scale can be printed as a percentage.
     pub fn is_share(self) -> bool {
         self.worst >= 0.0 && self.best <= 1.0
     }
 
+    /// Only the best score is right. A middle label of a rubric with three counts as wrong.
     pub fn is_wrong(self, score: f64) -> bool {
         score < self.best
     }
 
-    /// Both taken in.
+    /// The union of two scales, for runs whose rubric changed in between.
     pub fn with(self, other: ScoreScale) -> ScoreScale {
         ScoreScale { worst: self.worst.min(other.worst), best: self.best.max(other.best) }
     }

@@ -1,43 +1,63 @@
-//! Tool definitions that a user gives: OpenAI tools JSON, an MCP `tools/list`, or a plain list.
+//! Tool definitions and notes that a user provides as a file: OpenAI tools JSON, an MCP `tools/list` result, or plain
+//! `name: description` lines. They complete traces that recorded no definitions.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::ToolDefinition;
 use serde_json::Value as Json;
 
-/// Reads definitions in whichever form they are.
-pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, String> {
+/// Why a file of tool definitions or notes is refused. Only the top message is printed, so it contains its cause.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolFileError {
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+    /// A line of the plain form has no colon. Lines count from 1.
+    #[error("{}, line {line}: expected `name: description`", path.display())]
+    Line { path: PathBuf, line: usize },
+    /// The file was read, and no entry in it has a name. An empty tool list would silently disable `call_validity`.
+    #[error(
+        "{}: no tools found; expected OpenAI tools, an MCP tools/list or lines of `name: description`",
+        path.display()
+    )]
+    NoTools { path: PathBuf },
+}
+
+/// Reads tool definitions. The form is detected from the first character: `[` or `{` begins JSON, anything else is the
+/// plain form of `name: description` lines.
+pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, ToolFileError> {
     let text = read_file_text(path)?;
     let tools = if text.trim_start().starts_with(['[', '{']) {
-        let json = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let json =
+            serde_json::from_str(&text).map_err(|source| ToolFileError::Json { path: path.to_owned(), source })?;
         parse_definition_list(&json)
     } else {
         let describe = |(name, description)| ToolDefinition { name, description: Some(description), schema: None };
         parse_description_lines(path, &text)?.into_iter().map(describe).collect()
     };
     if tools.is_empty() {
-        return Err(format!(
-            "{}: no tools found; expected OpenAI tools, an MCP tools/list or lines of `name: description`",
-            path.display()
-        ));
+        return Err(ToolFileError::NoTools { path: path.to_owned() });
     }
     Ok(tools)
 }
 
-/// Reads texts that are added to descriptions.
-pub fn read_notes(path: &Path) -> Result<BTreeMap<String, String>, String> {
+/// Reads notes, which are appended to tool descriptions in prompts: a map from tool name to text. Notes exist only in
+/// the plain form of `name: description` lines. If a name occurs twice, the last note counts.
+pub fn read_notes(path: &Path) -> Result<BTreeMap<String, String>, ToolFileError> {
     let text = read_file_text(path)?;
     Ok(parse_description_lines(path, &text)?.into_iter().collect())
 }
 
-fn read_file_text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+fn read_file_text(path: &Path) -> Result<String, ToolFileError> {
+    std::fs::read_to_string(path).map_err(|source| ToolFileError::Read { path: path.to_owned(), source })
 }
 
-/// `name: description` lines; lines that are indented go on with the one before.
-fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, String)>, String> {
+/// Reads `name: description` lines. Indented lines continue the one before, `#` begins a comment, a leading `- ` is
+/// ignored.
+fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, String)>, ToolFileError> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -52,7 +72,7 @@ fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, Strin
                 let (name, description) = line
                     .trim_start_matches("- ")
                     .split_once(':')
-                    .ok_or_else(|| format!("{}, line {}: expected `name: description`", path.display(), number + 1))?;
+                    .ok_or_else(|| ToolFileError::Line { path: path.to_owned(), line: number + 1 })?;
                 found.push((name.trim().to_owned(), description.trim().to_owned()));
             }
         }
@@ -60,7 +80,8 @@ fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, Strin
     Ok(found)
 }
 
-/// A list of definitions, or an object that has one in it.
+/// A list of definitions, or an object that contains one: `tools` of a request, `result` of a JSON-RPC reply, or
+/// OpenAI's old `functions`. Entries without a name are skipped.
 fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     match json {
         Json::Array(list) => list.iter().filter_map(parse_definition).collect(),
@@ -72,6 +93,8 @@ fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     }
 }
 
+/// OpenAI's chat form nests the definition in `function` and calls the schema `parameters`, MCP says `inputSchema`,
+/// Anthropic `input_schema`.
 fn parse_definition(json: &Json) -> Option<ToolDefinition> {
     let function = json.get("function").unwrap_or(json);
     let schema = ["parameters", "inputSchema", "input_schema"].iter().find_map(|name| function.get(*name));
@@ -89,7 +112,7 @@ mod tests {
     fn tools(text: &str) -> Result<Vec<(String, Option<String>, bool)>, String> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), text).expect("written");
-        let tools = read_tools(file.path())?;
+        let tools = read_tools(file.path()).map_err(|error| error.to_string())?;
         Ok(tools.into_iter().map(|tool| (tool.name, tool.description, tool.schema.is_some())).collect())
     }
 

@@ -1,32 +1,32 @@
-//! Reads a judge's answer. A label is taken only where the rules below leave no doubt; otherwise there is none, and the
-//! judge is asked again.
+//! Parses a judge's answer. A label is accepted only if the rules below leave no doubt; otherwise there is no verdict,
+//! and the judge is asked again.
 //!
-//! 1. An answer that is a JSON object with a `label`, bare or fenced: that field counts, nothing else. So it does where
-//!    the answer begins with one and what follows gives no label.
-//! 2. What a model thought aloud before it answered is no answer. It ends with an end tag (`</think>`) that is followed
-//!    by such an object and nothing else, or with the last end tag outside of such an object. A tag that the judge only
-//!    quotes, inside its JSON or behind `EXPLANATION:` or `LABEL:`, ends nothing.
-//! 3. Else the last line that begins with `LABEL:` counts; what stands before it is explanation, quotations included.
-//!    If more follows behind it, an earlier line with another label makes it doubtful. So does a JSON object at the end,
-//!    which counts where there is no such line.
-//! 4. Else an answer, or its last line, that is a label and nothing else.
+//! 1. If the answer is a JSON object with a `label`, bare or in a code block, that field counts and nothing else does.
+//!    The same holds if the answer begins with such an object and the text after it gives no label.
+//! 2. Reasoning before the answer is not part of it. It ends with an end tag (`</think>`) that is followed by such an
+//!    object and nothing else, or with the last end tag outside of such an object. A tag that the judge only quotes,
+//!    inside its JSON or after `EXPLANATION:` or `LABEL:`, ends nothing.
+//! 3. Otherwise the last line that begins with `LABEL:` counts, and everything before it is explanation, quotations
+//!    included. If text follows it, an earlier line with another label makes the answer doubtful. So does a JSON object
+//!    at the end, which counts if there is no such line.
+//! 4. Otherwise the answer, or its last line, must be a label and nothing else.
 //!
-//! In what counts, labels are looked for as whole words, so that "incorrect" holds no "correct"; a label behind a
-//! negation is none; and two different labels are none.
+//! Within the part that counts, labels are matched as whole words, so that "incorrect" does not contain "correct". A
+//! label after a negation does not count, and two different labels are no verdict.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::rubric::RubricLabels;
 
-/// What a judge said.
+/// A label of the rubric, in its spelling there, with the judge's explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedVerdict {
     pub label: String,
     pub explanation: String,
 }
 
-/// Why there is no verdict in an answer.
+/// Why an answer contains no verdict. The messages are shown to the judge when it is asked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerdictParseError {
     #[error("the judge gave an empty answer")]
@@ -39,7 +39,8 @@ pub enum VerdictParseError {
     SeveralLabels,
 }
 
-/// How models begin and end what they think aloud. Templates often leave out the begin.
+/// Begin and end tags of reasoning in the answers of open models. Chat templates often put the begin tag into the
+/// prompt, so an answer may contain only the end tag.
 const REASONING_TAGS: [(&str, &str); 6] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
@@ -49,17 +50,18 @@ const REASONING_TAGS: [(&str, &str); 6] = [
     ("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
 ];
 
+/// Parses an answer by the rules above. Answers are untrusted: a recording may have made the judge quote a label.
 pub fn parse_verdict(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let answer = answer.trim().trim_start_matches('\u{feff}').trim_start();
     if let Some(object) = whole_object(answer) {
         return object.to_verdict(labels);
     }
-    // Small models break lines inside of strings, which is no JSON.
+    // Small models put raw line breaks into JSON strings, which is not valid JSON.
     let on_one_line = answer.replace(['\n', '\r', '\t'], " ");
     if let Some(object) = whole_object(&on_one_line) {
         return object.to_verdict(labels);
     }
-    // What stands before the end of reasoning was thought aloud.
+    // Everything before an end tag is reasoning, even if it begins with an object.
     let at_the_start = object_at_the_start(answer).filter(|(_, rest)| reasoning_ends(rest).is_empty());
     let Some((object, rest)) = at_the_start else { return read_prose(answer, labels) };
     if gives_no_label(rest, labels) {
@@ -72,16 +74,16 @@ pub fn parse_verdict(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdic
     }
 }
 
-/// Reads an answer that is more than JSON.
+/// Parses an answer that is not just a JSON object.
 fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let ends = reasoning_ends(answer);
-    // The first one: an end tag further on is inside of the object.
+    // The first end tag that fits: a later one is inside of the object.
     if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
         return object.to_verdict(labels);
     }
     let begins_with_reasoning = REASONING_TAGS.iter().any(|(begin, _)| answer.starts_with(begin));
     let (text, object) = match object_at_the_end(answer) {
-        // Reasoning that was cut off holds no answer.
+        // Reasoning that was cut off contains no answer.
         Some((at, _)) if begins_with_reasoning && ends.first().is_none_or(|end| *end > at) => (answer, None),
         Some((at, object)) => (answer[..at].trim_end(), Some(object.to_verdict(labels)?)),
         None => (answer, None),
@@ -92,7 +94,8 @@ fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, Verd
         Some(end) if begins_with_reasoning || !begins_with_marker(text) => {
             read_text(text[end..].trim_start(), object, labels)
         }
-        // The tag is quoted, or what begins like an answer was reasoning: believed only if that makes no difference.
+        // Either the tag is quoted, or something that looks like an answer was reasoning. It is accepted only if both
+        // give the same label.
         Some(end) => {
             let whole = read_text(text, object.clone(), labels)?;
             match read_text(text[end..].trim_start(), object, labels) {
@@ -104,7 +107,7 @@ fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, Verd
     }
 }
 
-/// Reads an answer without reasoning; `object` is the JSON that stood behind it.
+/// Parses an answer without its reasoning; `object` is the JSON that followed it.
 fn read_text(
     answer: &str,
     object: Option<ParsedVerdict>,
@@ -135,7 +138,7 @@ fn read_text(
     }
 }
 
-/// Where reasoning may end: behind each end tag, in order.
+/// Offsets after each end tag, ascending.
 fn reasoning_ends(answer: &str) -> Vec<usize> {
     let mut ends: Vec<usize> =
         REASONING_TAGS.iter().flat_map(|(_, tag)| answer.match_indices(tag).map(|(at, _)| at + tag.len())).collect();
@@ -143,13 +146,13 @@ fn reasoning_ends(answer: &str) -> Vec<usize> {
     ends
 }
 
-/// Whether an answer begins as it was asked to: with its explanation, or with its label.
+/// Whether an answer begins in the requested form: with its explanation or its label.
 fn begins_with_marker(answer: &str) -> bool {
     let start = answer.trim_start_matches(|c: char| !c.is_alphanumeric());
     behind_label(answer).is_some() || strip_word(start, "explanation").is_some()
 }
 
-/// An answer that is JSON and nothing else, bare or fenced.
+/// A JSON object and nothing else, bare or in a code block.
 fn whole_object(answer: &str) -> Option<VerdictJson<'_>> {
     let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let whole = whole.trim_end_matches('`').trim();
@@ -157,9 +160,10 @@ fn whole_object(answer: &str) -> Option<VerdictJson<'_>> {
     if whole.starts_with('{') { serde_json::from_str(whole).ok() } else { None }
 }
 
+/// The requested JSON. Additional fields are ignored.
 #[derive(Deserialize)]
 struct VerdictJson<'a> {
-    /// Kept as it is written: whatever stands in it, the label counts.
+    /// Raw, so that an explanation of another type does not invalidate the label.
     #[serde(borrow, default)]
     explanation: Option<&'a RawValue>,
     label: String,
@@ -174,7 +178,7 @@ impl VerdictJson<'_> {
     }
 }
 
-/// JSON, bare or fenced, with some words behind it, which are the second part.
+/// A JSON object at the beginning, and the text after it.
 fn object_at_the_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
     let body = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let body = body.trim_start();
@@ -186,14 +190,14 @@ fn object_at_the_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
     Some((object, &body[objects.byte_offset()..]))
 }
 
-/// Whether what follows an answer leaves it as it is.
+/// Whether the text after an answer leaves its label unchallenged.
 fn gives_no_label(rest: &str, labels: &RubricLabels) -> bool {
     last_label_line(rest).is_none()
         && !rest.contains("\"label\"")
         && rest.lines().all(|line| labels.find(line).is_none())
 }
 
-/// JSON behind some words, and where it begins.
+/// A JSON object at the end of the text, and its offset.
 fn object_at_the_end(answer: &str) -> Option<(usize, VerdictJson<'_>)> {
     // Only at the end: an object that is quoted in the middle of an explanation is no answer.
     let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
@@ -207,16 +211,17 @@ fn object_at_the_end(answer: &str) -> Option<(usize, VerdictJson<'_>)> {
     starts.find_map(|(at, _)| serde_json::from_str(&end[at..]).ok().map(|object| (at, object)))
 }
 
+/// The last `LABEL:` line of an answer.
 struct LabelLine<'a> {
-    /// The text before it.
+    /// The text before the line.
     before: &'a str,
-    /// What it gives.
+    /// The text after `LABEL:`, or the next line if it is empty.
     label: &'a str,
-    /// Whether nothing but it follows.
+    /// Whether no other text follows.
     is_last: bool,
 }
 
-/// Whether an earlier line gives another label.
+/// Whether an earlier `LABEL:` line gives another label.
 fn is_doubtful(before: &str, label: &str, labels: &RubricLabels) -> bool {
     let earlier = before.lines().filter_map(behind_label).filter_map(|text| label_in(text, labels).ok());
     earlier.into_iter().any(|other| other != label)
@@ -261,7 +266,7 @@ fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     fits.then(|| rest.trim_start_matches([' ', '\t']))
 }
 
-/// The one label that a short text gives.
+/// The only label in a short text. It is an error if there are none or several.
 fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseError> {
     if let Some(label) = labels.find(text) {
         return Ok(label.to_owned());
@@ -274,7 +279,7 @@ fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseErr
     if words.is_empty() {
         return Err(VerdictParseError::NoLabel);
     }
-    // Longest first, so that a label of two words is not taken for the one inside it.
+    // Longest first, so that "partly correct" is not taken for "correct".
     let mut by_length: Vec<(&str, Vec<String>)> = labels.names().map(|label| (label, words_of(label))).collect();
     by_length.sort_by_key(|(_, words)| std::cmp::Reverse(words.len()));
     let mut given: Option<&str> = None;
@@ -306,13 +311,14 @@ fn words_of(label: &str) -> Vec<String> {
     lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
+/// Also the prefixes that a hyphen splits off: "in-correct", "non-optimal".
 fn is_negation(word: &str) -> bool {
     matches!(word, "not" | "never" | "no" | "neither" | "nor" | "cannot" | "hardly" | "un" | "in" | "non")
         || word.ends_with("n't")
         || word.ends_with("n\u{2019}t")
 }
 
-/// Words between a negation and what it negates.
+/// Words that may stand between a negation and the negated label.
 fn is_filler(word: &str) -> bool {
     matches!(
         word,
@@ -331,6 +337,7 @@ fn is_filler(word: &str) -> bool {
     )
 }
 
+/// The explanation without its heading and markup.
 fn explanation_of(text: &str) -> String {
     let text = text.trim().trim_end_matches('*').trim_end();
     let start = text.trim_start_matches(['*', '#', ' ', '_']);

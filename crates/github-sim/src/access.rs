@@ -1,32 +1,56 @@
-//! Who may see and do what. What cannot be seen does not exist for the asker; what can be seen may still be refused.
+//! Permissions: who may see and do what. As on GitHub, a repository that the caller cannot see is answered with 404,
+//! and a visible one on which an action is not allowed with 403.
+//!
+//! The effective permission is the lower one of what the account has and what its token allows:
+//!
+//! | source | gives |
+//! |---|---|
+//! | owner of the repository | admin |
+//! | member of the owning organization | the permission of the membership, on all repositories |
+//! | collaborator | the permission of the collaboration |
+//! | public repository | pull, also without a token |
+//! | classic token with `repo` | everything that the account has |
+//! | classic token with `public_repo` | everything that the account has, on public repositories |
+//! | classic token with other scopes | pull on public repositories |
+//! | fine-grained token | at most the listed permission on the listed repositories, pull on public ones |
+//!
+//! Some operations check scopes of their own beyond this: gists, stars, and creating, forking and deleting
+//! repositories.
 
 use std::collections::BTreeMap;
 
 use super::error::OperationError;
 use super::state::{AccountId, AccountKind, Repository, RepositoryPermission, TokenAccess, WorldState};
 
-/// Who asks, by which token.
+/// The caller of a request. It is looked up anew for each request, so a revoked token stops working at once.
 #[derive(Clone, Debug)]
 pub(super) struct AuthenticatedActor {
     pub(super) account: AccountId,
+    /// What the token allows. The effective permission is the lower one of account and token.
     pub(super) reach: TokenAccess,
+    /// Rate limits are counted per token.
     pub(super) token: String,
 }
 
-/// What an operation needs of a repository.
+/// What an operation requires on a repository, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RequiredAccess {
-    /// To see it.
+    /// To see the repository. The only level that an anonymous caller can have.
     Read,
-    /// To take part: anyone who can see it, by a token that may write.
+    /// To open issues, comment and review: anyone who can see the repository, with a token that may write.
     TakePart,
+    /// To manage issues and pull requests of others.
     Triage,
+    /// To change git content, labels, milestones and releases.
     Push,
+    /// To change topics.
     Maintain,
+    /// To change settings and to delete the repository.
     Admin,
 }
 
-/// The right that an account has, whatever its token.
+/// The permission of an account, whatever its token: the highest of ownership, organization membership, collaboration
+/// and public visibility. `None` if it cannot see the repository.
 pub(super) fn permission_of(
     state: &WorldState,
     account: AccountId,
@@ -41,7 +65,7 @@ pub(super) fn permission_of(
     of_member.max(own).max(public)
 }
 
-/// The right that an account has by this token.
+/// The permission of an account by its token. Public repositories can be read with any token and without one.
 pub(super) fn resolve_permission(
     state: &WorldState,
     actor: Option<&AuthenticatedActor>,
@@ -51,6 +75,7 @@ pub(super) fn resolve_permission(
     let Some(actor) = actor else { return public };
     let own = permission_of(state, actor.account, repository)?;
     let by_token = match &actor.reach {
+        // Classic tokens: `repo` covers everything, `public_repo` only public repositories.
         TokenAccess::Scopes(scopes) if scopes.contains("repo") => Some(RepositoryPermission::Admin),
         TokenAccess::Scopes(scopes) if scopes.contains("public_repo") && !repository.private => {
             Some(RepositoryPermission::Admin)
@@ -61,11 +86,12 @@ pub(super) fn resolve_permission(
     by_token.map(|most| most.min(own)).max(public)
 }
 
+/// Whether the repository exists for the caller.
 pub(super) fn can_see(state: &WorldState, actor: Option<&AuthenticatedActor>, repository: &Repository) -> bool {
     resolve_permission(state, actor, repository).is_some()
 }
 
-/// Whether the token may write to this repository at all.
+/// Whether the token allows writing to this repository at all, whatever the permission of its account.
 fn token_writes(actor: &AuthenticatedActor, repository: &Repository) -> bool {
     match &actor.reach {
         TokenAccess::Scopes(scopes) => {
@@ -77,6 +103,8 @@ fn token_writes(actor: &AuthenticatedActor, repository: &Repository) -> bool {
     }
 }
 
+/// Checks a requirement and gives the status that GitHub gives: 404 for an invisible repository, 401 for an anonymous
+/// writer, 403 otherwise. Writes to archived repositories are refused, except changes of settings.
 pub(super) fn check_access(
     state: &WorldState,
     actor: Option<&AuthenticatedActor>,
@@ -105,9 +133,10 @@ pub(super) fn check_access(
         RequiredAccess::Admin => RepositoryPermission::Admin,
     };
     if has >= needed {
-        // Settings of an archived repository can be changed, else it could not be brought back.
+        // Settings can be changed, otherwise an archived repository could never be restored.
         return if need == RequiredAccess::Admin { Ok(()) } else { ensure_not_archived(repository) };
     }
+    // The message depends on whether the account or only its token lacks the permission.
     let owner_may = permission_of(state, actor.account, repository) >= Some(needed);
     Err(if need >= RequiredAccess::Maintain && !owner_may {
         OperationError::needs_admin()
@@ -116,6 +145,7 @@ pub(super) fn check_access(
     })
 }
 
+/// 403 for an archived repository, in GitHub's words.
 pub(super) fn ensure_not_archived(repository: &Repository) -> Result<(), OperationError> {
     if repository.archived {
         return Err(OperationError::new(403, "Repository was archived so is read-only."));
@@ -123,7 +153,8 @@ pub(super) fn ensure_not_archived(repository: &Repository) -> Result<(), Operati
     Ok(())
 }
 
-/// Everyone with a right of their own, and which.
+/// Accounts with an explicit permission: collaborators, and the owner or the members of the owning organization. If an
+/// account has several, the highest counts.
 pub(super) fn collect_collaborators(
     state: &WorldState,
     repository: &Repository,
@@ -142,7 +173,7 @@ pub(super) fn collect_collaborators(
     found
 }
 
-/// Who can be given an issue: those with a right of their own.
+/// GitHub assigns issues only to accounts with an explicit permission.
 pub(super) fn can_be_assigned(state: &WorldState, repository: &Repository, account: AccountId) -> bool {
     collect_collaborators(state, repository).contains_key(&account)
 }

@@ -1,5 +1,5 @@
-//! One request on its way: who asks, what the path names, what the body says. Operations read all that through here, so
-//! that bad input is refused in the same words everywhere.
+//! One request during its execution: the caller, the arguments of the path, and the body. All operations read their
+//! input through this module, so that invalid input is refused with the same message everywhere.
 
 use serde_json::{Map, Value};
 
@@ -12,17 +12,21 @@ use super::state::{AccountId, Repository, RepositoryId, WorldState};
 use super::time::SimulatedTime;
 use super::view::ApiView;
 
+/// The result of an operation handler. After an error, the state must be unchanged.
 pub(super) type OperationResult = Result<OperationReply, OperationError>;
 
-/// What an operation answers, before headers that all answers share.
+/// The reply of an operation, without the headers that all responses share.
 #[derive(Clone, Debug)]
 pub(super) struct OperationReply {
     pub(super) status: u16,
     pub(super) body: OperationBody,
+    /// Names in lower case.
     pub(super) headers: Vec<(&'static str, String)>,
+    /// When the shown resource was last modified, for `Last-Modified` and `If-Modified-Since`. `None` for lists.
     pub(super) modified: Option<SimulatedTime>,
 }
 
+/// The body of a reply. `Bytes` carries its content type.
 #[derive(Clone, Debug)]
 pub(super) enum OperationBody {
     None,
@@ -39,7 +43,7 @@ impl OperationReply {
         OperationReply::new(200, body)
     }
 
-    /// 201, with the address of what was made.
+    /// 201 with a `Location` header, taken from the `url` of the body.
     pub(super) fn created(body: Value) -> OperationReply {
         let location = body.get("url").and_then(Value::as_str).map(str::to_owned);
         let mut reply = OperationReply::new(201, body);
@@ -51,6 +55,7 @@ impl OperationReply {
         OperationReply { status: 204, body: OperationBody::None, headers: Vec::new(), modified: None }
     }
 
+    /// 200 with a body that is not JSON: raw files, diffs, patches.
     pub(super) fn from_bytes(content_type: &'static str, bytes: Vec<u8>) -> OperationReply {
         OperationReply {
             status: 200,
@@ -60,54 +65,67 @@ impl OperationReply {
         }
     }
 
+    /// Enables `Last-Modified` and 304 by time.
     pub(super) fn with_modified_at(mut self, at: SimulatedTime) -> OperationReply {
         self.modified = Some(at);
         self
     }
 }
 
+/// Everything that an operation handler may use.
 #[derive(Debug)]
 pub(super) struct OperationCall<'w> {
+    /// Handlers change it last, after all checks.
     pub(super) state: &'w mut WorldState,
     pub(super) request: &'w SimulatedRequest,
+    /// Values of the route's placeholders, percent-decoded.
     pub(super) arguments: PathArguments,
+    /// Decoded query parameters.
     pub(super) query: RequestQuery,
+    /// `None` for requests without a token. Invalid tokens never get here.
     pub(super) actor: Option<AuthenticatedActor>,
-    /// Scheme, host and prefix that answers' addresses begin with.
+    /// Scheme, host and prefix of all URLs in the response. They follow the `Host` header, so that clients stay on the
+    /// simulator.
     pub(super) base: String,
+    /// The representation that the `Accept` header asks for.
     pub(super) media: AcceptedMediaType,
 }
 
 impl OperationCall<'_> {
+    /// A renderer for the present state and this caller.
     pub(super) fn view(&self) -> ApiView<'_> {
         ApiView { state: self.state, base: &self.base, actor: self.actor.as_ref(), media: self.media }
     }
 
+    /// The simulated time. A write has advanced it by one second before the handler runs.
     pub(super) fn now(&self) -> SimulatedTime {
         self.state.now
     }
 
-    /// Who asks; 401 for nobody.
+    /// The caller's account; 401 for anonymous requests.
     pub(super) fn require_account(&self) -> Result<AccountId, OperationError> {
         self.actor.as_ref().map(|actor| actor.account).ok_or_else(OperationError::requires_authentication)
     }
 
+    /// The value of a placeholder; empty if the route does not have it.
     pub(super) fn path_argument(&self, name: &str) -> &str {
         self.arguments.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// A number in the path; anything else names nothing.
+    /// A number in the path. Anything else is 404, since it identifies nothing.
     pub(super) fn path_number(&self, name: &str) -> Result<u64, OperationError> {
         self.path_argument(name).parse().map_err(|_| OperationError::not_found())
     }
 
-    /// The repository that the path names, if it can be seen and the need is met.
+    /// The repository that the path names, if the caller can see it and has the required access. Every handler calls
+    /// this first, so that nothing leaks about invisible repositories.
     pub(super) fn require_repository(&self, need: RequiredAccess) -> Result<RepositoryId, OperationError> {
         let id = self.find_visible_repository()?;
         access::check_access(self.state, self.actor.as_ref(), self.repo(id)?, need)?;
         Ok(id)
     }
 
+    /// Looks up the present name, then former names, which redirect.
     fn find_visible_repository(&self) -> Result<RepositoryId, OperationError> {
         let (owner, name) = (self.path_argument("owner"), self.path_argument("repo"));
         let seen = |id: &RepositoryId| {
@@ -122,7 +140,7 @@ impl OperationCall<'_> {
         }
     }
 
-    /// Where a renamed repository is now.
+    /// A renamed repository: 301 for reads and 307 for writes, with its address by id in `Location`.
     fn redirect_error(&self, id: RepositoryId) -> OperationError {
         let path = self.request.path.strip_prefix("/api/v3").unwrap_or(&self.request.path);
         let rest: Vec<&str> = path.trim_matches('/').split('/').skip(3).collect();
@@ -141,6 +159,7 @@ impl OperationCall<'_> {
         error
     }
 
+    /// 404 if the repository no longer exists.
     pub(super) fn repo(&self, id: RepositoryId) -> Result<&Repository, OperationError> {
         self.state.repository(id).ok_or_else(OperationError::not_found)
     }
@@ -149,16 +168,18 @@ impl OperationCall<'_> {
         self.state.repositories.get_mut(&id).ok_or_else(OperationError::not_found)
     }
 
+    /// The object store, which the repository shares with its forks.
     pub(super) fn objects(&self, id: RepositoryId) -> Result<&GitObjectStore, OperationError> {
         Ok(self.state.objects(self.repo(id)?))
     }
 
+    /// Creates the store of a network on first use.
     pub(super) fn objects_mut(&mut self, id: RepositoryId) -> Result<&mut GitObjectStore, OperationError> {
         let network = self.repo(id)?.network;
         Ok(self.state.networks.entry(network).or_default())
     }
 
-    /// Any JSON; an absent body is an empty object.
+    /// Any JSON. A missing body counts as an empty object, as on GitHub. 400 for invalid JSON.
     pub(super) fn json_body(&self) -> Result<Value, OperationError> {
         if self.request.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Value::Object(Map::new()));
@@ -166,6 +187,7 @@ impl OperationCall<'_> {
         serde_json::from_slice(&self.request.body).map_err(|_| OperationError::new(400, "Problems parsing JSON"))
     }
 
+    /// The body as an object; 400 for other JSON.
     pub(super) fn body_fields(&self) -> Result<BodyFields, OperationError> {
         match self.json_body()? {
             Value::Object(fields) => Ok(BodyFields(fields)),
@@ -173,7 +195,7 @@ impl OperationCall<'_> {
         }
     }
 
-    /// A page of a list.
+    /// A page of a list as a JSON array, with the `Link` header.
     pub(super) fn reply_with_page<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> OperationReply {
         let (reply, shown) = self.paginate(items, view);
         OperationReply { body: OperationBody::Json(Value::Array(shown)), ..reply }
@@ -193,6 +215,7 @@ impl OperationCall<'_> {
         OperationReply { body: OperationBody::Json(Value::Object(body)), ..reply }
     }
 
+    /// Renders only the items of the requested page.
     fn paginate<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> (OperationReply, Vec<Value>) {
         let page = RequestedPage::from_query(&self.query);
         let shown = page.of_items(items).iter().map(|item| view(&self.view(), item)).collect();
@@ -201,7 +224,7 @@ impl OperationCall<'_> {
         (reply, shown)
     }
 
-    /// Whether `direction` asks for rising order.
+    /// The `direction` parameter; unknown values give the default.
     pub(super) fn is_ascending(&self, default: bool) -> bool {
         match self.query.get("direction") {
             Some("asc") => true,
@@ -211,11 +234,12 @@ impl OperationCall<'_> {
     }
 }
 
-/// The fields of a body. Unknown ones are ignored, as GitHub does.
+/// The fields of a body, with GitHub's validation messages. Unknown fields are ignored, as on GitHub.
 #[derive(Debug)]
 pub(super) struct BodyFields(Map<String, Value>);
 
 impl BodyFields {
+    /// A nested object. Anything else counts as empty, so required fields are reported as missing.
     pub(super) fn from_value(value: &Value) -> BodyFields {
         BodyFields(value.as_object().cloned().unwrap_or_default())
     }
@@ -224,19 +248,22 @@ impl BodyFields {
         self.0.get(name)
     }
 
+    /// For clients that send fields in the query.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// What is there and not null.
+    /// A field that is present and not null: GitHub treats null as absent in most places.
     fn non_null(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
+    /// Explicitly null, which clears some fields.
     pub(super) fn is_null(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(Value::is_null)
     }
 
+    /// `None` if absent or null, 422 for another type.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -245,6 +272,7 @@ impl BodyFields {
         }
     }
 
+    /// 422 if absent. Unlike `text`, null is a wrong type here.
     pub(super) fn required_text(&self, name: &str) -> Result<&str, OperationError> {
         match self.get(name) {
             None => Err(OperationError::missing_field(name)),
@@ -253,7 +281,7 @@ impl BodyFields {
         }
     }
 
-    /// A text that null or the empty text takes away: `None` is not given, `Some(None)` taken away.
+    /// A text that null or the empty text clears: `None` if absent, `Some(None)` if cleared.
     pub(super) fn clearable_text(&self, name: &str) -> Result<Option<Option<String>>, OperationError> {
         if self.is_null(name) {
             return Ok(Some(None));
@@ -261,6 +289,7 @@ impl BodyFields {
         Ok(self.text(name)?.map(|text| (!text.is_empty()).then(|| text.to_owned())))
     }
 
+    /// Strings are not accepted for booleans.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -269,6 +298,7 @@ impl BodyFields {
         }
     }
 
+    /// Accepts numbers in strings, which some clients send.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -280,6 +310,7 @@ impl BodyFields {
         }
     }
 
+    /// An RFC 3339 time; 422 otherwise.
     pub(super) fn time(&self, name: &str) -> Result<Option<SimulatedTime>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         match SimulatedTime::parse(text) {
@@ -288,6 +319,7 @@ impl BodyFields {
         }
     }
 
+    /// `None` if absent or null.
     pub(super) fn list(&self, name: &str) -> Result<Option<&[Value]>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -296,6 +328,7 @@ impl BodyFields {
         }
     }
 
+    /// 422 if an element is not a string.
     pub(super) fn text_list(&self, name: &str) -> Result<Option<Vec<String>>, OperationError> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let text = |item: &Value| match item {
@@ -305,11 +338,12 @@ impl BodyFields {
         items.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
+    /// A text out of a fixed set; 422 otherwise.
     pub(super) fn text_one_of<'f>(&'f self, name: &str, allowed: &[&str]) -> Result<Option<&'f str>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         if allowed.contains(&text) { Ok(Some(text)) } else { Err(OperationError::not_one_of(name, text, allowed)) }
     }
 }
 
-/// What stands in a path where the pattern has a name.
+/// Names and values of a route's placeholders, in no particular order.
 pub(super) type PathArguments = Vec<(&'static str, String)>;

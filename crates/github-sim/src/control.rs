@@ -1,4 +1,8 @@
-//! The simulator's own API, below `/_gradus`: snapshots, faults, differences, counters. For benchmarks in other processes.
+//! The control API below `/_gradus`: snapshots, faults, differences and counters, for benchmarks that run in other
+//! processes. A world can switch it off, so that a tested agent cannot use it.
+//!
+//! Its responses are not GitHub's: success is 200 with JSON, errors are `{"message": ..., "status": ...}` with 400 for
+//! an unreadable body, 404 for unknown names and 422 for values that cannot be accepted.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -11,9 +15,10 @@ use super::seed::{SeedFile, SeedFormat};
 use super::state::WorldState;
 use super::world::World;
 
-/// More named snapshots than this are refused.
+/// Limit of named snapshots. They share unchanged objects, but not the rest of the state.
 const MAX_SNAPSHOTS: usize = 1_000;
 
+/// The response of `GET /_gradus`.
 const HELP: [(&str, &str); 17] = [
     ("GET /_gradus/health", "200 when it is there"),
     ("GET /_gradus/tokens", "tokens and their accounts"),
@@ -34,6 +39,7 @@ const HELP: [(&str, &str); 17] = [
     ("POST /_gradus/limits", "whether rate limits refuse: {\"enforced\": true}"),
 ];
 
+/// Handles a request of the control API. It costs no simulated time and is not in the journal.
 pub(super) fn handle_control(world: &mut World, request: &SimulatedRequest) -> SimulatedResponse {
     let path = request.path.trim_start_matches("/_gradus").trim_matches('/');
     let segments: Vec<String> = path.split('/').map(decode_percent_escapes).collect();
@@ -46,17 +52,21 @@ pub(super) fn handle_control(world: &mut World, request: &SimulatedRequest) -> S
     }
 }
 
+/// All responses are JSON, errors included.
 fn build_control_response(status: u16, body: &Value) -> SimulatedResponse {
     let headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
     SimulatedResponse { status, headers, body: body.to_string().into_bytes(), delay_ms: 0 }
 }
 
+/// Status and message.
 type ControlRefusal = (u16, String);
 
+/// 400 with the reason of serde.
 fn parse_request_body<T: DeserializeOwned>(request: &SimulatedRequest) -> Result<T, ControlRefusal> {
     serde_json::from_slice(&request.body).map_err(|error| (400, format!("the body is not as it should be: {error}")))
 }
 
+/// One arm per route of `HELP`.
 fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Result<Value, ControlRefusal> {
     match (request.method, segments) {
         (RequestMethod::Get, [""]) => Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>())),
@@ -80,12 +90,14 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
         (RequestMethod::Get, ["state"]) => serde_json::to_value(&world.state).map_err(|error| (500, error.to_string())),
         (RequestMethod::Put, ["state"]) => {
             let mut state: WorldState = parse_request_body(request)?;
+            // The index of names is not part of the serialized state.
             state.rebuild_name_index();
             world.state = state;
             Ok(json!({}))
         }
         (RequestMethod::Get, ["snapshots"]) => Ok(json!(world.snapshots.keys().collect::<Vec<_>>())),
         (RequestMethod::Put, ["snapshots", name]) => {
+            // These names have a meaning of their own in `diff` and `restore`.
             if ["seed", "now", ""].contains(name) {
                 return Err((422, format!("a snapshot cannot be called {name:?}")));
             }
@@ -100,6 +112,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
             None => Err(no_snapshot(name)),
         },
         (RequestMethod::Post, ["snapshots", name, "restore"]) => {
+            // The seed can be restored like a snapshot; unlike `reset`, this keeps the journal.
             let snapshot = if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
             world.restore(&snapshot.ok_or_else(|| no_snapshot(name))?);
             Ok(json!({"name": name}))
@@ -112,13 +125,14 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
             let text = String::from_utf8_lossy(&request.body);
             let seed =
                 SeedFile::parse(&text, SeedFormat::Json, "the body").map_err(|error| (422, error.to_string()))?;
+            // A new world begins: snapshots, journal and limits of the old one are gone.
             *world = seed.world_without_files().map_err(|error| (422, error.to_string()))?;
             Ok(json!({}))
         }
         (RequestMethod::Get, ["faults"]) => Ok(json!(world.faults)),
         (RequestMethod::Post, ["faults"]) => {
             let fault: SimulatedFault = parse_request_body(request)?;
-            fault.validate(&world.state).map_err(|reason| (422, reason))?;
+            fault.validate(&world.state).map_err(|error| (422, error.to_string()))?;
             world.add_fault(fault);
             Ok(json!({}))
         }
@@ -128,6 +142,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
         }
         (RequestMethod::Post, ["clock"]) => {
             let body: Value = parse_request_body(request)?;
+            // Time only moves forward; the upper limit keeps dates within what the formatter accepts.
             let seconds = body["advance_s"].as_i64().filter(|seconds| (0..=10_000_000_000).contains(seconds));
             world.advance_clock(
                 seconds.ok_or_else(|| (422, "advance_s must be a number of seconds, 0 or more".to_owned()))?,
@@ -149,6 +164,7 @@ fn no_snapshot(name: &str) -> ControlRefusal {
     (404, format!("there is no snapshot {name:?}"))
 }
 
+/// `now`, `seed`, or the name of a snapshot.
 fn find_named_inventory(world: &World, name: &str) -> Result<WorldInventory, ControlRefusal> {
     match name {
         "now" => Ok(take_inventory(&world.state)),

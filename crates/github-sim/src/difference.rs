@@ -1,10 +1,11 @@
-//! What is different between two states, thing by thing.
+//! Differences between two states, resource by resource.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::inventory::WorldInventory;
 
+/// What happened to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DifferenceKind {
@@ -13,20 +14,24 @@ pub enum DifferenceKind {
     Changed,
 }
 
+/// A resource that differs. Verifiers of tasks and the control API use it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorldDifference {
+    /// The path in the inventory, `repos/octo/demo/issues/5`.
     pub path: String,
     pub what: DifferenceKind,
-    /// Of what changed: which of its fields.
+    /// Names of the changed fields; empty for added and removed resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// The resource in the first inventory; absent if it was added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
+    /// The resource in the second inventory; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// In the order of the paths.
+/// All differences, sorted by path.
 pub fn compare_inventories(before: &WorldInventory, after: &WorldInventory) -> Vec<WorldDifference> {
     let gone = before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| WorldDifference {
         path: path.clone(),
@@ -57,6 +62,7 @@ pub fn compare_inventories(before: &WorldInventory, after: &WorldInventory) -> V
     found
 }
 
+/// Top-level fields only: those that changed or were added, then those that were removed.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return Vec::new() };
     let of_after = after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.clone());

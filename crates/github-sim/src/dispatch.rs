@@ -1,10 +1,12 @@
-//! Which part of the simulator answers a request: GitHub's API, or the control of the simulator itself.
+//! Dispatches a request to GitHub's API or to the control API of the simulator.
 
 use crate::http::{SimulatedRequest, SimulatedResponse};
 use crate::world::World;
 use crate::{CONTROL, control};
 
 impl World {
+    /// Handles one request. It never fails: errors are responses. If the control API is closed, its paths are unknown
+    /// paths of GitHub.
     pub fn handle(&mut self, request: &SimulatedRequest) -> SimulatedResponse {
         let is_control = request.path == CONTROL || request.path.starts_with("/_gradus/");
         if is_control && self.has_control() {

@@ -1,19 +1,36 @@
-//! How GitHub says no: one body for all refusals, in the few forms that clients know.
+//! Error responses in GitHub's format, in the few variants that clients know:
+//!
+//! ```text
+//! {"message": "Not Found", "documentation_url": "https://docs.github.com/rest/...", "status": "404"}
+//!
+//! {"message": "Validation Failed",
+//!  "errors": [{"resource": "Label", "field": "name", "code": "already_exists"}],
+//!  "documentation_url": "...", "status": "422"}
+//!
+//! {"message": "Invalid request.\n\n\"title\" wasn't supplied.", "documentation_url": "...", "status": "422"}
+//! ```
+//!
+//! The second form is a violated rule of the domain, the third a violated schema. GitHub distinguishes them by these
+//! messages, and agents have to understand both.
 
 use serde_json::{Map, Value, json};
 
+/// The general documentation, where an error does not name an operation's own.
 pub(super) const DOCS: &str = "https://docs.github.com/rest";
 
+/// An error response of GitHub's API. Messages are copied from GitHub, since agents are judged by how they react to
+/// them.
 #[derive(Clone, Debug)]
 pub(super) struct OperationError {
     pub(super) status: u16,
     pub(super) message: String,
-    /// Details; left out of the body where there are none.
+    /// The `errors` list of a 422; omitted from the body if empty.
     pub(super) errors: Vec<Value>,
-    /// Whether the documentation that is named is the operation's own, as mostly.
+    /// Whether `documentation_url` points to the operation, which is the usual case, or to the general documentation.
     pub(super) names_operation: bool,
+    /// Additional headers: `retry-after`, `location`.
     pub(super) headers: Vec<(&'static str, String)>,
-    /// Keys beside the usual ones.
+    /// Additional top-level fields.
     pub(super) extra: Vec<(&'static str, String)>,
 }
 
@@ -29,42 +46,49 @@ impl OperationError {
         }
     }
 
+    /// For errors that GitHub raises before it knows the operation.
     pub(super) fn with_general_docs(mut self) -> OperationError {
         self.names_operation = false;
         self
     }
 
+    /// Also for resources that the caller must not know about.
     pub(super) fn not_found() -> OperationError {
         OperationError::new(404, "Not Found")
     }
 
+    /// The request is anonymous and the operation is not.
     pub(super) fn requires_authentication() -> OperationError {
         OperationError::new(401, "Requires authentication").with_general_docs()
     }
 
-    /// The token is good, but not for this.
+    /// The token is valid but lacks the permission.
     pub(super) fn out_of_reach() -> OperationError {
         OperationError::new(403, "Resource not accessible by personal access token")
     }
 
+    /// The account itself lacks the permission, whatever its token.
     pub(super) fn needs_admin() -> OperationError {
         OperationError::new(403, "Must have admin rights to Repository.")
     }
 
+    /// 409: git operations on a repository without commits.
     pub(super) fn empty_repository() -> OperationError {
         OperationError::new(409, "Git Repository is empty.")
     }
 
-    /// A field that must be there is not.
+    /// A required field is absent.
     pub(super) fn missing_field(field: &str) -> OperationError {
         OperationError::new(422, format!("Invalid request.\n\n\"{field}\" wasn't supplied."))
     }
 
+    /// A field has the wrong type. The received value is quoted, shortened.
     pub(super) fn wrong_type(field: &str, value: &Value, wanted: &str) -> OperationError {
         let shown = if value.is_null() { "nil".to_owned() } else { shorten_input(&value.to_string()) };
         OperationError::new(422, format!("Invalid request.\n\nFor 'properties/{field}', {shown} is not {wanted}."))
     }
 
+    /// A field has a value outside of its enumeration.
     pub(super) fn not_one_of(field: &str, value: &str, allowed: &[&str]) -> OperationError {
         let allowed = allowed.join(", ");
         let value = shorten_input(value);
@@ -74,18 +98,20 @@ impl OperationError {
         )
     }
 
-    /// A rule of the domain is broken: `code` is one of GitHub's few.
+    /// A rule of the domain is violated. `code` is one of GitHub's: `missing`, `missing_field`, `invalid`,
+    /// `already_exists`, `unprocessable`.
     pub(super) fn validation(resource: &str, field: &str, code: &str) -> OperationError {
         OperationError::validation_of(json!({"resource": resource, "field": field, "code": code}))
     }
 
+    /// The same with a detail object of its own.
     pub(super) fn validation_of(error: Value) -> OperationError {
         let mut made = OperationError::new(422, "Validation Failed");
         made.errors.push(error);
         made
     }
 
-    /// A rule without a code, told in words.
+    /// A rule without a code of its own: the detail carries a message.
     pub(super) fn custom_validation(resource: &str, field: Option<&str>, message: impl Into<String>) -> OperationError {
         let mut error = json!({"resource": resource, "code": "custom", "message": message.into()});
         if let Some(field) = field {
@@ -94,13 +120,14 @@ impl OperationError {
         OperationError::validation_of(error)
     }
 
-    /// Reviews are refused in a form of their own.
+    /// Review endpoints use a format of their own: `errors` is a list of texts.
     pub(super) fn unprocessable(reason: &str) -> OperationError {
         let mut made = OperationError::new(422, "Unprocessable Entity");
         made.errors.push(json!(reason));
         made
     }
 
+    /// The response body. `docs` is the documentation of the operation.
     pub(super) fn to_body(&self, docs: &str) -> Value {
         let mut body = Map::new();
         body.insert("message".to_owned(), json!(self.message));
@@ -117,7 +144,7 @@ impl OperationError {
     }
 }
 
-/// What a client sent is not sent back at any length.
+/// Input of a client is quoted to 100 characters, so that a response cannot grow with the request.
 fn shorten_input(text: &str) -> String {
     let mut short: String = text.chars().take(100).collect();
     if short.len() < text.len() {

@@ -1,4 +1,21 @@
-//! Trouble on demand: what goes wrong, where, and how often.
+//! Planted faults: what fails, where, and how often. Tasks use them to test how an agent reacts to outages, rate limits
+//! and concurrent changes. In a seed:
+//!
+//! ```toml
+//! [[faults]]                                  # the first two attempts to comment fail
+//! operation = "issues/create-comment"
+//! times = 2
+//! effect = { answer = { status = 502, message = "Server Error" } }
+//!
+//! [[faults]]                                  # the third request below this path is executed, but its response is lost
+//! method = "POST"
+//! path = "/repos/octo/demo/*"
+//! after = 2
+//! effect = { lost_answer = { status = 504 } }
+//! ```
+//!
+//! Several faults may match one request. Delays add up, commits are all made, and of the effects that replace the
+//! response the first one counts.
 
 use std::collections::BTreeMap;
 
@@ -9,55 +26,57 @@ use super::http::SimulatedRequest;
 use super::operations::{self, writing};
 use super::state::WorldState;
 
+/// A planted fault. All given conditions must match a request. Part of the seed format and of the control API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedFault {
-    /// `GET`, `POST`, ...; any if absent.
+    /// `GET`, `POST`, ...; any method if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// The path of the request, `*` standing for anything; any if absent.
+    /// Glob on the request path, `*` matches any text; any path if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// GitHub's name of the operation, `issues/create`; any if absent.
+    /// GitHub's operation id, `issues/create`; any operation if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// So many requests that fit go well first.
+    /// How many matching requests succeed first.
     #[serde(default)]
     pub after: u32,
-    /// So many requests then do not.
+    /// How many matching requests fail then. The fault is removed afterwards.
     #[serde(default = "once")]
     pub times: u32,
     pub effect: FaultEffect,
 }
 
+/// The default of `times`.
 fn once() -> u32 {
     1
 }
 
+/// What a fault does to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FaultEffect {
-    /// Is not carried out, but answered so.
+    /// The request is not executed and answered with this status.
     Answer {
         status: u16,
         message: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_s: Option<u64>,
     },
-    /// GitHub's secondary rate limit.
+    /// GitHub's secondary rate limit: 403 with `Retry-After`. The request is not executed.
     SecondaryLimit {
         #[serde(default = "a_minute")]
         retry_after_s: u64,
     },
-    /// Is carried out, but the answer is lost on the way: the client sees this status.
+    /// The request is executed, but its response is lost: the client sees this status. A retry may execute it twice.
     LostAnswer {
         #[serde(default = "bad_gateway")]
         status: u16,
     },
-    Latency {
-        ms: u64,
-    },
-    /// Someone else commits just before the request is carried out.
+    /// The response is delayed.
+    Latency { ms: u64 },
+    /// Someone else commits just before the request is executed, which makes a known sha stale.
     Commit {
         /// `owner/name`.
         repository: String,
@@ -76,22 +95,27 @@ fn bad_gateway() -> u16 {
     502
 }
 
-/// What the faults that fit make of a request.
+/// The combined effect of all faults that match a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultImpact {
+    /// Sum of all matching latencies.
     pub(super) delay_ms: u64,
+    /// The first effect that replaces the execution.
     pub(super) before: Option<FaultEffect>,
+    /// Commits by others, in the order of the faults.
     pub(super) commits: Vec<FaultEffect>,
+    /// The status that replaces a successful response.
     pub(super) lost: Option<u16>,
 }
 
 impl FaultImpact {
+    /// Whether any fault had an effect, for the journal.
     pub(super) fn is_some(&self) -> bool {
         self.delay_ms > 0 || self.before.is_some() || !self.commits.is_empty() || self.lost.is_some()
     }
 }
 
-/// Counts the request for every fault that fits, and says what is to happen.
+/// Counts the request for every matching fault and returns their combined effect. Exhausted faults are removed.
 pub(super) fn apply_faults(
     faults: &mut Vec<SimulatedFault>,
     request: &SimulatedRequest,
@@ -116,28 +140,43 @@ pub(super) fn apply_faults(
     trouble
 }
 
+/// Why a fault is refused: it names something that the world does not have, so it could never strike.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FaultError {
+    #[error("there is no operation {0:?}; they are called as in GitHub's description")]
+    UnknownOperation(String),
+    #[error("there is no repository {0:?}")]
+    UnknownRepository(String),
+    #[error("there is no account {0:?}")]
+    UnknownAccount(String),
+    #[error("{0:?} is no path of a file")]
+    InvalidPath(String),
+}
+
 impl SimulatedFault {
-    /// What is wrong with it in this world, if anything is: a fault that never strikes helps nobody.
-    pub(super) fn validate(&self, state: &WorldState) -> Result<(), String> {
+    /// Checks a fault against the world that it is planted in. A fault that cannot strike would make a task easier than
+    /// its author intended, and nobody would notice, so it is an error.
+    pub(super) fn validate(&self, state: &WorldState) -> Result<(), FaultError> {
         if let Some(operation) = &self.operation
             && !operations::list_operation_routes().any(|route| route.operation == operation)
         {
-            return Err(format!("there is no operation {operation:?}; they are called as in GitHub's description"));
+            return Err(FaultError::UnknownOperation(operation.clone()));
         }
         let FaultEffect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
         let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
         if found.is_none() {
-            return Err(format!("there is no repository {repository:?}"));
+            return Err(FaultError::UnknownRepository(repository.clone()));
         }
         if state.account_by_login(author).is_none() {
-            return Err(format!("there is no account {author:?}"));
+            return Err(FaultError::UnknownAccount(author.clone()));
         }
         match files.keys().find(|path| !is_valid_path(path)) {
-            Some(path) => Err(format!("{path:?} is no path of a file")),
+            Some(path) => Err(FaultError::InvalidPath(path.clone())),
             None => Ok(()),
         }
     }
 
+    /// All given conditions must hold.
     fn matches_request(&self, request: &SimulatedRequest, path: &str, operation: Option<&str>) -> bool {
         self.times > 0
             && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))
@@ -146,7 +185,7 @@ impl SimulatedFault {
     }
 }
 
-/// Whether a text is as the pattern says; `*` is any text. Linear: each piece is looked for once.
+/// Whether a text matches a pattern in which `*` is any text. It takes linear time: each literal part is searched once.
 pub fn matches_glob(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
@@ -159,7 +198,7 @@ pub fn matches_glob(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A commit by someone else.
+/// Executes a `Commit` effect. It does nothing if its repository was deleted in the meantime.
 pub(super) fn apply_commit_fault(state: &mut WorldState, effect: &FaultEffect) {
     let FaultEffect::Commit { repository, branch, author, message, files } = effect else { return };
     let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));

@@ -1,7 +1,8 @@
-//! A request and an answer, as far as they matter here: no sockets, no streams.
+//! Requests and responses as plain data, without sockets and streams.
 
 use percent_encoding::percent_decode_str;
 
+/// The methods of GitHub's API. `Other` never matches a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestMethod {
     Get,
@@ -14,6 +15,7 @@ pub enum RequestMethod {
 }
 
 impl RequestMethod {
+    /// Case-insensitive.
     pub fn from_name(name: &str) -> RequestMethod {
         let all = [
             RequestMethod::Get,
@@ -38,59 +40,67 @@ impl RequestMethod {
         }
     }
 
+    /// GET and HEAD change nothing and cost no simulated time.
     pub fn is_read(self) -> bool {
         matches!(self, RequestMethod::Get | RequestMethod::Head)
     }
 }
 
+/// One request. The builder methods are for tests and for agents in the same process.
 #[derive(Clone, Debug)]
 pub struct SimulatedRequest {
     pub method: RequestMethod,
-    /// As it came, with escapes.
+    /// As received, percent-encoded.
     pub path: String,
-    /// What stands behind the question mark.
+    /// The part after the question mark, percent-encoded.
     pub query: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
+    /// Empty for requests without a body.
     pub body: Vec<u8>,
 }
 
 impl SimulatedRequest {
-    /// `target` is a path, with a query if there is one.
+    /// `target` is a path with an optional query.
     pub fn new(method: RequestMethod, target: &str) -> SimulatedRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (path, query) = (path.to_owned(), query.to_owned());
         SimulatedRequest { method, path, query, headers: Vec::new(), body: Vec::new() }
     }
 
+    /// Names are stored in lower case.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> SimulatedRequest {
         self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
         self
     }
 
+    /// Sends the token as `Authorization: Bearer`.
     #[must_use]
     pub fn with_token(self, token: &str) -> SimulatedRequest {
         self.with_header("authorization", &format!("Bearer {token}"))
     }
 
+    /// Sets the body and its content type.
     #[must_use]
     pub fn with_json(mut self, body: &serde_json::Value) -> SimulatedRequest {
         self.body = body.to_string().into_bytes();
         self.with_header("content-type", "application/json")
     }
 
+    /// The first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
+/// One response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedResponse {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// How long to wait before it is sent; whoever owns the socket does that.
+    /// How long the owner of the socket waits before sending it, in milliseconds. The world itself never waits.
     pub delay_ms: u64,
 }
 
@@ -99,22 +109,23 @@ impl SimulatedResponse {
         self.headers.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// Takes the escapes out of a path segment or a value.
+/// Decodes a path segment or a query value. Invalid UTF-8 is replaced.
 pub(super) fn decode_percent_escapes(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// Names and values of a query.
+/// Decoded parameters of a query, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestQuery(Vec<(String, String)>);
 
 impl RequestQuery {
+    /// `+` is a space, as in forms.
     pub(super) fn parse(text: &str) -> RequestQuery {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -123,30 +134,38 @@ impl RequestQuery {
         RequestQuery(pairs.collect())
     }
 
-    /// None also for an empty value, which says nothing.
+    /// The last value, since a repeated parameter overrides. `None` also for an empty value.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// Also true for an empty value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }
 }
 
-/// The form in which a client wants an answer.
+/// GitHub's media types (`application/vnd.github.raw+json` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptedMediaType {
     Json,
+    /// The content of a file itself.
     Raw,
+    /// Texts as plain text (`body_text`).
     Text,
+    /// Texts as HTML (`body_html`).
     Html,
+    /// Texts in all forms.
     Full,
+    /// A commit, comparison or pull request as a unified diff.
     Diff,
+    /// The same as mails of `git format-patch`.
     Patch,
 }
 
 impl AcceptedMediaType {
+    /// Unknown types and a missing header give JSON. The version (`.v3`) is ignored.
     pub(super) fn from_accept(accept: Option<&str>) -> AcceptedMediaType {
         let Some(accept) = accept else { return AcceptedMediaType::Json };
         let kind = accept.split([',', ';']).find_map(|one| {

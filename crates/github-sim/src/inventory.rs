@@ -1,5 +1,22 @@
-//! All things of a state by name, each with what is known of it: what verifiers look at, and what differences are told
-//! in. When something was last touched is left out, since that changes with everything near it.
+//! An inventory: all resources of a state by path, each as a JSON object. Task verifiers read it, and differences are
+//! expressed in it. Modification times are omitted, since they change with everything nearby.
+//!
+//! ```text
+//! accounts/LOGIN                                  repos/O/N/issues/NUMBER
+//! stars/LOGIN/O/N                                 repos/O/N/issues/NUMBER/comments/ID
+//! gists/ID                                        repos/O/N/pulls/NUMBER
+//! repos/O/N                                       repos/O/N/pulls/NUMBER/reviews/ID
+//! repos/O/N/collaborators/LOGIN                   repos/O/N/pulls/NUMBER/comments/ID
+//! repos/O/N/protection/BRANCH                     repos/O/N/branches/NAME
+//! repos/O/N/labels/NAME                           repos/O/N/tags/NAME
+//! repos/O/N/milestones/NUMBER                     repos/O/N/commits/SHA
+//! repos/O/N/releases/TAG                          repos/O/N/files/BRANCH:PATH
+//! repos/O/N/statuses/SHA/CONTEXT
+//! repos/O/N/runs/ID
+//! ```
+//!
+//! A pull request appears twice: as an issue, with title, labels and state, and below `pulls`, with its branches and
+//! reviews. Accounts appear as logins and labels as names, so that verifiers need no ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +25,10 @@ use serde_json::{Value, json};
 use super::git::{GitObjectStore, collect_ancestors, list_tree_files};
 use super::state::{AccountId, Issue, LabelId, Repository, WorldState};
 
-/// Things by path: `repos/octo/demo/issues/5`.
+/// Resources by path: `repos/octo/demo/issues/5`. Paths are part of the task format.
 pub type WorldInventory = BTreeMap<String, Value>;
 
+/// Collects everything. The cost grows with the whole world, so it is for verification and not for requests.
 pub fn take_inventory(state: &WorldState) -> WorldInventory {
     let mut found = WorldInventory::new();
     for account in state.accounts.values() {
@@ -35,6 +53,7 @@ pub fn take_inventory(state: &WorldState) -> WorldInventory {
     found
 }
 
+/// A repository with its settings, labels, issues, releases and git content.
 fn add_repository(state: &WorldState, repository: &Repository, found: &mut WorldInventory) {
     let path = format!("repos/{}", state.full_name(repository));
     let parent = repository.fork_of.and_then(|id| state.repository(id)).map(|one| state.full_name(one));
@@ -99,6 +118,7 @@ fn add_repository(state: &WorldState, repository: &Repository, found: &mut World
     add_git(state.objects(repository), repository, &path, found);
 }
 
+/// An issue; a pull request additionally appears below `pulls/`.
 fn add_issue(state: &WorldState, repository: &Repository, issue: &Issue, path: &str, found: &mut WorldInventory) {
     let logins = |ids: &[AccountId]| ids.iter().map(|id| state.login(*id)).collect::<Vec<_>>();
     let names = |ids: &[LabelId]| {
@@ -146,7 +166,8 @@ fn add_issue(state: &WorldState, repository: &Repository, issue: &Issue, path: &
     }
 }
 
-/// References, the commits that can be reached from them, and the files of each branch.
+/// References, the commits that can be reached from them, and the files of each branch. Unreachable objects are
+/// invisible on GitHub and do not count.
 fn add_git(objects: &GitObjectStore, repository: &Repository, path: &str, found: &mut WorldInventory) {
     let mut reachable = BTreeSet::new();
     for (name, id) in &repository.refs {

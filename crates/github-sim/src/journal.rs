@@ -1,4 +1,4 @@
-//! What was asked: counts for all requests, and the last of them one by one.
+//! The request journal: counters over all requests, and the latest requests in detail.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,85 +7,105 @@ use serde::{Deserialize, Serialize};
 use super::http::RequestMethod;
 use super::time::SimulatedTime;
 
-/// So many requests are kept; older ones are counted only.
+/// Requests kept in detail; older ones are only counted.
 const MAX_ENTRIES: usize = 10_000;
-/// Whole exchanges are kept until they come to this; a run of an agent is far below.
+/// Bytes of complete exchanges that are kept. A run of an agent stays far below.
 const MAX_EXCHANGED: usize = 256 << 20;
-/// So many different paths without an operation are told apart.
+/// Distinct unsimulated paths that are counted. Paths come from clients, so the map is bounded.
 const MAX_UNROUTED: usize = 1_000;
 
+/// One request without its bodies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestJournalEntry {
-    /// From 1.
+    /// From 1, without gaps.
     pub number: u64,
+    /// In upper case.
     pub method: &'static str,
+    /// Below the base, with the name of a repository in place of its id.
     pub path: String,
+    /// As received, percent-encoded.
     pub query: String,
-    /// GitHub's name for it; none for paths that are not simulated.
+    /// GitHub's operation id; `None` for paths that are not simulated.
     pub operation: Option<&'static str>,
+    /// The login of the caller; `None` for anonymous requests and invalid tokens.
     pub account: Option<String>,
+    /// What the client saw, also if a fault replaced the response.
     pub status: u16,
-    /// Of the simulated clock, after the request.
+    /// Simulated time after the request.
     pub at: SimulatedTime,
-    /// Whether a fault had a hand in it.
+    /// Whether a planted fault affected it.
     pub fault: bool,
 }
 
-/// A request with its answer, whole; kept only where asked for (`World::keep_exchanges`).
+/// A request with its response, complete. Recorded only after [`crate::World::keep_exchanges`]; the rules of the
+/// benchmark evaluate these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedExchange {
-    /// From 1, as in `Entry`.
+    /// The number of the journal entry.
     pub number: u64,
     pub method: String,
     pub path: String,
     pub query: String,
+    /// As in the journal entry. Owned, because exchanges are read back from files.
     pub operation: Option<String>,
     pub account: Option<String>,
     pub status: u16,
-    /// Of the simulated clock, before the request and after it.
+    /// Simulated time before the request.
     pub from: SimulatedTime,
+    /// Simulated time after the request.
     pub to: SimulatedTime,
     /// Whether a fault had a hand in it.
     pub fault: bool,
+    /// The request body; invalid UTF-8 is replaced.
     pub body: String,
-    /// The answer's headers that rules ask for: `link`, `retry-after`, `x-ratelimit-remaining`,
-    /// `x-ratelimit-reset`.
+    /// The response headers that rules evaluate: `link`, `retry-after`, `x-ratelimit-remaining`, `x-ratelimit-reset`.
     pub headers: Vec<(String, String)>,
+    /// The response body.
     pub answer: String,
 }
 
 impl RecordedExchange {
-    /// What its path names: an owner, a repository, a number. None for paths that are not simulated.
+    /// The placeholders of the route: owner, repository, number. `None` for paths that are not simulated.
     pub fn path_parameters(&self) -> Option<Vec<(&'static str, String)>> {
         crate::route_table::find_route(RequestMethod::from_name(&self.method), &self.path).map(|(_, names)| names)
     }
 }
 
+/// Counters since the start or the last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SimulatorCounters {
+    /// All requests of GitHub's API, also refused ones.
     pub requests: u64,
-    /// Requests that changed something.
+    /// Successful requests that were neither GET nor HEAD.
     pub writes: u64,
+    /// Requests that a planted fault affected.
     pub faults: u64,
+    /// By GitHub's operation id.
     pub by_operation: BTreeMap<&'static str, u64>,
+    /// By the status that the client saw.
     pub by_status: BTreeMap<u16, u64>,
-    /// Answered with 501: `METHOD path`, with how often.
+    /// Requests that were answered with 501, as `METHOD path`. They show which operations a simulation lacks.
     pub unrouted: BTreeMap<String, u64>,
 }
 
+/// The journal of a world.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestJournal {
     pub(super) counters: SimulatorCounters,
     entries: VecDeque<RequestJournalEntry>,
+    /// `None` until recording is switched on.
     exchanges: Option<Vec<RecordedExchange>>,
+    /// Bytes of all recorded bodies, against the limit.
     exchanged_bytes: usize,
 }
 
 impl RequestJournal {
+    /// The number that the current request will get.
     pub(super) fn next_number(&self) -> u64 {
         self.counters.requests + 1
     }
 
+    /// Counts a request and keeps its entry, dropping the oldest one if necessary.
     pub(super) fn record_entry(&mut self, entry: RequestJournalEntry) {
         let counters = &mut self.counters;
         counters.requests += 1;
@@ -108,6 +128,7 @@ impl RequestJournal {
         self.entries.push_back(entry);
     }
 
+    /// Starts recording complete exchanges.
     pub(super) fn keep_exchanges(&mut self) {
         self.exchanges.get_or_insert_default();
     }
@@ -116,7 +137,8 @@ impl RequestJournal {
         self.exchanges.is_some()
     }
 
-    /// Whether exchanges are kept, and there is no room for another one.
+    /// Whether exchanges are recorded and the limit is reached. The world then refuses requests, because an unrecorded
+    /// action could not be judged.
     pub(super) fn is_full(&self) -> bool {
         self.exchanges.is_some() && self.exchanged_bytes >= MAX_EXCHANGED
     }
@@ -130,6 +152,7 @@ impl RequestJournal {
         self.exchanges.as_deref().unwrap_or_default()
     }
 
+    /// Keeps recording exchanges if it did before.
     pub(super) fn clear(&mut self) {
         let keeps = self.exchanges.is_some();
         *self = RequestJournal::default();
@@ -138,6 +161,7 @@ impl RequestJournal {
         }
     }
 
+    /// Oldest first.
     pub(super) fn entries(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.entries.iter()
     }

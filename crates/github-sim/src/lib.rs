@@ -1,5 +1,11 @@
-//! A GitHub whose state is known: `World` takes requests and gives answers, with no I/O and no clock but its own, so the
-//! same requests always give the same bytes. `serve` puts it behind a socket. Never sees agents, tasks or verdicts.
+//! A simulated GitHub: the REST API over a world whose state is known.
+//!
+//! [`World`] takes requests and returns responses. It does no I/O and has only its own clock, so the same requests
+//! always give the same bytes. [`serve_world`] puts it behind a socket. The crate knows nothing about agents, tasks or
+//! verdicts.
+//!
+//! A request passes `dispatch` (GitHub's API or the control API), `route_table` (which operation), `operations` (checks
+//! and changes of the `state`) and `view` (JSON). What is not simulated is answered with 501 and never with a guess.
 
 mod access;
 mod call;
@@ -42,5 +48,5 @@ pub use serve::{ServeError, SimulatorServer, bind_loopback_port, serve_world};
 pub use time::SimulatedTime;
 pub use world::{World, WorldSnapshot};
 
-/// Paths below are not GitHub's but the simulator's own.
+/// Paths below this one belong to the simulator's control API and not to GitHub.
 pub const CONTROL: &str = "/_gradus";

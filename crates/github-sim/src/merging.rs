@@ -1,4 +1,14 @@
-//! Whether and how branches come together; for merges of branches and of pull requests.
+//! Merging of branches, for the merge endpoint and for pull requests.
+//!
+//! | `mergeable_state` | meaning |
+//! |---|---|
+//! | `dirty` | there are conflicts |
+//! | `draft` | the pull request is a draft |
+//! | `blocked` | branch protection is not satisfied |
+//! | `clean` | it can be merged |
+//! | `unknown` | it is closed, or GitHub has not computed it yet |
+//!
+//! GitHub's `behind` and `unstable` are not simulated.
 
 use crate::git::{
     CommitSignature, EMPTY_TREE, GitCommit, GitObject, GitObjectStore, MergePlan, ObjectId, collect_ancestors,
@@ -6,13 +16,13 @@ use crate::git::{
 };
 use crate::state::{CheckState, Issue, PullRequest, Repository, RepositoryPermission, ReviewState, WorldState};
 
-/// The tree of a merge, or the paths that are in conflict.
+/// Plans the merge of two commits. `Err` lists the paths in conflict. Nothing is written yet.
 pub(crate) fn plan_merge(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> Result<MergePlan, Vec<String>> {
     let tree = |id: Option<ObjectId>| id.and_then(|id| objects.commit(id)).map_or(EMPTY_TREE, |commit| commit.tree);
     merge_trees(objects, tree(merge_base(objects, base, head)), tree(Some(base)), tree(Some(head)))
 }
 
-/// Whether a pull request can be merged, and what stands in its way.
+/// `mergeable` and `mergeable_state` of a pull request. Closed ones have neither.
 pub(crate) fn assess_mergeability(
     state: &WorldState,
     repository: &Repository,
@@ -36,7 +46,7 @@ pub(crate) fn assess_mergeability(
     (Some(true), state_name)
 }
 
-/// What the rules of the base branch still ask for.
+/// What the protection of the base branch still requires, as GitHub's message. `None` if nothing blocks the merge.
 pub(super) fn find_merge_blocker(
     state: &WorldState,
     repository: &Repository,
@@ -48,6 +58,7 @@ pub(super) fn find_merge_blocker(
         |account| crate::access::permission_of(state, account, repository) >= Some(RepositoryPermission::Push);
     let opinions = pull.latest_review_states();
     if rule.require_pull_request {
+        // A single request for changes blocks, however many approvals there are.
         if opinions.iter().any(|(who, opinion)| *opinion == ReviewState::ChangesRequested && can_push(*who)) {
             return Some("Changes have been requested by a reviewer with write access.".to_owned());
         }
@@ -60,6 +71,7 @@ pub(super) fn find_merge_blocker(
             ));
         }
     }
+    // Required checks are evaluated on the head commit, not on the base.
     let statuses = repository.statuses_at(state.pull_head(issue, pull));
     let succeeded = |context: &&String| {
         statuses.iter().any(|status| status.context == **context && status.state == CheckState::Success)
@@ -68,7 +80,7 @@ pub(super) fn find_merge_blocker(
     Some(format!("Required status check \"{missing}\" is expected."))
 }
 
-/// A commit with two parents.
+/// Writes a merge commit with two parents, base first.
 pub(crate) fn merge_commit(
     objects: &mut GitObjectStore,
     plan: MergePlan,
@@ -80,7 +92,7 @@ pub(crate) fn merge_commit(
     objects.insert(GitObject::Commit(GitCommit { tree, parents: vec![base, head], author, committer, message }))
 }
 
-/// The head's commits put one by one upon the base; the paths in conflict if that does not work.
+/// Applies the commits of the head one by one on the base. `Err` lists the paths in conflict.
 pub(super) fn rebase_commits(
     objects: &mut GitObjectStore,
     base: ObjectId,
@@ -90,11 +102,11 @@ pub(super) fn rebase_commits(
     let mut commits = walk_history(objects, head, &collect_ancestors(objects, base));
     commits.reverse();
     let mut at = base;
-    // A conflict half way must leave nothing behind.
+    // A conflict half way must leave no objects behind, so a copy is changed. Objects are shared, so it is cheap.
     let mut made = objects.clone();
     for id in commits {
         let Some(commit) = made.commit(id).cloned() else { continue };
-        // Merges are left out: what they brought in comes by itself.
+        // Merge commits are skipped, as `git rebase` does: their changes come with the other commits.
         if commit.parents.len() > 1 {
             continue;
         }

@@ -1,10 +1,22 @@
-//! Pages of lists, and the `Link` header that leads through them.
+//! Pagination: pages of lists, and the `Link` header that leads through them (RFC 8288):
+//!
+//! ```text
+//! <http://localhost/repos/o/n/issues?state=all&page=1>; rel="prev",
+//! <http://localhost/repos/o/n/issues?state=all&page=3>; rel="next",
+//! <http://localhost/repos/o/n/issues?state=all&page=9>; rel="last",
+//! <http://localhost/repos/o/n/issues?state=all&page=1>; rel="first"
+//! ```
+//!
+//! All other query parameters are kept, so a client follows the links without knowing them.
 
 use super::http::{RequestQuery, SimulatedRequest};
 
+/// GitHub's default for `per_page`.
 const DEFAULT: usize = 30;
+/// GitHub's maximum; larger values are capped silently.
 const MAX_PER_PAGE: usize = 100;
 
+/// The requested page of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestedPage {
     pub(super) per_page: usize,
@@ -13,23 +25,25 @@ pub(super) struct RequestedPage {
 }
 
 impl RequestedPage {
+    /// Invalid values give the defaults, as on GitHub.
     pub(super) fn from_query(query: &RequestQuery) -> RequestedPage {
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
         let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MAX_PER_PAGE);
         RequestedPage { per_page, number: number("page").unwrap_or(1).max(1) }
     }
 
+    /// Index of the first item, from 0.
     pub(super) fn start_index(self) -> usize {
         (self.number - 1).saturating_mul(self.per_page)
     }
 
-    /// The items that are on it.
+    /// The items of this page; empty beyond the end.
     pub(super) fn of_items<T>(self, items: &[T]) -> &[T] {
         let start = self.start_index().min(items.len());
         &items[start..items.len().min(start.saturating_add(self.per_page))]
     }
 
-    /// None when all is on one page.
+    /// `prev`, `next`, `last` and `first` as GitHub orders them. `None` if everything fits on one page.
     pub(super) fn link_header(self, base: &str, request: &SimulatedRequest, total: usize) -> Option<String> {
         let last = total.div_ceil(self.per_page).max(1);
         if last == 1 && self.number == 1 {
@@ -57,7 +71,8 @@ impl RequestedPage {
     }
 }
 
-/// Which items of a list a query asks for: the first, and the one behind the last.
+/// The index range that a query asks for: first item, and one past the last. The benchmark uses it to see what an agent
+/// read.
 pub fn span_of_page(query: &str) -> (usize, usize) {
     let page = RequestedPage::from_query(&RequestQuery::parse(query));
     (page.start_index(), page.start_index().saturating_add(page.per_page))

@@ -1,5 +1,5 @@
-//! Rate limits. They are always counted and told; they refuse only when asked to, since a simulator that stands still in
-//! time would never open again.
+//! Rate limits. They are always counted and reported, but they refuse requests only if enforced: simulated time stands
+//! still between requests, so a closed window would never open again.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,19 @@ use serde_json::{Value, json};
 use super::error::OperationError;
 use super::time::SimulatedTime;
 
+/// Limits per caller. Part of the seed format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApiRateLimits {
-    /// Refuse what is over the limit. Else a new window begins, as if the client had waited.
+    /// Refuse requests over the limit. Otherwise a new window begins, as if the client had waited.
     pub enforced: bool,
-    /// An hour.
+    /// Requests per hour with a token.
     pub core: u64,
-    /// An hour, without a token.
+    /// Requests per hour without a token.
     pub anonymous: u64,
-    /// A minute.
+    /// Searches per minute.
     pub search: u64,
-    /// A minute.
+    /// Code searches per minute.
     pub code_search: u64,
 }
 
@@ -30,6 +31,7 @@ impl Default for ApiRateLimits {
     }
 }
 
+/// GitHub counts these separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ApiRateResource {
     Core,
@@ -38,6 +40,7 @@ pub(super) enum ApiRateResource {
 }
 
 impl ApiRateResource {
+    /// By GitHub's operation id.
     pub(super) fn for_operation(operation: &str) -> ApiRateResource {
         match operation {
             "search/code" => ApiRateResource::CodeSearch,
@@ -54,27 +57,30 @@ impl ApiRateResource {
         }
     }
 
+    /// Length of a window in simulated seconds.
     fn window_s(self) -> i64 {
         if self == ApiRateResource::Core { 3600 } else { 60 }
     }
 }
 
+/// A fixed window: it begins with the first request and ends at `reset`.
 #[derive(Clone, Copy, Debug)]
 struct ApiRateWindow {
     used: u64,
     reset: SimulatedTime,
 }
 
-/// What each token used.
+/// Usage per token and resource. The empty token stands for all anonymous callers together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ApiRateMeter {
     windows: BTreeMap<(String, ApiRateResource), ApiRateWindow>,
 }
 
-/// Beyond this many callers the oldest names are forgotten: tokens are checked before, so only tests come near.
+/// Bound of the map. Tokens are validated before, so only tests come near it.
 const MAX_WINDOWS: usize = 10_000;
 
 impl ApiRateMeter {
+    /// Anonymous callers have a limit of their own only for `core`.
     fn limit_for_caller(limits: ApiRateLimits, caller: &str, resource: ApiRateResource) -> u64 {
         match resource {
             ApiRateResource::Core if caller.is_empty() => limits.anonymous,
@@ -84,6 +90,7 @@ impl ApiRateMeter {
         }
     }
 
+    /// The window of a caller, renewed if it has ended.
     fn current_window(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) -> &mut ApiRateWindow {
         if self.windows.len() > MAX_WINDOWS {
             self.windows.pop_first();
@@ -96,7 +103,7 @@ impl ApiRateMeter {
         window
     }
 
-    /// Counts one request; an error if that is one too many.
+    /// Counts one request. 403 if the limit is exceeded and enforced.
     pub(super) fn charge_request(
         &mut self,
         limits: ApiRateLimits,
@@ -122,12 +129,13 @@ impl ApiRateMeter {
         Err(OperationError::new(403, message).with_general_docs())
     }
 
-    /// Takes one back: an answer that nothing has changed is free.
+    /// Uncounts a request: responses with 304 are free on GitHub.
     pub(super) fn give_back(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) {
         let window = self.current_window(caller, resource, now);
         window.used = window.used.saturating_sub(1);
     }
 
+    /// The `x-ratelimit-*` headers of a response.
     pub(super) fn headers(
         &mut self,
         limits: ApiRateLimits,
@@ -146,7 +154,8 @@ impl ApiRateMeter {
         ]
     }
 
-    /// The body of `GET /rate_limit`.
+    /// The body of `GET /rate_limit`, which does not count against any limit. Resources that are not simulated are
+    /// shown as unused.
     pub(super) fn overview_json(&mut self, limits: ApiRateLimits, caller: &str, now: SimulatedTime) -> Value {
         let mut told = |resource: ApiRateResource| {
             let limit = ApiRateMeter::limit_for_caller(limits, caller, resource);

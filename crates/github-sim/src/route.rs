@@ -1,23 +1,25 @@
-//! Which operation a request means. Each family of operations lists its own routes; here they are put together.
+//! The definition of a route. Each family of operations lists its own routes.
 
 use super::call::{OperationCall, OperationResult};
 use super::http::RequestMethod;
 
+/// Handlers are plain functions, so that route tables can be constants.
 pub(super) type OperationHandler = fn(&mut OperationCall<'_>) -> OperationResult;
 
-/// One operation of GitHub's description.
+/// One operation of GitHub's OpenAPI description.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OperationRoute {
     pub(super) method: RequestMethod,
-    /// `{name}` is one segment, `{name*}` as many as there are.
+    /// `{name}` matches one segment, `{name*}` any number of segments.
     pub(super) pattern: &'static str,
-    /// GitHub's own name for it.
+    /// GitHub's operation id, `issues/create`. Faults, counters and benchmark rules refer to it.
     pub(super) operation: &'static str,
-    /// Where it is documented, below `DOCS`.
+    /// The page below `DOCS` that error responses link to.
     pub(super) docs: &'static str,
     pub(super) handler: OperationHandler,
 }
 
+/// A constructor that keeps the tables readable.
 pub(super) const fn define_route(
     method: RequestMethod,
     pattern: &'static str,

@@ -1,4 +1,12 @@
-//! Which operation a request means: the routes of all families, put together.
+//! The route table: finds the operation of a request.
+//!
+//! | pattern | path | arguments |
+//! |---|---|---|
+//! | `/repos/{owner}/{repo}` | `/repos/octo/demo` | `owner` = octo, `repo` = demo |
+//! | `/repos/{owner}/{repo}/contents/{path*}` | `/repos/octo/demo/contents/src/a.rs` | `path` = src/a.rs |
+//! | `/repos/{owner}/{repo}/commits/{ref*}/status` | `/repos/octo/demo/commits/fix/1/status` | `ref` = fix/1 |
+//!
+//! The search is linear: there are about 130 routes, and comparing segments is cheap beside rendering a response.
 
 use crate::route::OperationRoute;
 use std::sync::OnceLock;
@@ -7,26 +15,30 @@ use super::http::{RequestMethod, decode_percent_escapes};
 use super::{operations, unsimulated};
 use crate::call::PathArguments;
 
+/// A route with its parsed pattern.
 #[derive(Debug)]
 pub(super) struct CompiledRoute {
     pub(super) route: &'static OperationRoute,
     pub(super) shape: RoutePattern,
 }
 
-/// A pattern, taken apart.
+/// A parsed pattern.
 #[derive(Debug)]
 pub(super) struct RoutePattern {
     pub(super) segments: Vec<RouteSegment>,
+    /// Index of the `{name*}` placeholder; a pattern has at most one.
     pub(super) tail: Option<usize>,
 }
 
+/// A literal segment or a placeholder.
 #[derive(Debug)]
 pub(super) enum RouteSegment {
     Literal(&'static str),
     Name(&'static str),
 }
 
-/// The first route that fits; literal routes are listed before those with names in the same place.
+/// The first route that matches. Literal routes are listed before routes with placeholders in the same position. HEAD
+/// uses the routes of GET.
 pub(super) fn find_route(method: RequestMethod, path: &str) -> Option<(&'static OperationRoute, PathArguments)> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let method = if method == RequestMethod::Head { RequestMethod::Get } else { method };
@@ -34,16 +46,16 @@ pub(super) fn find_route(method: RequestMethod, path: &str) -> Option<(&'static 
         let arguments = one.shape.match_path(&segments)?;
         Some((one.route, arguments))
     })?;
-    // Only a name at the end can have taken what is something else on GitHub.
+    // A placeholder at the end may match a path that is another operation on GitHub. Those are answered with 501.
     let may_be_another = method == RequestMethod::Get && route.pattern.ends_with('}');
     let is_another = may_be_another && not_simulated().iter().any(|shape| shape.match_path(&segments).is_some());
     (!is_another).then_some((route, arguments))
 }
 
-/// Whether there is such an operation; its path as clients write it, without the query.
+/// Whether an operation exists for this path, which is given as clients write it, without the query.
 pub fn is_simulated(method: RequestMethod, path: &str) -> bool {
     let path = path.strip_prefix("/api/v3").unwrap_or(path);
-    // A repository may be called by its number.
+    // Repositories can be addressed by id.
     let by_number = path.strip_prefix("/repositories/").map(|rest| match rest.split_once('/') {
         Some((_, rest)) => format!("/repos/owner/name/{rest}"),
         None => "/repos/owner/name".to_owned(),
@@ -51,6 +63,7 @@ pub fn is_simulated(method: RequestMethod, path: &str) -> bool {
     find_route(method, by_number.as_deref().unwrap_or(path)).is_some()
 }
 
+/// Parsed once per process.
 pub(super) fn compiled_routes() -> &'static [CompiledRoute] {
     static TABLE: OnceLock<Vec<CompiledRoute>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -60,6 +73,7 @@ pub(super) fn compiled_routes() -> &'static [CompiledRoute] {
     })
 }
 
+/// Known paths of GitHub that the simulator does not have, parsed once per process.
 pub(super) fn not_simulated() -> &'static [RoutePattern] {
     static SHAPES: OnceLock<Vec<RoutePattern>> = OnceLock::new();
     SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(RoutePattern::new).collect())
@@ -80,6 +94,7 @@ impl RoutePattern {
         RoutePattern { segments: segments.collect(), tail }
     }
 
+    /// The arguments if the path matches; `None` otherwise.
     pub(super) fn match_path(&self, path: &[&str]) -> Option<PathArguments> {
         let Some(tail) = self.tail else {
             return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
@@ -99,6 +114,7 @@ impl RoutePattern {
     }
 }
 
+/// Matches segments one by one. A placeholder does not match an empty segment.
 pub(super) fn fit_all(segments: &[RouteSegment], path: &[&str]) -> Option<PathArguments> {
     let literals_fit = segments.iter().zip(path).all(|(segment, text)| match segment {
         RouteSegment::Literal(literal) => literal == text,

@@ -1,14 +1,27 @@
-//! The language of GitHub's searches: words, "phrases", `qualifier:value`, and `-` for not.
+//! The query language of GitHub's search:
+//!
+//! | term | meaning |
+//! |---|---|
+//! | `word` | the word occurs, in any case |
+//! | `"two words"` | both words occur; their order is not checked |
+//! | `-word` | the word does not occur |
+//! | `name:value`, `name:"two words"` | a qualifier |
+//! | `-name:value` | a negated qualifier |
+//! | `name:>=5`, `name:2..7`, `name:*..7` | a range of numbers or dates |
+//!
+//! All terms must hold. `AND`, `OR` and `NOT` are accepted and ignored. Words are compared as a whole, without
+//! stemming: GitHub's relevance ranking cannot be reproduced, so the simulator has none.
 
-/// A search, taken apart.
+/// A parsed search query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SearchTerms {
-    /// All of them must be found.
+    /// Words that must all occur, in lower case. A phrase counts as its words.
     pub(super) words: Vec<String>,
     pub(super) not_words: Vec<String>,
     pub(super) qualifiers: Vec<SearchQualifier>,
 }
 
+/// One `name:value` term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SearchQualifier {
     pub(super) name: String,
@@ -17,6 +30,8 @@ pub(super) struct SearchQualifier {
 }
 
 impl SearchTerms {
+    /// Never fails: what is not a qualifier is a word. Boolean operators are ignored, since all terms are combined with
+    /// AND.
     pub(super) fn parse(text: &str) -> SearchTerms {
         let mut search = SearchTerms::default();
         for part in split_outside_quotes(text) {
@@ -47,7 +62,7 @@ impl SearchTerms {
         self.qualifiers.iter().filter(move |one| one.name == name)
     }
 
-    /// Whether all words, and none of the unwanted ones, are in these texts.
+    /// Whether the texts together contain all words and none of the negated ones.
     pub(super) fn words_fit<'t>(&self, texts: impl Iterator<Item = &'t str>) -> bool {
         if self.words.is_empty() && self.not_words.is_empty() {
             return true;
@@ -57,7 +72,7 @@ impl SearchTerms {
     }
 }
 
-/// Splits at blanks outside of quotes.
+/// Splits at white space outside of quotes; quotes are kept.
 fn split_outside_quotes(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut part = String::new();
@@ -80,13 +95,14 @@ fn split_outside_quotes(text: &str) -> Vec<String> {
     found
 }
 
-/// Whole words in lower case; `_` belongs to a word.
+/// Whole words in lower case. `_` belongs to a word, so identifiers stay whole.
 pub(super) fn tokenize_text(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
 
-/// `>2026-01-01`, `<=5`, `2..7`, `3`: whether a value is in the range. Values compare as `read` reads them.
+/// Whether a value is in a range: `>2026-01-01`, `<=5`, `2..7`, `*..7`, or exactly `3`. `read` parses the bounds; an
+/// invalid bound matches nothing.
 pub(super) fn in_range<T: PartialOrd>(range: &str, value: &T, read: impl Fn(&str) -> Option<T>) -> bool {
     if let Some((low, high)) = range.split_once("..") {
         let above = low == "*" || read(low).is_some_and(|low| *value >= low);

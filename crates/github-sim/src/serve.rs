@@ -1,4 +1,4 @@
-//! A world behind a socket. All that is slow or random is out here: connections, waiting, real time.
+//! Serves a world over HTTP/1.1. Everything slow or non-deterministic happens here: connections, delays and real time.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,12 +19,14 @@ use super::http::{RequestMethod, SimulatedRequest, SimulatedResponse};
 use super::world::World;
 use gradus_host::cross_site;
 
-/// The largest body that is taken; a file of 25 MB fits in.
+/// Maximum request body in bytes; a file of 25 MB fits as Base64.
 const MAX_BODY: usize = 40 << 20;
+/// Further connections wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may take to send its headers.
 const HEADERS: Duration = Duration::from_secs(10);
 
+/// Why the simulator cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("cannot listen on {address} ({reason}); choose another port with --port")]
@@ -33,25 +35,27 @@ pub enum ServeError {
     Start(std::io::Error),
 }
 
-/// Opens a port of the loopback; 0 is any free one.
+/// Binds a port on the loopback interface; 0 chooses a free one. The simulator is never reachable from other machines.
 pub async fn bind_loopback_port(port: u16) -> Result<TcpListener, ServeError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     TcpListener::bind(address).await.map_err(|reason| ServeError::Bind { address, reason })
 }
 
-/// Serves until dropped. With `real_time` the world's clock goes on between requests as clocks do.
+/// Serves until the future is dropped. With `real_time`, the world's clock advances with the wall clock between
+/// requests. The mutex is held for one request at a time and never across an await.
 pub async fn serve_world(listener: TcpListener, world: Arc<Mutex<World>>, real_time: bool) {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let started = Instant::now();
     let passed = Arc::new(Mutex::new(0_i64));
     loop {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        // Usually the process is out of file descriptors; other connections have to close first.
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file handles, mostly: others have to close theirs first.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        // Answers are small: waiting to fill a packet would cost 40 ms each.
+        // Responses are small; Nagle's algorithm would add 40 ms to each.
         let _ = stream.set_nodelay(true);
         let (world, passed) = (Arc::clone(&world), Arc::clone(&passed));
         let service = service_fn(move |request| {
@@ -66,14 +70,15 @@ pub async fn serve_world(listener: TcpListener, world: Arc<Mutex<World>>, real_t
         tokio::spawn(async move {
             let _permit = permit;
             let mut builder = http1::Builder::new();
-            // The world has a date of its own.
+            // The world sets its own `Date` header.
             builder.timer(TokioTimer::new()).header_read_timeout(HEADERS).auto_date_header(false);
-            // A client that breaks off is its own business.
+            // A client that disconnects is not an error of the server.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
+/// Advances the world's clock by the whole seconds that have passed since the last request.
 fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
     let now = i64::try_from(started.elapsed().as_secs()).unwrap_or(i64::MAX);
     let mut passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,6 +88,7 @@ fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
     }
 }
 
+/// Reads the body, lets the world answer, and waits out a planted latency.
 async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> hyper::Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     if let Some(refusal) = refuse_browser(&head, &body) {
@@ -114,8 +120,8 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
     to_hyper_response(response)
 }
 
-/// Refuses what a web page in a browser on this machine can cause: requests under another host's name, writes from other
-/// sites, and bodies for the control API that a page can send without asking.
+/// Refuses what a web page in a browser on this machine could send: requests to another host name (DNS rebinding),
+/// writes from other sites (CSRF), and bodies for the control API in a content type that needs no preflight.
 fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option<SimulatedResponse> {
     let refuse = |status: u16, message: &str| {
         let body = serde_json::json!({"message": message, "status": status.to_string()});
@@ -138,6 +144,7 @@ fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option
     None
 }
 
+/// Converts a response. Header values that are not allowed, such as a name with a line break, are escaped.
 fn to_hyper_response(response: SimulatedResponse) -> hyper::Response<Full<Bytes>> {
     let mut made = hyper::Response::new(Full::new(Bytes::from(response.body)));
     *made.status_mut() =
@@ -153,17 +160,20 @@ fn to_hyper_response(response: SimulatedResponse) -> hyper::Response<Full<Bytes>
     made
 }
 
-/// A simulator in a thread of its own, until it is dropped.
+/// A simulator in its own thread with its own runtime. Dropping it stops the server and joins the thread.
 #[derive(Debug)]
 pub struct SimulatorServer {
+    /// The bound port, also if a free one was chosen.
     port: u16,
     world: Arc<Mutex<World>>,
+    /// Dropping the sender would stop the server as well.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl SimulatorServer {
-    /// On a port of the loopback; 0 is any free one. Nothing is awaited, so it can be called from anywhere.
+    /// Starts on a loopback port; 0 chooses a free one. It does not await anything, so it can be called from any
+    /// context.
     pub fn start(world: World, port: u16) -> Result<SimulatorServer, ServeError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = std::net::TcpListener::bind(address).map_err(|reason| ServeError::Bind { address, reason })?;
@@ -188,11 +198,12 @@ impl SimulatorServer {
         Ok(SimulatorServer { port, world, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What clients take for the API's address.
+    /// The base URL for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The world, for checks between requests. Holding the lock blocks all requests.
     pub fn world(&self) -> &Mutex<World> {
         &self.world
     }

@@ -1,17 +1,24 @@
-//! Files that people write, and where they are wrong: the line, the field, and what is wrong there in words that need no
-//! knowledge of this program.
+//! Files that people write (seeds and tasks), and precise errors about them: the line, the field, and the problem in
+//! words that need no knowledge of Rust or serde:
+//!
+//! ```text
+//! serde   invalid type: string "two", expected u32
+//! here    line 12: checks[0].count: this is the text "two"; it must be a whole number, 0 or more
+//! ```
+//!
+//! The benchmark uses this module for task files as well.
 
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong in a file.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFileProblem {
     /// From 1.
     pub line: usize,
-    /// `checks[0].count`; empty where it is the whole file.
+    /// `checks[0].count`; empty if the problem concerns the whole file.
     pub field: String,
     pub reason: String,
 }
@@ -23,13 +30,14 @@ impl SourceFileProblem {
     }
 }
 
-/// Why a file cannot be read as a text.
+/// Why a file cannot be read as text.
 #[derive(Debug)]
 pub enum TextFileError {
     Unreadable(std::io::Error),
     Mistake(SourceFileProblem),
 }
 
+/// Reads UTF-8. For other encodings, the error names the line of the first invalid byte.
 pub fn read_text(path: &Path) -> Result<String, TextFileError> {
     let bytes = std::fs::read(path).map_err(TextFileError::Unreadable)?;
     String::from_utf8(bytes).map_err(|error| {
@@ -40,6 +48,7 @@ pub fn read_text(path: &Path) -> Result<String, TextFileError> {
     })
 }
 
+/// Parses TOML. Errors carry the line and the path of the field.
 pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem> {
     let line = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
     let reader = toml::Deserializer::parse(text).map_err(|error| SourceFileProblem {
@@ -53,6 +62,7 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem
     })
 }
 
+/// Parses JSON. Text after the document is an error.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -67,14 +77,15 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem
     })
 }
 
+/// Removes the marks of `serde_path_to_error` for the whole file and for an unreadable key.
 fn format_field_path(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     // What stands for the whole file, and for a key that could not be read.
     path.trim_end_matches('?').trim_end_matches('.').to_owned()
 }
 
-/// The line of a field such as `oracle.steps[1].tool`: of as much of it as is there. What stands in round brackets only
-/// tells people which one it is.
+/// The line of a field such as `oracle.steps[1].tool`, or of the longest part of it that exists. Text in parentheses is
+/// a hint for people and is ignored.
 pub fn line_of(text: &str, field: &str) -> usize {
     let mut field = field.to_owned();
     while let Some((begin, (_, end))) =
@@ -92,7 +103,7 @@ pub fn line_of(text: &str, field: &str) -> usize {
             Some(value) => value.as_table(),
         };
         let found = if let Some((name, value)) = table.and_then(|table| table.get_key_value(key)) {
-            // Of a table the heading, of a value its name.
+            // The heading of a table, the key of a value.
             Some((name.span().start, value))
         } else {
             let list = place.and_then(DeValue::as_array);
@@ -106,11 +117,12 @@ pub fn line_of(text: &str, field: &str) -> usize {
     line
 }
 
+/// The line of a byte offset, from 1.
 fn line_at(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// What a reader says, without its own words for things.
+/// Rewrites a message of serde in plain words. Unknown messages are passed through.
 fn simplify_serde_message(message: &str) -> String {
     let message = message.replace('\n', " ");
     let message = message.trim();
@@ -142,20 +154,20 @@ fn simplify_serde_message(message: &str) -> String {
     }
 }
 
-/// What stands in backticks behind a begin, and the rest.
+/// The name in backticks after a prefix, and the rest of the message.
 fn split_backticked_name<'m>(message: &'m str, begin: &str) -> Option<(&'m str, &'m str)> {
     message.strip_prefix(begin)?.strip_prefix('`')?.split_once('`')
 }
 
-/// ", expected one of `a`, `b`".
+/// The names of ", expected one of `a`, `b`".
 fn format_expected_names(rest: &str, before: &str) -> String {
     let names: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     if names.is_empty() { String::new() } else { format!("{before}{}", names.join(", ")) }
 }
 
-/// What was found.
+/// The found value in words.
 fn describe_found_value(found: &str) -> String {
-    // A number that no number of this program can hold.
+    // A number beyond 64 bits.
     if let Some(number) = found.strip_suffix(" as i128").or_else(|| found.strip_suffix(" as u128")) {
         return format!("{}, which is too large", describe_found_value(number));
     }
@@ -180,7 +192,7 @@ fn describe_found_value(found: &str) -> String {
     }
 }
 
-/// What was wanted.
+/// The expected type in words.
 fn describe_expected_type(wanted: &str) -> String {
     let is_struct = wanted.starts_with("struct ") || wanted.starts_with("internally tagged");
     match wanted {

@@ -1,15 +1,15 @@
-//! The simulator's own time: it stands still but for one second a write, so that the same calls give the same bytes.
+//! Simulated time in whole seconds, as GitHub's API shows it.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Seconds since 1970, UTC; written as GitHub writes times.
+/// Seconds since 1970, UTC. Serialized like GitHub's times, `2026-01-31T09:00:00Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SimulatedTime(pub i64);
 
 impl SimulatedTime {
-    /// RFC 3339, or a date alone.
+    /// RFC 3339, or a date alone, which means midnight UTC.
     pub fn parse(text: &str) -> Option<SimulatedTime> {
         let whole = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok();
         whole
@@ -17,16 +17,18 @@ impl SimulatedTime {
             .map(SimulatedTime)
     }
 
-    /// As HTTP headers say it.
+    /// The format of HTTP headers (RFC 9110).
     pub fn to_http_date(self) -> String {
         let text = jiff::Timestamp::from_second(self.0).unwrap_or_default();
         text.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
+    /// `None` for dates in another format.
     pub fn parse_http(text: &str) -> Option<SimulatedTime> {
         jiff::fmt::rfc2822::parse(text).ok().map(|zoned| SimulatedTime(zoned.timestamp().as_second()))
     }
 
+    /// Saturating, so that a hostile `advance_s` cannot overflow.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> SimulatedTime {
         SimulatedTime(self.0.saturating_add(seconds))

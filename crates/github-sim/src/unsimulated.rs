@@ -1,8 +1,8 @@
-//! Paths of GitHub that are not simulated, and that a name in another path would take for its own: without this list
-//! `/gists/public` would be a gist that is called so, and was not found.
+//! Paths of GitHub that are not simulated and that a placeholder of another route would match. Without this list,
+//! `/gists/public` would be a gist with the id `public` that was not found, instead of a path that is not simulated.
 
-/// Of GET, which all of them are. These are all that GitHub's description has beside our routes; whoever adds a route that
-/// ends in a name looks there for what stands beside it.
+/// All of them are GET. The list contains everything of that kind in GitHub's OpenAPI description. A new route that
+/// ends in a placeholder must be checked against the description.
 pub(super) const PATHS: [&str; 17] = [
     "/gists/public",
     "/gists/starred",

@@ -1,4 +1,20 @@
-//! A whole GitHub: its state, its limits, what goes wrong in it. Requests go in, answers come out, nothing else happens.
+//! The world: state, rate limits, planted faults and journal. Requests go in and responses come out; nothing else
+//! happens, and no other source of time or randomness exists.
+//!
+//! A request passes these stages:
+//!
+//! 1. Route: the operation and its arguments. `/api/v3` is removed and ids of repositories become names.
+//! 2. Faults: every matching fault counts the request.
+//! 3. Authentication: an unknown token is 401, a missing one is an anonymous caller.
+//! 4. Rate limit: counted even for requests that fail later.
+//! 5. API version, then faults that replace the response.
+//! 6. Commits by others that faults plant.
+//! 7. The operation. A write advances the clock by one second, unless it fails.
+//! 8. Common headers, entity tag, conditional response.
+//! 9. Faults that lose the response.
+//! 10. Journal.
+//!
+//! So a lost response was executed and journaled, and an agent that retries blindly does something twice.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +35,21 @@ use super::route::OperationRoute;
 use super::state::{TokenAccess, WorldState};
 use crate::call::PathArguments;
 
-/// Versions of the API that clients may ask for.
+/// API versions that the `X-GitHub-Api-Version` header may name.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
-/// A world takes in no more than this; what it holds grows with what is sent.
+/// Total size of writes that a world accepts. Its memory grows with what is sent, and a looping agent must not exhaust
+/// the machine.
 const MAX_BYTES: usize = 1 << 30;
+/// Response headers that recorded exchanges keep.
 const EXCHANGED_HEADERS: [&str; 4] = ["link", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"];
-/// What a write costs beside its body.
+/// What a write counts besides its body.
 const WRITE_BYTES: usize = 1 << 10;
 
-/// A state that can be gone back to.
+/// A state to return to. Git objects are shared, so a snapshot is cheap.
 #[derive(Clone, Debug)]
 pub struct WorldSnapshot {
     pub(super) state: WorldState,
+    /// With the counts that were left, so that a restored world fails in the same way again.
     pub(super) faults: Vec<SimulatedFault>,
 }
 
@@ -40,22 +59,28 @@ impl WorldSnapshot {
     }
 }
 
+/// A simulated GitHub. It is `Clone`: a clone is an independent world.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(super) state: WorldState,
+    /// Not part of snapshots: `restore` keeps the present limits.
     pub(super) limits: ApiRateLimits,
     pub(super) faults: Vec<SimulatedFault>,
     pub(super) journal: RequestJournal,
+    /// Named snapshots of the control API.
     pub(super) snapshots: BTreeMap<String, WorldSnapshot>,
-    /// As it began.
+    /// The initial state.
     pub(super) seed: WorldSnapshot,
+    /// Usage within the rate limits.
     meter: ApiRateMeter,
+    /// Bytes written so far, against `MAX_BYTES`.
     taken_in: usize,
-    /// Whether `/_gradus` is answered.
+    /// Whether `/_gradus` is served.
     has_control: bool,
 }
 
 impl World {
+    /// Makes a world. The given state becomes the seed that `reset` returns to.
     pub fn new(mut state: WorldState, limits: ApiRateLimits, faults: Vec<SimulatedFault>) -> World {
         state.rebuild_name_index();
         let seed = WorldSnapshot { state: state.clone(), faults: faults.clone() };
@@ -76,60 +101,65 @@ impl World {
         &self.state
     }
 
+    /// Requests of the control API do not count.
     pub fn counters(&self) -> &SimulatorCounters {
         &self.journal.counters
     }
 
-    /// The last requests, oldest first.
+    /// The latest requests, oldest first.
     pub fn recent_requests(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.journal.entries()
     }
 
-    /// From now on requests are kept whole, with their answers.
+    /// Records complete requests and responses from now on.
     pub fn keep_exchanges(&mut self) {
         self.journal.keep_exchanges();
     }
 
-    /// From now on this world can only be changed as GitHub can: `/_gradus` is a path like any other that GitHub does not
-    /// have. Whoever is tested here must not be able to undo what it did, or to make others forget it.
+    /// Closes the control API for good: `/_gradus` becomes an unknown path. A tested agent must not be able to undo
+    /// what it did, or to clear the journal.
     pub fn close_control(&mut self) {
         self.has_control = false;
     }
 
-    /// What was kept, oldest first.
+    /// Recorded exchanges, oldest first.
     pub fn recorded_exchanges(&self) -> &[RecordedExchange] {
         self.journal.exchanges()
     }
 
-    /// What is still to go wrong.
+    /// Faults that have not struck often enough yet.
     pub fn pending_faults(&self) -> &[SimulatedFault] {
         &self.faults
     }
 
+    /// Not validated against the world; the control API and seeds validate before.
     pub fn add_fault(&mut self, fault: SimulatedFault) {
         self.faults.push(fault);
     }
 
+    /// Rate limits refuse requests from now on.
     pub fn enforce_limits(&mut self) {
         self.limits.enforced = true;
     }
 
-    /// Lets time go by.
+    /// Negative values are ignored: simulated time never goes back, except by `restore`.
     pub fn advance_clock(&mut self, seconds: i64) {
         self.state.now = self.state.now.plus_seconds(seconds.max(0));
     }
 
+    /// State and pending faults; neither limits nor journal.
     pub fn snapshot(&self) -> WorldSnapshot {
         WorldSnapshot { state: self.state.clone(), faults: self.faults.clone() }
     }
 
+    /// Returns to a snapshot, clock included. Rate limits start anew; the journal stays.
     pub fn restore(&mut self, snapshot: &WorldSnapshot) {
         self.state = snapshot.state.clone();
         self.faults.clone_from(&snapshot.faults);
         self.meter = ApiRateMeter::default();
     }
 
-    /// As it was in the beginning, with no requests.
+    /// Returns to the seed with an empty journal.
     pub fn reset(&mut self) {
         let seed = self.seed.clone();
         self.restore(&seed);
@@ -137,23 +167,24 @@ impl World {
         self.taken_in = 0;
     }
 
-    /// What changed since the beginning.
+    /// All differences from the seed, by path.
     pub fn changes_since_seed(&self) -> Vec<WorldDifference> {
         compare_inventories(&take_inventory(&self.seed.state), &take_inventory(&self.state))
     }
 
-    /// Tokens, and who they speak for.
+    /// Tokens with the login of their account.
     pub fn tokens_with_logins(&self) -> impl Iterator<Item = (&str, &str)> {
         self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
     }
 
+    /// For the dispatcher.
     pub(crate) fn has_control(&self) -> bool {
         self.has_control
     }
 
-    /// What GitHub's API answers.
+    /// Handles a request of GitHub's API: route, faults, authentication, rate limit, execution, journal, in this order.
     pub(crate) fn handle_api(&mut self, request: &SimulatedRequest) -> SimulatedResponse {
-        // What would not be in the log must not happen.
+        // An action that cannot be recorded must not happen.
         if self.journal.is_full() {
             let error =
                 OperationError::new(507, "The log of this run is full; nothing more is answered.").with_general_docs();
@@ -166,6 +197,7 @@ impl World {
         let trouble = fault::apply_faults(&mut self.faults, request, &path, operation);
         let actor = self.authenticate(request);
         let mut response = self.answer_request(request, &base, &path, found, &actor, &trouble);
+        // Only successful responses can get lost: an error would look the same.
         if let Some(status) = trouble.lost.filter(|_| response.status < 400) {
             response = build_gateway_error(status);
         }
@@ -209,7 +241,8 @@ impl World {
         response
     }
 
-    /// What addresses begin with, and the path below that; numbers of repositories become names.
+    /// The base of URLs and the path below it. GitHub Enterprise's prefix `/api/v3` is accepted, and ids of
+    /// repositories are replaced by names. The `Host` header is validated, since it is echoed in URLs.
     fn split_base_and_path(&self, request: &SimulatedRequest) -> (String, String) {
         let host = request.header("host").unwrap_or("localhost");
         let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '[' | ']');
@@ -226,6 +259,7 @@ impl World {
         (base, by_number.unwrap_or_else(|| path.to_owned()))
     }
 
+    /// Accepts `Bearer`, `token` and `Basic`. A request without the header is anonymous; an unknown token is 401.
     fn authenticate(&self, request: &SimulatedRequest) -> Result<Option<AuthenticatedActor>, OperationError> {
         let Some(header) = request.header("authorization") else { return Ok(None) };
         let bad = || OperationError::new(401, "Bad credentials").with_general_docs();
@@ -236,6 +270,7 @@ impl World {
                 let text = STANDARD.decode(value.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
                 let text = text.ok_or_else(bad)?;
                 let (user, password) = text.split_once(':').ok_or_else(bad)?;
+                // Clients send the token as the password or as the user name.
                 if self.state.tokens.contains_key(password) { password.to_owned() } else { user.to_owned() }
             }
             _ => return Err(bad()),
@@ -244,6 +279,7 @@ impl World {
         Ok(Some(AuthenticatedActor { account: known.account, reach: known.reach.clone(), token }))
     }
 
+    /// Charges the rate limit, executes the request and adds the headers that all responses share.
     fn answer_request(
         &mut self,
         request: &SimulatedRequest,
@@ -291,6 +327,8 @@ impl World {
         response
     }
 
+    /// Executes a request. Faults that replace the response come before it, concurrent commits just before the
+    /// operation.
     fn carry_out(
         &mut self,
         request: &SimulatedRequest,
@@ -351,7 +389,7 @@ impl World {
         };
         let result = (route.handler)(&mut call);
         match &result {
-            // Operations change nothing before they know that they can; time is theirs to take only then.
+            // A failed operation changes nothing, so it takes no time either.
             Err(_) => self.state.now = before,
             Ok(_) if is_write => self.taken_in += request.body.len() + WRITE_BYTES,
             Ok(_) => {}
@@ -359,7 +397,7 @@ impl World {
         result
     }
 
-    /// Bytes, tags and dates.
+    /// Body, content type, and for successful reads `ETag`, `Last-Modified` and 304 for conditional requests.
     fn build_response(&self, request: &SimulatedRequest, reply: OperationReply) -> SimulatedResponse {
         let mut headers = reply.headers;
         let (content_type, body) = match reply.body {
@@ -380,6 +418,7 @@ impl World {
             let since = super::time::SimulatedTime::parse_http(since);
             reply.modified.zip(since).is_some_and(|(modified, since)| modified <= since)
         };
+        // `If-None-Match` takes precedence over `If-Modified-Since` (RFC 9110).
         let unchanged = match request.header("if-none-match") {
             Some(wanted) => same(wanted),
             None => request.header("if-modified-since").is_some_and(not_newer),
@@ -400,13 +439,14 @@ impl World {
     }
 }
 
+/// Errors have neither an entity tag nor a modification time.
 fn build_error_response(error: &OperationError, docs: &str) -> SimulatedResponse {
     let mut headers = error.headers.clone();
     headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
     SimulatedResponse { status: error.status, headers, body: error.to_body(docs).to_string().into_bytes(), delay_ms: 0 }
 }
 
-/// What a proxy says that lost what was behind it.
+/// The response of a proxy whose upstream was lost.
 fn build_gateway_error(status: u16) -> SimulatedResponse {
     let body = json!({"message": "Server Error"}).to_string().into_bytes();
     SimulatedResponse {
@@ -417,6 +457,7 @@ fn build_gateway_error(status: u16) -> SimulatedResponse {
     }
 }
 
+/// GitHub's message, which client libraries recognise.
 fn secondary_limit(retry_after_s: u64) -> OperationError {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
     let mut error = OperationError::new(403, message).with_general_docs();
@@ -424,7 +465,7 @@ fn secondary_limit(retry_after_s: u64) -> OperationError {
     error
 }
 
-/// Real GitHub would know this; pretending to would make results wrong without a sign.
+/// 501: GitHub may have this operation. Inventing a response would falsify results without notice.
 fn build_unrouted_error(method: RequestMethod, path: &str) -> OperationError {
     let path: String = path.chars().take(200).collect();
     let mut error = OperationError::new(501, format!("Not simulated: {} {path}", method.name())).with_general_docs();

@@ -1,5 +1,5 @@
-//! Outcomes as annotations: what is said, by whom, of which span. How they travel is the business of `phoenix` and
-//! `carrier`; `serve` shows them in the same form.
+//! Outcomes as annotations: name, label, score and explanation on a span or a trace. The `phoenix` crate and the OTLP
+//! exporter send them, and `gradus serve` shows them in the same form.
 
 mod places;
 
@@ -13,26 +13,26 @@ use crate::run::{EvaluatorRecord, RunManifest};
 use gradus_core::trajectory::Trajectory;
 use serde_json::{Map, Value as Json};
 
-/// How annotations look where they go.
+/// How annotations are named and placed at their destination.
 #[derive(Clone, Debug, Default)]
 pub struct AnnotationSettings {
     pub trajectory_target: TrajectoryTarget,
-    /// What evaluations are called there, by their names here.
+    /// Annotation names by evaluator name, from `[phoenix.names]`. Evaluators that are not in it keep their own name.
     pub names: BTreeMap<String, String>,
 }
 
-/// Where verdicts on whole trajectories go.
+/// Where verdicts on whole trajectories are attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrajectoryTarget {
-    /// On the span that stands for the request.
+    /// The root span of the request.
     #[default]
     Span,
-    /// On its trace.
+    /// The trace that contains the request.
     Trace,
 }
 
-/// One thing that is said of a span or a trace.
+/// One annotation of a span or a trace, in the fields of Phoenix's annotation API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutcomeAnnotation {
     pub name: String,
@@ -41,15 +41,18 @@ pub struct OutcomeAnnotation {
     /// With the name and the target it says which annotation this is: one that is sent again takes the place of the
     /// earlier one.
     pub identifier: String,
-    /// Null unless a judge gave it, as the score is.
+    /// `None` unless the outcome is scored, and so is `score`.
     pub label: Option<String>,
     pub score: Option<f64>,
-    /// Why; also why there is no verdict.
+    /// The judge's explanation; for an unscored outcome the reason why there is no verdict.
     pub explanation: Option<String>,
+    /// Evaluator, judge, rubric hash, run and trajectory, so that an annotation can be traced back to its run.
     pub metadata: Map<String, Json>,
+    /// The outcome that this annotation was made from, for messages about failed uploads.
     pub subject: OutcomeReference,
 }
 
+/// Phoenix's `annotator_kind`. Its third value, `HUMAN`, is never used for outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeAnnotatorKind {
     /// A model was asked.
@@ -59,6 +62,7 @@ pub enum OutcomeAnnotatorKind {
 }
 
 impl OutcomeAnnotatorKind {
+    /// The value as Phoenix's API spells it.
     pub fn name(self) -> &'static str {
         match self {
             OutcomeAnnotatorKind::Llm => "LLM",
@@ -67,16 +71,18 @@ impl OutcomeAnnotatorKind {
     }
 }
 
+/// What an annotation is attached to. Ids are lower-case hexadecimal, as in OTLP/JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OutcomeTarget {
     Span { trace_id: String, span_id: String },
     Trace { trace_id: String },
 }
 
-/// Which outcome it is, for messages.
+/// Identifies an outcome in messages.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct OutcomeReference {
     pub trajectory_id: String,
+    /// Counts from 1; `None` for the whole trajectory.
     pub step_index: Option<u32>,
     pub evaluator: String,
 }
@@ -90,7 +96,7 @@ impl std::fmt::Display for OutcomeReference {
     }
 }
 
-/// An outcome that no annotation can be made of, and why.
+/// An outcome that cannot become an annotation, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnplacedOutcome {
     pub subject: OutcomeReference,
@@ -100,32 +106,48 @@ pub struct UnplacedOutcome {
 const NO_SPAN: &str = "it is about no span: its source has none";
 const UNKNOWN_EVALUATOR: &str = "the run does not say what this evaluation is";
 
-/// Refuses names that cannot be, or that would make two evaluations one.
-pub fn check_names(evaluators: &[EvaluatorRecord], names: &BTreeMap<String, String>) -> Result<(), String> {
+/// Why the names under `[phoenix.names]` cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnnotationNameError {
+    /// The name is blank, or it is the one that Phoenix reserves for notes of people.
+    #[error("[phoenix.names] {evaluator}: {name:?} cannot be a name there")]
+    Unusable { evaluator: String, name: String },
+    #[error("{first} and {second} are both called {name:?}: give one of them another name under [phoenix.names]")]
+    Ambiguous { first: String, second: String, name: String },
+}
+
+/// Refuses names that Phoenix does not accept, and names that two evaluators share. Phoenix identifies an annotation by
+/// name, target and identifier, so with a shared name one verdict would overwrite the other.
+pub fn check_names(
+    evaluators: &[EvaluatorRecord],
+    names: &BTreeMap<String, String>,
+) -> Result<(), AnnotationNameError> {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for evaluator in evaluators {
         let name = name_of(evaluator, names);
         if name.trim().is_empty() || name == RESERVED {
-            return Err(format!("[phoenix.names] {}: {name:?} cannot be a name there", evaluator.name));
+            return Err(AnnotationNameError::Unusable { evaluator: evaluator.name.clone(), name: name.to_owned() });
         }
         if let Some(other) = owners.insert(name, &evaluator.name) {
-            return Err(format!(
-                "{other} and {} are both called {name:?}: give one of them another name under [phoenix.names]",
-                evaluator.name
-            ));
+            return Err(AnnotationNameError::Ambiguous {
+                first: other.to_owned(),
+                second: evaluator.name.clone(),
+                name: name.to_owned(),
+            });
         }
     }
     Ok(())
 }
 
+/// The configured name, otherwise the one from the rubric.
 fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, String>) -> &'a str {
     names.get(&evaluator.name).map_or(&evaluator.phoenix_name, String::as_str)
 }
 
-/// Phoenix keeps this one for people's notes.
+/// Phoenix reserves this name for notes of people.
 const RESERVED: &str = "note";
 
-/// What an outcome says, at its place. The same wherever it is shown.
+/// Makes the annotation of one outcome. Phoenix, OTLP and the server all use it, so they show the same.
 pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey) -> OutcomeAnnotation {
     let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
     let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
@@ -146,6 +168,8 @@ pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey
         annotator: if is_code { OutcomeAnnotatorKind::Code } else { OutcomeAnnotatorKind::Llm },
         target: place.target.clone(),
         identifier: place.identifier.clone(),
+        // A file from elsewhere may carry a label or a score on an unscored outcome; neither is passed on. JSON has no
+        // NaN.
         label: outcome.label.clone().filter(|_| scored),
         score: outcome.score.filter(|score| scored && score.is_finite()),
         explanation: if scored { outcome.explanation.clone() } else { outcome.reason.clone() },
@@ -164,7 +188,8 @@ impl OutcomeReference {
     }
 }
 
-/// Makes annotations of a run's outcomes, trajectory by trajectory, in the run's order.
+/// Makes annotations of a run's outcomes. It is stateful: trajectories must be passed in the order of the run, since
+/// identifiers count the annotations of a span.
 #[derive(Debug)]
 pub struct AnnotationBuilder {
     evaluators: Vec<EvaluatorRecord>,
@@ -181,7 +206,8 @@ impl AnnotationBuilder {
         }
     }
 
-    /// All that is said of one trajectory.
+    /// The annotations of one trajectory, in the order of `outcomes`. Every trajectory of the run must pass through
+    /// here, even one without outcomes.
     pub fn annotate_trajectory(
         &mut self,
         trajectory: &Trajectory,

@@ -1,5 +1,5 @@
-//! Which span an outcome is about, and what tells it from others on the same one. The same wherever it is shown: in
-//! Phoenix, over OTLP, and by `gradus serve`.
+//! Assigns outcomes to spans, and tells several outcomes on one span apart by an identifier. Phoenix, OTLP export and
+//! `gradus serve` use the same assignment, so an annotation that is sent again replaces the earlier one.
 
 use std::collections::HashMap;
 
@@ -8,42 +8,46 @@ use gradus_core::trajectory::Trajectory;
 use super::OutcomeTarget;
 use crate::annotation::TrajectoryTarget;
 
-/// Gives places to the outcomes of one trajectory after the other, in the order of the run.
+/// Assigns keys to trajectories. Keys depend on the order of trajectories, so a run must be annotated in its own order
+/// and by one allocator: only then does a second export produce the same identifiers.
 #[derive(Debug)]
 pub struct AnnotationKeyAllocator {
     trajectory_target: TrajectoryTarget,
-    /// How many calls and trajectories each span or trace has been the target of so far. It grows with the run, as the
-    /// reader's list of its outcomes does; of a target only a digest is kept.
+    /// How many steps and trajectories each span or trace has been the target of so far. The map grows with the run, so
+    /// only a digest of each target is stored.
     taken: HashMap<u64, u32>,
 }
 
-/// A target, and which of those that are about it.
+/// A target, and the identifier that tells this annotation from others on the same target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnotationKey {
     pub target: OutcomeTarget,
-    /// With the name and the target it says which annotation this is: one that is sent again takes the place of the
-    /// earlier one.
+    /// `gradus`, or `gradus:N` from the second one on. Name, target and identifier are the primary key of an annotation
+    /// in Phoenix: sending it again replaces the earlier one.
     pub identifier: String,
 }
 
-/// The places of one trajectory.
+/// The keys of one trajectory and of its steps.
 #[derive(Debug)]
 pub struct TrajectoryAnnotationKeys {
-    /// By the numbers of steps, which grow.
+    /// By step number, ascending. `None` where the trace has no span to attach to.
     steps: Vec<(u32, Option<AnnotationKey>)>,
     whole: Option<AnnotationKey>,
 }
 
-/// What all identifiers begin with.
+/// Prefix of all identifiers, by which annotations of Gradus are recognised.
 pub const IDENTIFIER: &str = "gradus";
 
 impl AnnotationKeyAllocator {
+    /// `trajectory_target` decides whether verdicts on whole trajectories go to the root span or to the trace.
     pub fn new(trajectory_target: TrajectoryTarget) -> AnnotationKeyAllocator {
         AnnotationKeyAllocator { trajectory_target, taken: HashMap::new() }
     }
 
+    /// Assigns keys to all steps of the next trajectory and to the trajectory itself, whether they were judged or not.
     pub fn assign_keys(&mut self, trajectory: &Trajectory) -> TrajectoryAnnotationKeys {
-        // Numbers go by the steps that are there, not by those that were judged: they stay when less or more is judged.
+        // Identifiers count the recorded steps, not the judged ones, so they stay the same if fewer or more evaluators
+        // run.
         let steps = (0..trajectory.steps.len()).map(|at| {
             let target = step_target(trajectory, at);
             (trajectory.steps[at].index, target.map(|target| self.allocate_key(true, target)))
@@ -53,6 +57,8 @@ impl AnnotationKeyAllocator {
         TrajectoryAnnotationKeys { steps, whole }
     }
 
+    /// Steps and trajectories count apart: a verdict on the only step of a trajectory and one on the whole may share a
+    /// span.
     fn allocate_key(&mut self, is_step: bool, target: OutcomeTarget) -> AnnotationKey {
         let key = match &target {
             OutcomeTarget::Span { trace_id, span_id } => format!("{is_step}\0{trace_id}\0{span_id}"),
@@ -67,6 +73,7 @@ impl AnnotationKeyAllocator {
         AnnotationKey { target, identifier }
     }
 
+    /// `None` for sources without spans, such as transcripts.
     fn whole_target(&self, trajectory: &Trajectory) -> Option<OutcomeTarget> {
         let trace_id = trajectory.trace_ids.first()?.clone();
         match self.trajectory_target {
@@ -77,7 +84,8 @@ impl AnnotationKeyAllocator {
 }
 
 impl TrajectoryAnnotationKeys {
-    /// The place of an outcome: of a step, or of the whole.
+    /// The key of a step, or of the whole trajectory for `None`. Returns `None` if the outcome has no span to attach
+    /// to.
     pub fn find_key(&self, step: Option<u32>) -> Option<&AnnotationKey> {
         match step {
             Some(index) => self.steps.iter().find(|(known, _)| *known == index)?.1.as_ref(),
@@ -86,8 +94,8 @@ impl TrajectoryAnnotationKeys {
     }
 }
 
-/// The model call that held the thought; where there is none, the tool's span, and where there is no span of the step
-/// at all, that of the whole request.
+/// Prefers the model call that held the thought, which comes first in `span_ids`, then the tool's span. A step without
+/// spans falls back to the root span of the request.
 fn step_target(trajectory: &Trajectory, at: usize) -> Option<OutcomeTarget> {
     let step = &trajectory.steps[at];
     let span_id = step.span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();

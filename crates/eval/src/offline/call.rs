@@ -1,5 +1,5 @@
-//! Whether a call is one that its tool can take: the tool exists, the arguments fit its schema and, where no
-//! thought says why the call was made, no other tool fits the request far better.
+//! Checks whether a call is valid: the tool exists, the arguments follow its schema and, if no thought explains the
+//! call, no other tool fits the request far better.
 
 use gradus_core::trajectory::TrajectoryStep;
 
@@ -10,21 +10,24 @@ use super::tools::IndexedTool;
 use super::words::is_abbreviation_pair;
 use super::{OfflineJudge, OfflineVerdict};
 
+/// Whether the called tool existed.
 pub(super) enum ToolExistence {
     Known,
-    /// Not listed, but it ran: the list of tools in the trace is not complete.
+    /// Not listed, but it returned a result: the list of tools in the trace is incomplete.
     Ran,
+    /// It did not exist, with the reason as a sentence.
     Missing(String),
-    /// Neither the list nor the outcome tells.
+    /// Neither the list nor the result shows it.
     Unsure,
 }
 
+/// Decides by the error of the call first, then by the list, then by results of other calls to the same tool.
 pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> ToolExistence {
     let Some(step) = offline.step(at) else { return ToolExistence::Unsure };
     let trajectory = offline.trajectory;
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
     let missing = |why: &str| ToolExistence::Missing(format!("{} {why}.", quote_excerpt(&step.tool)));
-    // Before the list: some frameworks record a span, and with it a definition, for a tool that is not there.
+    // Before the list: some frameworks record a span, and with it a definition, for a tool that does not exist.
     if offline.failure(at) == Some(ToolFailureKind::NoSuchTool) {
         return missing("is no tool that the agent had: the call was answered with an error that says so");
     }
@@ -46,8 +49,8 @@ pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> Too
     }
 }
 
-/// A list that holds only what was called was pieced together from the calls, and one that lacks a tool that ran has
-/// gaps: neither proves that a tool was not there.
+/// Whether the list of tools is complete. A list that contains only called tools was put together from the calls, and
+/// one that lacks a tool that ran has gaps. Neither proves that a tool did not exist.
 fn lists_all(offline: &OfflineJudge<'_>) -> bool {
     let trajectory = offline.trajectory;
     let steps = || trajectory.steps.iter().take(200);
@@ -64,7 +67,7 @@ fn is_special(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
     offline.find_tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
 }
 
-/// Frameworks put a namespace in front of names: `functions.read`, `mcp__server__read`.
+/// Frameworks put a namespace before names: `functions.read`, `mcp__server__read`.
 fn same_tool(listed: &str, called: &str) -> bool {
     let ends = |long: &str, short: &str| {
         long.strip_suffix(short).is_some_and(|before| before.ends_with(['.', ':', '/']) || before.ends_with("__"))
@@ -72,7 +75,7 @@ fn same_tool(listed: &str, called: &str) -> bool {
     listed == called || ends(listed, called) || ends(called, listed)
 }
 
-/// What the tool's schema objects to. Arguments that the trace does not hold cannot be checked.
+/// Violations of the tool's schema. Empty if the trace has no schema or no arguments.
 pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> Vec<SchemaViolation> {
     let Some(step) = offline.step(at) else { return Vec::new() };
     let Some(schema) = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
@@ -81,14 +84,15 @@ pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> V
     let Some(arguments) = &step.arguments else { return Vec::new() };
     let failed = offline.failure(at).is_some();
     let mut problems = check_arguments(schema, arguments);
-    // Many tools read "17" as 17: only a failure shows that this one does not.
+    // Many tools accept "17" for 17. Only a failure shows that this one does not.
     problems.retain(|problem| failed || problem.kind != ProblemKind::TextForValue);
     problems
         .retain(|problem| problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter));
     problems
 }
 
-/// Frameworks that send strict schemas call everything required; the tool worked without it all the same.
+/// Frameworks with strict schemas declare every parameter as required. If the tool ever worked without it, it is
+/// optional.
 fn does_without(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, parameter: &str) -> bool {
     let lacks = |other: &TrajectoryStep| {
         other.arguments.as_ref().is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
@@ -97,16 +101,17 @@ fn does_without(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, pa
     calls.filter(|(_, other)| other.tool == step.tool).any(|(at, other)| lacks(other) && offline.has_succeeded(at))
 }
 
-/// Arguments were written but cannot be read.
+/// Whether the arguments were recorded but are not valid JSON.
 pub(super) fn is_malformed(step: &TrajectoryStep) -> bool {
     step.arguments.is_none()
         && step.arguments_raw.as_deref().is_some_and(|raw| {
             let raw = raw.trim();
-            // A bare text is how one-argument tools of text agents are called.
+            // Agents that write ReAct text pass plain text to tools with one argument, which is fine.
             raw.starts_with(['{', '['])
         })
 }
 
+/// A violation as a sentence of an explanation.
 pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
     let (parameter, has) = if problem.parameter.is_empty() {
         ("The arguments".to_owned(), "have")
@@ -126,6 +131,7 @@ pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
     }
 }
 
+/// The verdict of `call_validity`.
 pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
@@ -163,7 +169,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
         ToolExistence::Unsure => {
             OfflineVerdict::cannot_judge("The trace holds neither the tool's definition nor its result.")
         }
-        // Nothing says what the tool takes, so there is nothing to hold the call against.
+        // Without a schema there is nothing to check the call against.
         _ if !known => OfflineVerdict::not_applicable("The trace does not hold the schema of this tool."),
         _ if step.arguments.is_none() => {
             OfflineVerdict::cannot_judge("The trace does not hold the arguments of this call.")
@@ -183,7 +189,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     }
 }
 
-/// The first required parameter that is not given, of a call to which nothing is objected.
+/// The first required parameter that a valid call omitted; see `does_without`.
 fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Option<&'o str> {
     let schema = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
     let given = step.arguments.as_ref()?.as_object()?;
@@ -191,8 +197,8 @@ fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Opt
     required.iter().filter_map(|name| name.as_str()).find(|name| !given.contains_key(*name))
 }
 
-/// Another tool that fits the request so much better that this one must be a mistake. Only for the first calls: what
-/// comes later follows from what was found.
+/// A tool that fits the request so much better that the call must be a mistake. Only for trajectories with a single
+/// call: later calls follow from earlier results. The factors were chosen on labelled data.
 fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep) -> Option<OfflineVerdict> {
     let query = offline.query()?;
     let (at, tool) = offline.find_tool(step)?;
@@ -205,7 +211,8 @@ fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep
     let better = offline.index.tools.get(best)?;
     let (nouns, better_nouns) = (tool.named_nouns(query), better.named_nouns(query));
     let clearly = best_fit > 2.0 && best_fit > 2.5 * fit && better_nouns > nouns;
-    // Siblings ("find_store", "find_library"): what tells them apart stands in the request for one, not for the other.
+    // Similar tools ("find_store", "find_library"): the request contains the words that distinguish one of them, and
+    // not those of the other.
     let only = |one: &IndexedTool, other: &IndexedTool| {
         let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
         let said =
@@ -215,7 +222,7 @@ fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep
     let ((has, all, _), (tells, _, any)) = (only(better, tool), only(tool, better));
     let sibling = has && all && tells && !any && best_fit > 1.3 * fit + 0.5 && better.deeds == tool.deeds;
     let clearly = clearly || sibling;
-    // A required parameter without any word of the request in it speaks for neither.
+    // A call that takes its values from the request is unlikely to be a mistake.
     let from_query =
         offline.scalar_arguments(step_at).iter().filter(|scalar| query.source.contains(&*scalar.value)).count();
     if best == at || !(clearly || best_fit > 4.0 * fit + 1.0 && from_query == 0) {

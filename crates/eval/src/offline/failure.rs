@@ -1,5 +1,5 @@
-//! Whether a call failed, and whether the agent could have known better. Many tools report errors as plain text,
-//! so the text counts as well as the trace's own mark.
+//! Classifies failures of calls, and whether the agent could have avoided them. Many tools report errors as plain text,
+//! so the text counts as well as the error status in the trace.
 
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
@@ -7,18 +7,20 @@ use serde_json::Value as Json;
 use super::quote::take_prefix;
 use super::vocabulary::contains_phrase;
 
+/// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolFailureKind {
     /// The tool did not exist.
     NoSuchTool,
-    /// The call itself was wrong: a parameter missing, unknown or malformed.
+    /// The call was wrong: a parameter was missing, unknown or malformed.
     BadCall,
-    /// The service was busy or unreachable: trying again is right.
+    /// The service was busy or unreachable, so a retry is right.
     Passing,
-    /// The world said no: not found, not allowed, not possible.
+    /// The call was well formed, and the service refused: not found, not allowed, not possible.
     Refused,
 }
 
+/// `None` if the call succeeded, or if nothing was recorded.
 pub(super) fn classify_tool_failure(step: &TrajectoryStep) -> Option<ToolFailureKind> {
     let text = step.observation.as_deref().unwrap_or_default().trim_start();
     if !step.is_error && !reads_as_error(text) {
@@ -37,6 +39,7 @@ pub(super) fn classify_tool_failure(step: &TrajectoryStep) -> Option<ToolFailure
     })
 }
 
+/// Phrases of frameworks and servers, in lower case, separated by `|`.
 const NO_SUCH_TOOL: &str = "\
     unknown tool|no such tool|there is no tool|no tool with that name|no tool with the name|unknown tool name|\
     not a valid tool|tool not found|unavailable tool|unknown function|no tool named|\
@@ -44,6 +47,7 @@ const NO_SUCH_TOOL: &str = "\
     no function named|please select a tool|forbidden function evaluation|\
     not among the available tools|tool is not available|available tools:";
 
+/// Phrases of validators: Pydantic, Zod, Python, JSON Schema, JSON-RPC.
 const BAD_CALL: &str = "\
     missing a required|missing required|missing 1 required|missing 2 required|field required|\
     required property|required parameter|required argument|is a required|is required|\
@@ -55,22 +59,25 @@ const BAD_CALL: &str = "\
     positional argument|failed to parse|could not parse|missing parameter|missing argument|\
     schema validation|-32602|does not match schema";
 
+/// Phrases of transient failures.
 const PASSING: &str = "\
     timed out|timeout|rate limit|too many requests|429|502|503|504|temporarily|connection reset|\
     connection refused|connection error|service unavailable|overloaded|econnreset|try again later";
 
-/// Short texts in which these stand are errors, not content that speaks of errors.
+/// Short texts that contain one of these are errors. Long texts may be documents about errors.
 const SHORT_ERRORS: &str = "\
     not found|does not exist|no such|permission denied|access denied|not permitted|is disabled|are disabled|not allowed to|not authorized|\
     unauthorized|an error occurred|validation error|missing a required|missing required|\
     unexpected keyword|not a valid tool|invalid json|timed out|rate limit|could not be found|\
     doesn't exist|forbidden|bad request|failed to |unknown tool|invalid input for tool";
-/// Texts that begin like this are errors however long they are.
+/// Texts that begin like this are errors, whatever their length.
 const OPENINGS: &str = "\
     encountered an error|error while trying|error occurred while|error executing tool|\
     error running tool|tool execution failed";
+/// Maximum length of a short text, in bytes.
 const SHORT: usize = 400;
 
+/// Whether a text is an error message rather than content that mentions errors.
 pub(super) fn reads_as_error(text: &str) -> bool {
     let text = text.trim_start();
     if text.starts_with('{') {
@@ -80,6 +87,7 @@ pub(super) fn reads_as_error(text: &str) -> bool {
         return false;
     }
     let start = take_prefix(text, SHORT);
+    // `404: Not Found` at the beginning of a short text.
     if let Some(code) = start.get(..3)
         && (code.starts_with('4') || code.starts_with('5'))
         && code.bytes().all(|byte| byte.is_ascii_digit())
@@ -116,7 +124,7 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     contains_phrase(&lower, SHORT_ERRORS) || names_status(start)
 }
 
-/// "(410 Gone)", "HTTP 403": a status of HTTP and its name.
+/// "(410 Gone)", "HTTP 403": an HTTP status with its name.
 fn names_status(text: &str) -> bool {
     const STATUSES: &str = "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
     let mut words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
@@ -131,6 +139,7 @@ fn names_status(text: &str) -> bool {
     false
 }
 
+/// Whether a JSON result reports an error by the fields that APIs commonly use.
 fn json_error(json: &Json) -> bool {
     let Some(object) = json.as_object() else { return false };
     let told = |key: &str| {
@@ -149,7 +158,7 @@ fn json_error(json: &Json) -> bool {
             .is_some_and(|status| matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "failure"))
             || status.as_u64().is_some_and(|status| (400..600).contains(&status))
     });
-    // A wrapper with nothing but the result inside.
+    // A wrapper object around a text, as `{"result": "..."}`.
     let inner = (object.len() == 1).then(|| object.values().next()).flatten();
     told("error")
         || is("success", false)

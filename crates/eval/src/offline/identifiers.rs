@@ -1,19 +1,21 @@
-//! Names that mean one thing only: paths, addresses, numbers, dates, codes, quotations. A text that names another
-//! one than it was asked about is about something else, whatever words surround it.
+//! Identifiers in texts: paths, addresses, numbers, dates, codes and quotations. A text that names another identifier
+//! than the request is about something else, whatever its other words are.
 
 use super::quote::take_prefix;
 use super::vocabulary::is_stop;
 
+/// One identifier, without the punctuation around it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TextIdentifier {
     pub text: String,
     pub shape: IdentifierShape,
-    /// The stem of the word before it: the "issue" of "issue 17".
+    /// The stem of the word before it: "issue" in "issue 17".
     pub noun: Option<String>,
-    /// Written as `#17`: the number of a thing, and no amount.
+    /// Written as `#17`: the number of a thing, not an amount.
     pub is_numbered: bool,
 }
 
+/// The kind of an identifier, by its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdentifierShape {
     Number,
@@ -27,13 +29,14 @@ pub(super) enum IdentifierShape {
     Date,
     /// Letters and digits: a ticket, a flight, a hash.
     Code,
-    /// snake_case: mostly a tool or a parameter.
+    /// snake_case: usually a tool or a parameter.
     Snake,
     Quoted,
 }
 
 impl IdentifierShape {
-    /// Two different ones of this shape cannot mean the same thing. Paths are guessed and shortened, so they can.
+    /// Whether two different identifiers of this shape always mean different things. Paths may be guessed or shortened,
+    /// so they do not count.
     pub(super) fn is_exact(self) -> bool {
         matches!(
             self,
@@ -52,7 +55,8 @@ const CLOSING: &[char] =
 const SLASHED_WORDS: &[&str] =
     &["read/write", "client/server", "input/output", "request/response", "true/false", "n/a"];
 
-/// What a chunk between spaces names, and whether its parts are also words of the text.
+/// Parses a chunk between spaces. `before` is the stem of the previous word. The second value tells whether the chunk
+/// also consists of words of the text.
 pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdentifier>, bool) {
     if is_plain_word(chunk) && chunk.len() <= 300 {
         return (None, true);
@@ -73,11 +77,12 @@ pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdent
     }
 }
 
-/// Nothing but letters: what most chunks are, and no name of any shape.
+/// Only letters, which is the case for most chunks: a fast path.
 fn is_plain_word(chunk: &str) -> bool {
     !chunk.is_empty() && chunk.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
+/// The shape of a text without spaces; `None` for an ordinary word.
 pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
     if is_plain_word(bare) {
         return None;
@@ -147,13 +152,13 @@ pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
     (coded || numbered && digits > 0).then_some(IdentifierShape::Code)
 }
 
-/// `#42`, `42.0` and `42` are one number.
+/// `#42`, `42.0` and `42` are equal numbers.
 fn plain_number(bare: &str) -> String {
     let bare = bare.trim_start_matches(['#', '$', '€', '£', '+']).trim_end_matches('%').replace(',', "");
     bare.strip_suffix(".0").map_or(bare.clone(), str::to_owned)
 }
 
-/// What stands between quotation marks or backticks, up to 20 of them.
+/// Texts in quotation marks or backticks of up to 120 bytes, at most 20 of them.
 pub(super) fn extract_quotations(text: &str) -> Vec<TextIdentifier> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! What a thought that names no tool announces, against what the called tool does. A call is held against the thought
-//! only when the thought says, in so many words, what another tool does; long deliberations say too much for that.
+//! Compares the intention of a thought that names no tool with what the called tool does. A call is judged wrong only
+//! if the thought clearly describes another tool's action. Long deliberations mention too much for that.
 
 use gradus_core::trajectory::TrajectoryStep;
 
@@ -11,11 +11,13 @@ use super::vocabulary::{self, ActionFlags, RETRIEVE, are_actions_compatible};
 use super::words::{AnalyzedText, AnalyzedWord};
 use super::{OfflineJudge, OfflineVerdict};
 
-/// Words of a thought that still says one thing.
+/// Maximum number of words of a thought that still expresses a single intention.
 const SHORT: usize = 60;
-/// How many words behind its verb the object of a plan may stand.
+/// How many words after its verb the object of a plan may stand.
 const REACH: usize = 7;
 
+/// The last part of `thought_to_tool`. `index` is the position of `tool` in the tool index; `notes` become the
+/// evidence.
 pub(super) fn judge_intention(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -33,13 +35,13 @@ pub(super) fn judge_intention(
     };
     let plan = AnnouncedPlan::from_thought(thought);
     let does = deeds_of_call(tool, step);
-    // "Look at it and close it" announces only the look, but the closing is said as well.
+    // "Look at it and close it" announces only the look, but mentions closing as well.
     let against = plan.deeds != 0
         && does != 0
         && !are_actions_compatible(plan.deeds, does)
         && thought.deeds & does == 0
         && plan.is_clear;
-    // Says that it only looks, and calls what changes things.
+    // Announces to read only, and calls a tool that changes something.
     let harms = against && plan.deeds & !RETRIEVE == 0 && does & RETRIEVE == 0;
     let fits = offline.index.with_deeds(thought, offline.thought_fits(at));
     let found = find_announced_tool(offline, at, index, tool, &plan, &fits, &IntentConflict { does, against, harms })
@@ -70,14 +72,15 @@ pub(super) fn judge_intention(
     OfflineVerdict::cannot_judge(format!("The thought shares no word with {name} that a rule could go by."))
 }
 
-/// How the call goes against the announced deed.
+/// How the call conflicts with the announced action.
 struct IntentConflict {
     does: ActionFlags,
     against: bool,
     harms: bool,
 }
 
-/// The tool that the thought announces, when it is clearly not the called one.
+/// The tool that the thought announces, if it is clearly not the called one. The thresholds were chosen on labelled
+/// data.
 fn find_announced_tool<'o>(
     offline: &'o OfflineJudge<'_>,
     at: usize,
@@ -117,8 +120,8 @@ fn find_announced_tool<'o>(
     better.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0])).map(|(_, better)| better)
 }
 
-/// The tool that the thought names, where the called one is about something that neither the thought nor the request nor
-/// an earlier call has brought up.
+/// The tool that the thought names, if the called one is about something that neither the thought nor the request nor
+/// an earlier call mentioned.
 fn find_mentioned_tool<'o>(
     offline: &'o OfflineJudge<'_>,
     at: usize,
@@ -155,7 +158,7 @@ fn find_mentioned_tool<'o>(
     candidates.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0])).map(|(_, better)| better)
 }
 
-/// What the other tool is about is a parameter of this call: "set its deadline" calls `update_task(deadline)`.
+/// Whether the subject of the other tool is a parameter of this call: "set its deadline" calls `update_task(deadline)`.
 fn is_given(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool) -> bool {
     let mut given: Vec<String> = Vec::new();
     for scalar in offline.scalar_arguments(at) {
@@ -166,7 +169,7 @@ fn is_given(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool) -> bool
     better.nouns.iter().all(|noun| given.iter().any(|word| **word == **noun))
 }
 
-/// Tools with a `command` or `action` do what that says.
+/// Tools with a `command` or `action` parameter do what its value says.
 fn deeds_of_call(tool: &IndexedTool, step: &TrajectoryStep) -> ActionFlags {
     let selects = |name: &str| matches!(name, "command" | "action" | "method" | "operation" | "mode" | "cmd" | "op");
     let arguments = step.arguments.as_ref().and_then(|arguments| arguments.as_object());
@@ -183,7 +186,7 @@ fn deeds_of_call(tool: &IndexedTool, step: &TrajectoryStep) -> ActionFlags {
     }
 }
 
-/// The call takes something from the thought: a value, or a word of one.
+/// Whether the call takes a value, or a word of one, from the thought.
 pub(super) fn shares_values(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> bool {
     let said = thought.stems();
     offline.scalar_arguments(at).iter().take(20).any(|ScalarArgument { value, .. }| {
@@ -196,19 +199,19 @@ pub(super) fn shares_values(offline: &OfflineJudge<'_>, at: usize, thought: &Ana
     })
 }
 
-/// "I need to find the ticket to close it": what comes later in the plan is no reason to blame the first call.
+/// "I need to find the ticket to close it": the later part of a plan does not make the first call wrong.
 fn comes_later(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool, thought: &AnalyzedText<'_>) -> bool {
     let stages = |word: &str| matches!(word, "first" | "before" | "then" | "afterwards" | "later");
     let staged = thought.words.iter().any(|word| stages(&word.plain));
     staged && offline.trajectory.steps.iter().skip(at + 1).take(5).any(|step| step.tool == better.name)
 }
 
-/// The last sentence in which the thought says what it will do: what came before led to it.
+/// The last sentence in which the thought says what it will do; earlier sentences lead to it.
 struct AnnouncedPlan {
-    /// Where its verbs stand among the words.
+    /// Positions of its verbs among the words.
     verbs: Vec<usize>,
     deeds: ActionFlags,
-    /// Short enough to be taken at its word.
+    /// Whether the thought is short enough to be taken literally.
     is_clear: bool,
 }
 
@@ -231,7 +234,7 @@ impl AnnouncedPlan {
         plan
     }
 
-    /// The tool's subject is the object of one of the plan's verbs.
+    /// Whether the tool's subject is the object of one of the plan's verbs.
     fn is_about(&self, tool: &IndexedTool, thought: &AnalyzedText<'_>) -> bool {
         self.verbs.iter().any(|verb| {
             let sentence = thought.words.get(*verb).map(|word| word.sentence);

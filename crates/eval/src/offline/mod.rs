@@ -1,5 +1,8 @@
-//! The offline judge: fixed rules, no model, no network. The same trajectory always gets the same opinions, and
-//! where rules cannot tell, it says so.
+//! The offline judge: fixed rules, without a model and a network. The same trajectory always gets the same verdicts.
+//! Where the rules cannot decide, the judge says so instead of guessing.
+//!
+//! All texts are untrusted and may be very long, so every rule bounds what it looks at and runs in time linear in the
+//! trajectory.
 
 mod call;
 mod failure;
@@ -37,10 +40,10 @@ use topic::AskedStems;
 use values::ScalarArgument;
 use words::AnalyzedText;
 
-/// What is looked at of each earlier observation.
+/// How many bytes of each earlier observation are searched.
 const OBSERVATION: usize = 20_000;
 
-/// What the rules make of one question.
+/// The answer of the rules to one question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OfflineVerdict {
     Good {
@@ -51,11 +54,11 @@ pub enum OfflineVerdict {
         explanation: String,
         evidence: Vec<String>,
     },
-    /// The question arises, and the rules cannot tell.
+    /// The question applies, and the rules cannot decide it.
     CannotJudge {
         reason: String,
     },
-    /// The question does not arise: no thought, no query, no steps.
+    /// The question does not apply: there is no thought, no query or no step.
     NotApplicable {
         reason: String,
     },
@@ -79,7 +82,7 @@ impl OfflineVerdict {
     }
 }
 
-/// The rules, prepared for one trajectory.
+/// The rules, prepared for one trajectory. Results are computed on first use and kept, because many rules ask for them.
 #[derive(Debug)]
 pub struct OfflineJudge<'t> {
     trajectory: &'t Trajectory,
@@ -87,12 +90,13 @@ pub struct OfflineJudge<'t> {
     query: OnceLock<Option<AnalyzedText<'t>>>,
     asked_stems: OnceLock<AskedStems>,
     steps: Vec<StepFeatures<'t>>,
+    /// The hash seed of stem fingerprints. It differs per process and never influences a verdict.
     prints: RandomState,
-    /// How well each tool fits the request.
+    /// How well each tool fits the request, by index of the tool.
     query_fits: OnceLock<Vec<f32>>,
-    /// The tools whose subject the request names.
+    /// Tools whose subject the request names.
     asked_tools: OnceLock<Vec<usize>>,
-    /// Whether the trace's list of tools can be trusted to be all that were on offer.
+    /// Whether the trace's list of tools is complete, so that a tool that is missing from it did not exist.
     lists_all: OnceLock<bool>,
 }
 
@@ -100,7 +104,7 @@ fn unwrap_verdict(opinion: Option<&OfflineVerdict>) -> OfflineVerdict {
     opinion.cloned().unwrap_or_else(|| OfflineVerdict::not_applicable("There is no such step."))
 }
 
-/// What was made of a step: many rules ask for it, and again for each later step.
+/// Analysis of one step, computed on first use: many rules need it, and again for each later step.
 #[derive(Debug, Default)]
 struct StepFeatures<'t> {
     thought: OnceLock<Option<AnalyzedText<'t>>>,
@@ -116,13 +120,15 @@ struct StepFeatures<'t> {
 }
 
 impl<'t> OfflineJudge<'t> {
+    /// Indexes the tools of the trajectory, including called ones that the trace does not list.
     pub fn new(trajectory: &'t Trajectory) -> Self {
         let called = trajectory.steps.iter().map(|step| step.tool.as_str());
         let index = Arc::new(ToolIndex::with_called(&trajectory.tools, called));
         OfflineJudge::from_tool_index(trajectory, index)
     }
 
-    /// For trajectories that offer the same tools: `index` is `ToolIndex::new(&trajectory.tools)`, made once.
+    /// For trajectories that offer the same tools: `index` is `ToolIndex::new(&trajectory.tools)`, made once. If a step
+    /// calls a tool that is not in it, an index of its own is built.
     pub fn with_index(trajectory: &'t Trajectory, index: &Arc<ToolIndex>) -> Self {
         if trajectory.steps.iter().any(|step| index.find(&step.tool).is_none()) {
             return OfflineJudge::new(trajectory);
@@ -144,27 +150,27 @@ impl<'t> OfflineJudge<'t> {
         }
     }
 
-    /// Does the tool, on these things, do what the thought says?
+    /// Whether the called tool and its arguments do what the thought announces. `step` counts from 0 here and below.
     pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
         unwrap_verdict(self.tool_choice_verdict(step))
     }
 
-    /// Is the thought about the request?
+    /// Whether the thought is about the request.
     pub fn query_to_thought(&self, step: usize) -> OfflineVerdict {
         unwrap_verdict(self.topic_verdict(step))
     }
 
-    /// Was this a straight way to the answer?
+    /// Whether the steps led to the answer without detours.
     pub fn sequence_optimality(&self) -> OfflineVerdict {
         sequence::judge_sequence(self)
     }
 
-    /// Is this a call that the tool can take and, where no thought says why it was made, that fits the request?
+    /// Whether the tool accepts the call and, if no thought explains it, whether the tool fits the request.
     pub fn call_validity(&self, step: usize) -> OfflineVerdict {
         unwrap_verdict(self.validity_verdict(step))
     }
 
-    /// What [`OfflineJudge::thought_to_tool`] says, made once; `None` where there is no such step.
+    /// The cached verdict of [`OfflineJudge::thought_to_tool`]; `None` if there is no such step.
     fn tool_choice_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
         Some(self.steps.get(at)?.choice.get_or_init(|| thought::judge_tool_choice(self, at)))
     }
@@ -181,7 +187,7 @@ impl<'t> OfflineJudge<'t> {
         self.trajectory.steps.get(at)
     }
 
-    /// `None` when the step has no thought.
+    /// `None` if the step has no thought or a blank one.
     fn thought(&self, at: usize) -> Option<&AnalyzedText<'t>> {
         let text = || {
             let thought = self.step(at)?.thought.as_deref()?;
@@ -205,17 +211,17 @@ impl<'t> OfflineJudge<'t> {
         *self.steps.get(at)?.failure.get_or_init(|| classify_tool_failure(self.step(at)?))
     }
 
-    /// It was answered, and not with an error.
+    /// Whether the call returned a result that is not an error.
     fn has_succeeded(&self, at: usize) -> bool {
         self.step(at).is_some_and(|step| step.observation.is_some()) && self.failure(at).is_none()
     }
 
-    /// What the called tool's schema objects to.
+    /// Violations of the called tool's schema.
     fn schema_violations(&self, at: usize) -> &[SchemaViolation] {
         self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::find_schema_violations(self, at)))
     }
 
-    /// The fingerprints of what a step brought up, in order.
+    /// Sorted fingerprints of the words that a step brought up.
     fn brought_up(&self, at: usize) -> &[u64] {
         let prints = || {
             self.step(at).map(|step| topic::brought_up(step, |stem| self.fingerprint_stem(stem))).unwrap_or_default()
@@ -223,7 +229,7 @@ impl<'t> OfflineJudge<'t> {
         self.steps.get(at).map_or(&[], |step| step.brought_up.get_or_init(prints))
     }
 
-    /// A stem's fingerprint: much smaller than the stem, where many are kept.
+    /// A 64-bit fingerprint of a stem, which is much smaller where many are kept.
     fn fingerprint_stem(&self, stem: &str) -> u64 {
         self.prints.hash_one(stem)
     }
@@ -256,12 +262,13 @@ impl<'t> OfflineJudge<'t> {
         Some((at, self.index.tools.get(at)?))
     }
 
-    /// The steps just before, newest first: what a thought may refer to. Bounded, so that long runs stay linear.
+    /// The previous steps, newest first, which a thought may refer to. At most 64, so that long trajectories stay
+    /// linear.
     fn steps_before(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().enumerate().rev().take(64)
     }
 
-    /// Whether a step before brought this up.
+    /// Whether an earlier step contains this text, in its arguments or its result.
     fn seen_before(&self, at: usize, text: &str) -> bool {
         self.steps_before(at).any(|(before, step)| {
             step.observation.as_deref().is_some_and(|observation| take_prefix(observation, OBSERVATION).contains(text))
@@ -269,7 +276,7 @@ impl<'t> OfflineJudge<'t> {
         })
     }
 
-    /// The calls of the same reply share their thought, and one of them may be what it speaks of.
+    /// The calls of the same model reply. They share a thought, and any of them may be the one that it announces.
     fn same_reply(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         let steps = &self.trajectory.steps;
         let mut first = at;

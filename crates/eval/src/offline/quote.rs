@@ -1,9 +1,9 @@
-//! Words of a trace inside our own sentences: short, on one line, and marked as a quotation. What a trace says
-//! is shown, never obeyed.
+//! Quotes recorded text inside our own sentences: short, on one line, and marked as a quotation.
 
+/// Maximum number of characters of a quotation.
 const MAX_QUOTE_CHARS: usize = 80;
 
-/// The text between quotation marks, at most 80 characters of it, control characters as spaces.
+/// The text in quotation marks, at most 80 characters of it, with control characters as spaces.
 pub(super) fn quote_excerpt(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len().min(MAX_QUOTE_CHARS) + 6);
     quoted.push('"');
@@ -29,12 +29,12 @@ pub(super) fn quote_excerpt(text: &str) -> String {
     quoted
 }
 
-/// The beginning of a text, cut at a character.
+/// At most this many bytes from the beginning, cut at a character boundary.
 pub(super) fn take_prefix(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
-/// The end of a text, cut at a character.
+/// At most this many bytes from the end, cut at a character boundary.
 pub(super) fn take_suffix(text: &str, bytes: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(bytes))..).unwrap_or_default()
 }

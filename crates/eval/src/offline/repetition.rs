@@ -1,21 +1,23 @@
-//! When a call is the same call again: not byte by byte, but by what the tool is asked.
+//! Detects repeated calls: not byte by byte, but by what the tool is asked for.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
+/// Nesting that is compared; deeper values count as equal.
 const MAX_DEPTH: usize = 16;
-/// Long arguments (a patch, a document) that differ in less than this share of their lines say the same.
+/// Long arguments (a patch, a document) that share at least this part of their lines count as equal.
 const SAME_SHARE: f32 = 0.97;
+/// Minimum length in bytes for that comparison.
 const LONG: usize = 400;
 
-/// One call as far as repetition goes.
+/// The parts of a call that matter for repetition.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSignature<'a> {
     pub tool: &'a str,
     pub arguments: Option<&'a Json>,
-    /// The arguments as written, for calls whose arguments are no JSON.
+    /// The arguments as written, if they are not JSON.
     pub raw: Option<&'a str>,
 }
 
@@ -25,8 +27,8 @@ impl<'a> From<&'a TrajectoryStep> for CallSignature<'a> {
     }
 }
 
-/// True when `next` asks the same tool for the same thing as `previous`: whatever the order of the arguments, their
-/// white space, how numbers are written, what the parameters are called, or a few lines of a long text.
+/// Whether `next` asks the same tool for the same thing as `previous`. Differences in the order of arguments, white
+/// space, the spelling of numbers, the names of parameters and a few lines of a long text do not matter.
 pub fn is_repetition(previous: CallSignature<'_>, next: CallSignature<'_>) -> bool {
     if previous.tool != next.tool {
         return false;
@@ -39,7 +41,7 @@ pub fn is_repetition(previous: CallSignature<'_>, next: CallSignature<'_>) -> bo
 }
 
 impl CallSignature<'_> {
-    /// The same for calls that ask the same; `None` when the arguments are not known.
+    /// Equal for calls that ask for the same; `None` if the arguments are unknown.
     pub(super) fn fingerprint(self) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         self.tool.hash(&mut hasher);
@@ -51,7 +53,7 @@ impl CallSignature<'_> {
         Some(hasher.finish())
     }
 
-    /// The same values under other names: what was asked did not change, only the spelling of the parameters.
+    /// The same values under other parameter names.
     fn same_values(self, other: Self) -> bool {
         let (Some(Json::Object(mine)), Some(Json::Object(theirs))) = (self.arguments, other.arguments) else {
             return false;
@@ -64,11 +66,12 @@ impl CallSignature<'_> {
             hashes.sort_unstable();
             hashes
         };
-        // Two parameters that trade places ask for something else.
+        // Two parameters with exchanged values ask for something else.
         let swapped = mine.keys().all(|name| theirs.contains_key(name));
         !swapped && hashes(mine) == hashes(theirs)
     }
 
+    /// The Dice coefficient of the two sets of lines.
     fn nearly_same_text(self, other: Self) -> bool {
         let (Some(mine), Some(theirs)) = (self.arguments, other.arguments) else { return false };
         let lines = |json: &Json| {
@@ -117,6 +120,7 @@ fn hash_alone(json: &Json) -> u64 {
     hasher.finish()
 }
 
+/// Hashes a value independent of key order and white space. `top` is the object of arguments itself.
 fn hash_json(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
     if depth > MAX_DEPTH {
         return;

@@ -1,44 +1,52 @@
-//! Whether arguments fit a tool's JSON Schema. Lenient where tools are: type names that are no JSON Schema pass,
-//! whole floats are integers, numbers and booleans pass for texts where the schema lists them as texts.
+//! Validates arguments against a tool's JSON Schema, as lenient as tools are: unknown type names pass, floats without a
+//! fraction are integers, and numbers and booleans pass for strings if the schema lists them as strings.
+//!
+//! Schemas come from traces and may be hostile (recursive, huge), so depth, visits and elements are bounded.
 
 use serde_json::{Map, Value as Json};
 
 use super::quote::quote_excerpt;
 
+/// Nesting of schemas that is checked.
 const MAX_SCHEMA_DEPTH: usize = 12;
+/// Violations that are reported.
 const MAX_PROBLEMS: usize = 8;
-/// Schemas visited for one call: a schema may refer to itself many times over.
+/// Schemas visited for one call: a schema may refer to itself many times.
 const MAX_VISITS: usize = 5_000;
-/// Elements of one array that are looked at.
+/// Elements of one array, and fields of one object, that are checked.
 const MAX_ITEMS: usize = 200;
 
-/// Something about the arguments that the tool's schema does not allow.
+/// A violation of the tool's schema.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SchemaViolation {
     pub kind: ProblemKind,
-    /// The parameter, with dots for what lies deeper.
+    /// The parameter, with dots and indices for nested values.
     pub parameter: String,
     pub detail: String,
 }
 
+/// Kinds of violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProblemKind {
     Missing,
     Unknown,
     WrongType,
-    /// A number or boolean written as text: many tools read it all the same.
+    /// A number or boolean written as a string, which many tools accept.
     TextForValue,
     NotListed,
     OutOfRange,
 }
 
+/// Validates the arguments of a call. An empty result means that no violation was found within the bounds.
 pub(super) fn check_arguments(schema: &Json, arguments: &Json) -> Vec<SchemaViolation> {
     let mut check = ArgumentValidator { root: schema, problems: Vec::new(), visits: 0 };
     check.check_value(schema, arguments, "", 0);
     check.problems
 }
 
+/// The state of one validation.
 struct ArgumentValidator<'s> {
+    /// The whole schema, in which `$ref` is resolved.
     root: &'s Json,
     problems: Vec<SchemaViolation>,
     visits: usize,
@@ -51,6 +59,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
+    /// Checks one value against one schema.
     fn check_value(&mut self, schema: &'s Json, value: &Json, path: &str, depth: usize) {
         let Some(schema) = schema.as_object() else { return };
         self.visits += 1;
@@ -87,7 +96,8 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    /// The choice that has the least to object to speaks for all.
+    /// `anyOf` and `oneOf`: valid if one alternative is. Otherwise the alternative with the fewest violations is
+    /// reported.
     fn one_of(&mut self, choices: &'s [Json], value: &Json, path: &str, depth: usize) {
         let mut least: Option<Vec<SchemaViolation>> = None;
         for choice in choices.iter().take(20) {
@@ -106,10 +116,12 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
+    /// Only references within the schema; nothing is loaded.
     fn resolve_ref(&self, name: &str) -> Option<&'s Json> {
         self.root.pointer(name.strip_prefix('#')?)
     }
 
+    /// Checks `type` and `enum`. Returns false after it has reported a violation.
     fn type_fits(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) -> bool {
         let listed = schema.get("enum").and_then(Json::as_array);
         if let Some(listed) = listed {
@@ -132,7 +144,7 @@ impl<'s> ArgumentValidator<'s> {
             }
             _ => TypeMatch::Yes,
         };
-        // A default of null says that null will do, whatever the type says.
+        // A default value means that null is accepted, whatever the type says.
         let allowed_null =
             value.is_null() && (schema.get("nullable") == Some(&Json::Bool(true)) || schema.get("default").is_some());
         match fit {
@@ -164,6 +176,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
+    /// `const`, and bounds of numbers, lengths and element counts.
     fn check_limits(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) {
         if let Some(constant) = schema.get("const")
             && !is_listed(std::slice::from_ref(constant), value)
@@ -191,6 +204,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
+    /// Required, declared and unknown fields.
     fn check_object(&mut self, schema: &'s Map<String, Json>, fields: &Map<String, Json>, path: &str, depth: usize) {
         let within = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         if let Some(required) = schema.get("required").and_then(Json::as_array) {
@@ -206,8 +220,8 @@ impl<'s> ArgumentValidator<'s> {
         let open = match schema.get("additionalProperties") {
             Some(Json::Bool(open)) => *open,
             Some(_) => true,
-            // Frameworks leave it out, and their tools take what is declared and no more. Deeper objects without
-            // declared fields are free-form maps.
+            // JSON Schema allows unknown fields by default, but frameworks omit the keyword and their tools accept only
+            // declared ones. Nested objects without declared fields are free-form maps.
             None => {
                 composed || (properties.is_none_or(Map::is_empty) && (!path.is_empty() || !schema.contains_key("type")))
             }
@@ -224,6 +238,7 @@ impl<'s> ArgumentValidator<'s> {
     }
 }
 
+/// Ordered, so that the best match among several types can be chosen.
 #[derive(Clone, Copy, PartialEq)]
 enum TypeMatch {
     No = 0,
@@ -231,6 +246,7 @@ enum TypeMatch {
     Yes = 2,
 }
 
+/// Also accepts the type names that Python frameworks write.
 fn type_fits(name: &str, value: &Json) -> TypeMatch {
     let written = |fits: bool| if fits { TypeMatch::AsText } else { TypeMatch::No };
     let fits = match name.to_ascii_lowercase().as_str() {
@@ -258,7 +274,7 @@ fn type_fits(name: &str, value: &Json) -> TypeMatch {
     if fits { TypeMatch::Yes } else { TypeMatch::No }
 }
 
-/// Numbers and booleans also match their text: schemas list "1", "2" and "True" for what models send as values.
+/// Numbers and booleans also match their string: schemas list "1" and "True" for what models send as values.
 fn is_listed(listed: &[Json], value: &Json) -> bool {
     listed.iter().any(|known| {
         known == value

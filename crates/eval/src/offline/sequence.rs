@@ -1,5 +1,5 @@
-//! Whether the run was a straight way to its answer: no wrong tools, no calls that could not work, nothing done
-//! twice, nothing in the wrong order, no failure passed over.
+//! Judges whether the steps led to the answer without detours: no wrong tools, no invalid calls, no repetitions, no
+//! wrong order, no unreported failure.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,12 @@ use super::repetition::{CallSignature, is_repetition};
 use super::vocabulary::OWNS_UP;
 use super::{OfflineJudge, OfflineVerdict};
 
-/// Detours named in one opinion.
+/// Detours that one verdict lists.
 const MAX_REASONS: usize = 8;
-/// Steps whose thoughts are judged for it.
+/// Steps whose own verdicts are taken into account.
 const MAX_STEPS: usize = 2_000;
 
+/// The verdict of `sequence_optimality`. The first finding becomes the explanation, all of them the evidence.
 pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let trajectory = offline.trajectory;
     if trajectory.steps.is_empty() {
@@ -54,7 +55,7 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     OfflineVerdict::good(explanation, Vec::new())
 }
 
-/// Steps that go wrong by themselves.
+/// Steps that are wrong on their own.
 fn wrong_steps(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, step) in offline.trajectory.steps.iter().enumerate().take(MAX_STEPS) {
@@ -93,7 +94,7 @@ fn wrong_steps(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>])
     found
 }
 
-/// The next step is the same call with a parameter more, and it works: what was missing was known.
+/// Whether the next step repeats the call with one more parameter and succeeds: the agent knew the missing value.
 fn completed_later(offline: &OfflineJudge<'_>, at: usize) -> bool {
     let (Some(step), Some(next)) = (offline.step(at), offline.step(at + 1)) else { return false };
     let (Some(before), Some(after)) =
@@ -107,11 +108,11 @@ fn completed_later(offline: &OfflineJudge<'_>, at: usize) -> bool {
         && before.iter().all(|(name, value)| after.get(name) == Some(value))
 }
 
-/// Calls made before, with nothing in between that could make them tell something new.
+/// A call that was made before, with no change in between that could have given another result.
 fn find_repeated_call(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
     let mut last: HashMap<u64, usize> = HashMap::new();
-    // How many calls up to here may have changed something.
+    // Prefix sums: how many calls up to each step may have changed something.
     let mut changes = vec![0u32; steps.len() + 1];
     for (at, step) in steps.iter().enumerate() {
         let may_change = failures[at].is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
@@ -129,7 +130,7 @@ fn find_repeated_call(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailure
             })
         };
         let Some(before) = earlier.or_else(near).or_else(shorter) else { continue };
-        // What the repeated call itself changed does not count: doing it twice is the point.
+        // The change by the repeated call itself does not count, otherwise no writing call could be a repetition.
         let changed_between = changes[at] > changes[before + 1];
         let waiting = matches!(failures[before], Some(ToolFailureKind::Passing))
             || failures[before].is_some() && failures[at].is_none();
@@ -145,6 +146,7 @@ fn find_repeated_call(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailure
     None
 }
 
+/// Equal apart from white space. A missing result counts as equal.
 fn same_answer(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     match (&before.observation, &after.observation) {
         (Some(before), Some(after)) => before.split_whitespace().eq(after.split_whitespace()),
@@ -152,7 +154,7 @@ fn same_answer(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     }
 }
 
-/// The same call with a parameter less and word for word the same answer.
+/// The same call with fewer parameters, and exactly the same result.
 fn is_narrowed_repeat(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     let (Some(more), Some(less)) =
         (before.arguments.as_ref().and_then(|a| a.as_object()), after.arguments.as_ref().and_then(|a| a.as_object()))
@@ -168,7 +170,7 @@ fn is_narrowed_repeat(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
         && same_answer(before, after)
 }
 
-/// A call that failed, worked when it was made again, and in between another call made what it needed.
+/// A call that failed and succeeded later, after another call had created what it needed.
 fn wrong_order(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
     let mut failed: HashMap<&str, usize> = HashMap::new();
@@ -200,7 +202,7 @@ fn wrong_order(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>])
     None
 }
 
-/// The same things are named, whatever the longer texts around them say.
+/// Whether two calls share most of their short values; longer texts may differ.
 fn same_target(offline: &OfflineJudge<'_>, before: usize, after: usize) -> bool {
     let short = |at| offline.scalar_arguments(at).iter().filter(|one| one.value.len() <= 60).collect::<Vec<_>>();
     let (before, after) = (short(before), short(after));
@@ -239,13 +241,13 @@ fn broken_off(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) 
     None
 }
 
-/// Numbers that are errors of HTTP.
+/// Numbers that are HTTP error statuses.
 fn find_http_errors(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric())
         .filter(|word| word.len() == 3 && word.parse::<u16>().is_ok_and(|number| (400..600).contains(&number)))
 }
 
-/// A call failed, nothing made up for it, and the answer does not say so.
+/// A call failed, no later call made up for it, and the answer does not mention it.
 fn passed_over(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
     let answer = offline.trajectory.final_answer.as_deref().filter(|answer| !answer.trim().is_empty())?;
@@ -255,11 +257,11 @@ fn passed_over(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>])
         failures[later].is_none() && (step.tool == steps[at].tool || changes(step) || !changes(&steps[at]))
     });
     let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
-    // Words that the request brought in own up to nothing: "the ticket 'Login error' was opened".
+    // Words of the request do not count as a report of a failure: "the ticket 'Login error' was opened".
     let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
     let owns_up = OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase));
     let observation = steps[at].observation.as_deref().unwrap_or_default();
-    // "The first answer was a 502": the failure itself is told.
+    // "The first answer was a 502": the status itself is reported.
     let tells_status = find_http_errors(take_prefix(observation, 400))
         .any(|status| !asked.contains(status) && find_http_errors(&looked_at).any(|told| told == status));
     if made_up_for || owns_up || tells_status || offline.trajectory.is_error {

@@ -1,4 +1,5 @@
-//! Whether the tool is the one that the thought speaks of, and is used on the things the thought names.
+//! Judges whether the called tool is the one that the thought speaks of, and whether it is used on the things that the
+//! thought names.
 
 use super::call::{self, ToolExistence};
 use super::identifiers::IdentifierShape;
@@ -7,6 +8,8 @@ use super::tools::IndexedTool;
 use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, intention, values};
 
+/// The verdict of `thought_to_tool`. Checks run from certain to uncertain: existence, contradicting values, tool names,
+/// topic, and intention.
 pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
@@ -30,7 +33,7 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
     let Some((index, tool)) = offline.find_tool(step) else {
         return OfflineVerdict::cannot_judge("The step names no tool that can be looked at.");
     };
-    // The tool may be right while its arguments are not: that is told here and judged elsewhere.
+    // The tool may be right although its arguments are not. That is noted here and judged by `call_validity`.
     notes.extend(offline.schema_violations(at).iter().map(call::describe_violation));
     if let Some(found) = find_thought_contradiction(offline, at, thought, tool) {
         let who = if thought.source.contains(&found.said) {
@@ -73,11 +76,12 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
     intention::judge_intention(offline, at, index, tool, thought, notes)
 }
 
-/// The thought is about something else than the request, and neither the tool nor what it is given is what it is about.
+/// The thought is off topic, and neither the tool nor its arguments are what it is about.
 fn is_strange(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>, tool: &IndexedTool) -> bool {
     !tool.serves_any() && tool.named_nouns(thought) == 0.0 && !intention::shares_values(offline, at, thought)
 }
 
+/// An argument that contradicts the thought or, if the thought names nothing of the kind, the request.
 fn find_thought_contradiction(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -86,7 +90,7 @@ fn find_thought_contradiction(
 ) -> Option<values::ValueContradiction> {
     let query = offline.query();
     let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns);
-    // A thought that names nothing speaks of what the request names, unless it is about something else altogether.
+    // A thought that names nothing of this kind means what the request names, unless it is off topic.
     let silent = |shape: IdentifierShape| !thought.identifiers.iter().any(|said| said.shape == shape);
     let found = found.or_else(|| {
         let found = values::find_value_contradiction(query?, offline.scalar_arguments(at), &[])?;
@@ -103,7 +107,7 @@ fn find_thought_contradiction(
             && !offline.seen_before(at, &found.value);
         (is_held && follows()).then_some(found)
     })?;
-    // Names of places and people have other names; only one that the request itself uses is held against the call.
+    // Places and people have several names, so only a name that the request itself uses is held against the call.
     let asked = query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
     if found.is_name && (!asked || offline.seen_before(at, &found.value)) {
         return None;
@@ -112,23 +116,25 @@ fn find_thought_contradiction(
     if found.is_doubtful && (is_asked() || offline.seen_before(at, &found.value)) {
         return None;
     }
-    // Another call of the same reply may be the one on what the thought names.
+    // Another call of the same reply may be the one that the thought means.
     let elsewhere = |other| offline.scalar_arguments(other).iter().any(|scalar| scalar.value.contains(&found.said));
     let shared = offline.same_reply(at).any(|(other, _)| other != at && elsewhere(other));
     (!shared).then_some(found)
 }
 
+/// Whether the run ended without an answer.
 fn no_answer(offline: &OfflineJudge<'_>) -> bool {
     offline.trajectory.final_answer.as_deref().is_none_or(|answer| answer.trim().is_empty())
 }
 
+/// The tool that a thought says it will use.
 enum NamedTool {
     Called,
     Other(String),
     None,
 }
 
-/// Tool names in the thought, as far as it says that it will use them.
+/// The tool name that the thought plans to use. If it plans several, the last one counts.
 fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> NamedTool {
     let Some(step) = offline.step(at) else { return NamedTool::None };
     if find_tool_mentions(thought, &step.tool).any(|mention| mention.planned) {
@@ -152,17 +158,19 @@ fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedTe
     }
 }
 
+/// A tool name in a thought. `at` is its byte offset.
 struct ToolMention {
     at: usize,
-    /// Not in a report ("X returned nothing") nor ruled out ("instead of X").
+    /// Not in a report ("X returned nothing") and not ruled out ("instead of X").
     planned: bool,
     /// Said to be used: "use X", "with X", "the tool is X".
     ordered: bool,
 }
 
+/// At most 20 mentions of a name, with the words around them evaluated.
 fn find_tool_mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl Iterator<Item = ToolMention> + 's {
     let source: &str = &thought.source;
-    // One plain word ("search") is a tool's name only in quotation marks.
+    // A single plain word ("search") is a tool name only in quotation marks.
     let compound = name.contains(['_', '-', '.', ':']) || name.chars().skip(1).any(char::is_uppercase);
     let usable = name.len() > 2;
     source.match_indices(name).filter(move |_| usable).take(20).filter_map(move |(at, _)| {

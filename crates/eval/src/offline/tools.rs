@@ -1,4 +1,4 @@
-//! The tools a run could choose from, prepared for matching: what each does, to what, and how much a word tells
+//! An index of the tools that a trajectory could choose from: what each one does, to what, and how much a word tells
 //! about which of them is meant.
 
 use std::collections::HashMap;
@@ -13,41 +13,46 @@ use super::quote::take_prefix;
 use super::vocabulary::{self, ActionFlags};
 use super::words::{AnalyzedText, AnalyzedWord, is_abbreviation_pair, split_words, stem_word};
 
-/// Tools of one run that are looked at, and what is read of a description.
+/// Indexed tools of one trajectory.
 const MAX_TOOLS: usize = 400;
+/// Indexed bytes of a description.
 const DESCRIPTION: usize = 1_500;
 
-/// Prepared once for each set of tools; runs that offer the same tools share it.
+/// Built once per set of tools; trajectories with the same tools share it.
 #[derive(Debug)]
 pub struct ToolIndex {
     pub(super) tools: Vec<IndexedTool>,
     by_name: HashMap<String, usize, RandomState>,
-    /// For each stem, the tools that mention it and how strongly.
+    /// For each stem, the tools that mention it and with which weight.
     mentions: HashMap<Box<str>, Vec<(u32, f32)>, RandomState>,
 }
 
+/// One tool, as far as the rules need it.
 #[derive(Debug)]
 pub(super) struct IndexedTool {
     pub name: String,
-    /// The name's own words: what the tool is about.
+    /// Stems of the name without its verb: what the tool is about.
     pub nouns: Vec<Box<str>>,
-    /// The "PR" of a pull request.
+    /// Initials of the nouns: "PR" for a pull request.
     initials: String,
-    /// What it does, as far as its name and description tell.
+    /// What it does, by its name and description.
     pub deeds: ActionFlags,
     pub schema: Option<Json>,
-    /// Runs whatever it is given (code, shell, SQL): fits any intention.
+    /// Executes whatever it is given (code, shell, SQL), so it fits any intention.
     pub runs_anything: bool,
+    /// Passes the conversation to another agent.
     pub hands_over: bool,
+    /// Submits the final answer.
     pub ends_run: bool,
 }
 
 impl ToolIndex {
+    /// The index of the tools on offer.
     pub fn new(tools: &[ToolDefinition]) -> Arc<ToolIndex> {
         Arc::new(ToolIndex::with_called(tools, std::iter::empty()))
     }
 
-    /// Also knows tools that were called but are not among those on offer: traces often hold only a part of them.
+    /// Also indexes tools that were called but are not listed: traces often contain only a part of the list.
     pub(super) fn with_called<'n>(tools: &[ToolDefinition], called: impl Iterator<Item = &'n str>) -> ToolIndex {
         let mut index = ToolIndex { tools: Vec::new(), by_name: HashMap::default(), mentions: HashMap::default() };
         for tool in tools.iter().take(MAX_TOOLS) {
@@ -70,6 +75,7 @@ impl ToolIndex {
         self.by_name.get(name).copied()
     }
 
+    /// Weights of words: names count most, then the first sentence of the description, then parameters.
     fn add(&mut self, name: &str, description: &str, schema: Option<Json>) {
         if name.is_empty() || name.len() > 200 || self.by_name.contains_key(name) {
             return;
@@ -111,7 +117,7 @@ impl ToolIndex {
         self.tools.push(IndexedTool { schema, ..tool });
     }
 
-    /// How well each tool fits the text, words that few tools mention counting most.
+    /// How well each tool fits the text. Words that few tools mention count most, as in inverse document frequency.
     pub(super) fn score_tools(&self, text: &AnalyzedText<'_>) -> Vec<f32> {
         let mut fits = vec![0.0; self.tools.len()];
         let mut seen = std::collections::HashSet::with_hasher(RandomState::default());
@@ -133,7 +139,7 @@ impl ToolIndex {
         fits
     }
 
-    /// The same, with what the text announces to do counted in.
+    /// Adds a bonus for tools that do what the text announces.
     pub(super) fn with_deeds(&self, text: &AnalyzedText<'_>, fits: &[f32]) -> Vec<f32> {
         let mut fits = fits.to_vec();
         let verbs: ActionFlags = text.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
@@ -147,11 +153,12 @@ impl ToolIndex {
         fits
     }
 
-    /// Whether any tool's name, description or parameters hold the word.
+    /// Whether any tool mentions the word in its name, description or parameters.
     pub(super) fn has_stem(&self, stem: &str) -> bool {
         self.mentions.contains_key(stem)
     }
 
+    /// The mentions of the noun that the word abbreviates.
     fn long_form(&self, word: &AnalyzedWord<'_>) -> Option<&Vec<(u32, f32)>> {
         let noun = self
             .tools
@@ -163,7 +170,7 @@ impl ToolIndex {
     }
 }
 
-/// Some frameworks record the parameters alone, as a map of names: `{"city": {"type": "string"}}`.
+/// Some frameworks record only the map of parameters: `{"city": {"type": "string"}}`.
 fn wrap_parameters(schema: Json) -> Json {
     let Some(fields) = schema.as_object() else { return schema };
     let keywords =
@@ -264,7 +271,7 @@ impl IndexedTool {
         }
     }
 
-    /// The share of the tool's nouns that the text speaks of: 1 for all of them.
+    /// The share of the tool's nouns that the text contains, from 0 to 1.
     pub(super) fn named_nouns(&self, text: &AnalyzedText<'_>) -> f32 {
         self.named_nouns_where(text, |_| true)
     }
@@ -273,7 +280,7 @@ impl IndexedTool {
         if self.nouns.is_empty() {
             return 0.0;
         }
-        // A bit for each; a name has no room for more nouns than there are bits.
+        // One bit per noun.
         let mut found = 0u128;
         for word in text.words.iter().take(1_200).filter(|word| counts(word)) {
             let stem = word.stem();
@@ -289,7 +296,7 @@ impl IndexedTool {
         found.count_ones() as f32 / self.nouns.len() as f32
     }
 
-    /// Whether the words hold all of the tool's nouns, or their initials ("PR").
+    /// Whether the words contain all nouns of the tool, or their initials ("PR").
     pub(super) fn is_named_by(&self, words: &[&AnalyzedWord<'_>]) -> bool {
         let holds =
             |noun: &str| words.iter().any(|word| word.stem() == noun || is_abbreviation_pair(word.stem(), noun));
@@ -302,7 +309,7 @@ impl IndexedTool {
         self.runs_anything || self.hands_over || self.ends_run
     }
 
-    /// May leave the world changed; a tool that does nothing we know of may as well.
+    /// Whether a call may change the world. A tool with unknown action may.
     pub(super) fn may_change(&self) -> bool {
         self.runs_anything
             || self.deeds == 0

@@ -1,5 +1,5 @@
-//! Whether a thought is about the request: names the same things, speaks of the same subject, or refers to what the
-//! run has already found out on the way.
+//! Judges whether a thought is about the request: it names the same things, has the same subject, or refers to earlier
+//! results.
 
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
@@ -15,6 +15,8 @@ use super::vocabulary::{
 use super::words::{AnalyzedText, AnalyzedWord, is_abbreviation_pair, split_words, stem_word};
 use super::{OfflineJudge, OfflineVerdict};
 
+/// The verdict of `query_to_thought`. Contradictions are checked first, then common ground; without either, the thought
+/// may be off topic.
 pub(super) fn judge_topic(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     if offline.step(at).is_none() {
         return OfflineVerdict::not_applicable("There is no such step.");
@@ -54,7 +56,8 @@ pub(super) fn judge_topic(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdi
     judge_off_topic(offline, at, query, thought, notes)
 }
 
-/// The thought names another thing of the same kind than the request does, and one that came from nowhere.
+/// The thought names another thing of the same kind than the request, and neither the request nor an earlier step
+/// mentioned it.
 fn other_thing(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -81,7 +84,8 @@ fn other_thing(
     None
 }
 
-/// The request is plainly about one tool's subject and could be served at once; the thought is about another's only.
+/// The request clearly asks for one tool and could be served at once, but the thought is only about another tool's
+/// subject.
 fn other_subject(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -96,7 +100,7 @@ fn other_subject(
     if staged || offline.steps_before(at).any(|(before, _)| offline.failure(before).is_some()) {
         return None;
     }
-    // What the request names is still the subject, and a step that is made once more was one before.
+    // A thought that repeats a name of the request, or continues an earlier step, stays on the subject.
     let names = |asked: &TextIdentifier| {
         matches!(asked.shape, IdentifierShape::Quoted | IdentifierShape::File | IdentifierShape::Path)
             && asked.text.len() > 2
@@ -123,7 +127,7 @@ fn other_subject(
     Some((ready.name.clone(), said.name.clone()))
 }
 
-/// The thought wants to take something away; the request speaks of nothing of the kind, and not of that thing.
+/// The thought wants to remove something that the request neither mentions nor implies.
 fn find_unrequested_removal(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -137,7 +141,7 @@ fn find_unrequested_removal(
     if !takes_away(tool.deeds) || thought.deeds & TAKES_AWAY == 0 || query.is_foreign() {
         return None;
     }
-    // Whoever wants something moved, replaced, undone or tidied up may well want something gone.
+    // A request to move, replace, undo or tidy up may imply a removal.
     let allows = query.deeds & (TAKES_AWAY | CLOSE | MOVE | MERGE) != 0
         || query.words.iter().any(|word| MAKES_ROOM.contains(&&*word.plain));
     let values = || offline.scalar_arguments(at).iter().filter(|scalar| scalar.value.chars().nth(1).is_some());
@@ -161,7 +165,7 @@ fn find_unrequested_removal(
     })
 }
 
-/// Everything the tool must be told is in the request, as far as one can see: no numbers or ids to look up first.
+/// Whether the request seems to contain everything that the tool requires: no numbers or ids must be looked up first.
 fn can_be_called(tool: &IndexedTool, query: &AnalyzedText<'_>) -> bool {
     let Some(schema) = &tool.schema else { return true };
     let required = schema.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -178,7 +182,7 @@ fn can_be_called(tool: &IndexedTool, query: &AnalyzedText<'_>) -> bool {
     })
 }
 
-/// A later step calls it with nothing but what the request says: that could have been done at once.
+/// Whether a later step calls it with values of the request only, so that it could have been called at once.
 fn was_called_so(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, query: &AnalyzedText<'_>) -> bool {
     let asked_in = &query.lower;
     let later = offline.trajectory.steps.iter().enumerate().skip(at + 1).take(20);
@@ -188,7 +192,7 @@ fn was_called_so(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, quer
     })
 }
 
-/// A thing or a subject that both speak of. Verbs do not count: anyone may want to "create" something.
+/// A thing or a subject that both mention. Verbs do not count: any request may "create" something.
 fn find_shared_subject(
     offline: &OfflineJudge<'_>,
     query: &AnalyzedText<'_>,
@@ -220,7 +224,7 @@ fn find_shared_subject(
     word.map(|word| word.plain.to_string())
 }
 
-/// The stems of what a request is about, in order.
+/// Sorted stems of the subject words of a request.
 #[derive(Debug, Default)]
 pub(super) struct AskedStems(Vec<Box<str>>);
 
@@ -238,7 +242,8 @@ impl AskedStems {
         AskedStems(stems)
     }
 
-    /// Whether one of them is this one, or short for it, or the other way round. Such stems begin alike.
+    /// Whether a stem equals or abbreviates this one, or the other way round. Such stems share their first letter,
+    /// which makes the search short.
     fn has_matching_stem(&self, stem: &str) -> bool {
         let first = |stem: &str| stem.as_bytes().first().copied();
         let from = self.0.partition_point(|asked| first(asked) < first(stem));
@@ -255,7 +260,7 @@ fn name_words(file: &TextIdentifier) -> Vec<String> {
     words
 }
 
-/// Nothing in common word by word, but the run itself ties the two together.
+/// Request and thought share no words, but the trajectory connects them.
 fn find_indirect_link(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -292,7 +297,7 @@ fn find_indirect_link(
         .then(|| format!("The thought is about calling {} with what the request names.", quote_excerpt(&step.tool)))
 }
 
-/// The thought speaks of the run so far: of its tools, its results, or of doing something again.
+/// Whether the thought speaks of earlier steps: their tools, their results, or doing something again.
 fn refers_back(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> bool {
     let said = thought.stems();
     let again =
@@ -319,12 +324,12 @@ fn refers_back(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>
     shared >= 2 || shared == 1 && pointing
 }
 
-/// What counts of a result.
+/// The part of a result that is searched.
 fn looked_at(step: &TrajectoryStep) -> &str {
     take_prefix(step.observation.as_deref().unwrap_or_default(), 3_000)
 }
 
-/// The fingerprints of what a step brought up: the subjects of its tool's name and of its result. In order.
+/// Sorted fingerprints of the subject words in a step's tool name and result.
 pub(super) fn brought_up(step: &TrajectoryStep, print: impl Fn(&str) -> u64) -> Vec<u64> {
     let of_tool = AnalyzedText::parse_words(&step.tool);
     let of_result = AnalyzedText::parse_words(looked_at(step));
@@ -335,7 +340,7 @@ pub(super) fn brought_up(step: &TrajectoryStep, print: impl Fn(&str) -> u64) -> 
     prints
 }
 
-/// No tie at all was found: off the subject when the thought has a subject of its own.
+/// No connection was found. The thought is off topic if it has a subject of its own.
 fn judge_off_topic(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -348,7 +353,7 @@ fn judge_off_topic(
             "Request and thought share no name, and the rules do not know the language of one of them.",
         );
     }
-    // What the tools are about is no subject of its own: a thought may speak of them without naming the request.
+    // Words of the tools are not a subject of their own: a thought may speak of tools without repeating the request.
     let own: Vec<&str> = thought
         .subject_words()
         .filter(|word| {
@@ -365,7 +370,7 @@ fn judge_off_topic(
         step.and_then(|step| offline.find_tool(step)).is_some_and(|(_, tool)| tool.named_nouns(thought) > 0.0);
     let asked = query.subject_words().filter(|word| word.deeds == 0).count();
     let strange = own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
-    // Other words for the same thing look like another thing. If the call is about what the request names, they may be.
+    // Synonyms look like another subject. If the call fits the request, they are the likelier explanation.
     let call_is_tied = step.is_some_and(|step| {
         offline
             .scalar_arguments(at)

@@ -1,4 +1,4 @@
-//! Argument values against what a text says: the right tool called on the wrong thing.
+//! Compares argument values with a text, to find the right tool called on the wrong thing.
 
 use std::borrow::Cow;
 
@@ -8,22 +8,25 @@ use serde_json::Value as Json;
 use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
 use super::words::{AnalyzedText, split_words, stem_word};
 
+/// Scalar arguments of one call that are compared.
 const MAX_VALUES: usize = 60;
 
+/// An argument that contradicts the text.
 #[derive(Debug, PartialEq)]
 pub(super) struct ValueContradiction {
     pub parameter: String,
     pub value: String,
+    /// What the text names instead.
     pub said: String,
-    /// A name of the everyday kind (a city, a person) rather than an identifier.
+    /// A name of a place or a person rather than an identifier.
     pub is_name: bool,
-    /// What kind of thing the text names instead.
+    /// The kind of what the text names.
     pub shape: Option<IdentifierShape>,
-    /// Only held against a value that came from nowhere: not from the request, and not from a step before.
+    /// Counts only if the value appears neither in the request nor in an earlier step.
     pub is_doubtful: bool,
 }
 
-/// A scalar argument of a call.
+/// A string or number in the arguments of a call, with the name of its parameter.
 #[derive(Debug, PartialEq)]
 pub(super) struct ScalarArgument<'a> {
     pub parameter: &'a str,
@@ -32,7 +35,7 @@ pub(super) struct ScalarArgument<'a> {
     pub lower: Box<str>,
 }
 
-/// The scalar arguments of a call with their parameters, in order.
+/// Scalar arguments in order, nested ones included. Long strings are skipped: they are content, not names.
 pub(super) fn collect_scalars(step: &TrajectoryStep) -> Vec<ScalarArgument<'_>> {
     let mut found = Vec::new();
     if let Some(arguments) = &step.arguments {
@@ -64,7 +67,7 @@ fn collect_nested_scalars<'a>(name: &'a str, json: &'a Json, found: &mut Vec<Sca
     }
 }
 
-/// An argument that names another thing than the text does. `nouns`: what the tool is about.
+/// The first argument that names another thing than the text. `nouns` is what the tool is about.
 pub(super) fn find_value_contradiction(
     text: &AnalyzedText<'_>,
     values: &[ScalarArgument<'_>],
@@ -100,7 +103,7 @@ pub(super) fn find_value_contradiction(
         };
         let doubtful =
             |said: &TextIdentifier| contradiction(said).map(|found| ValueContradiction { is_doubtful: true, ..found });
-        // Commands and sentences hold names; they are none.
+        // Commands and sentences contain names but are none.
         let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
         let found = match shape {
             Some(shape) if shape.is_exact() => {
@@ -162,7 +165,7 @@ fn other_number<'t>(
     (!said_at_all).then_some(first)
 }
 
-/// "#17" against `issue_number: 21`: the one number of a thing that the text names is not the one that is given.
+/// "#17" against `issue_number: 21`: the text names exactly one number of a thing, and it is another one.
 fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t TextIdentifier> {
     let mut names = false;
     split_words(parameter, |word| names |= matches!(&*word.to_lowercase(), "number" | "id" | "no" | "num"));
@@ -171,7 +174,7 @@ fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t
     numbered.all(|other| other.text == first.text).then_some(first)
 }
 
-/// `notes-old.md` where the text speaks of `notes.md` and of nothing old.
+/// `notes-old.md` if the text names `notes.md` and says nothing about old.
 fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
@@ -227,7 +230,7 @@ fn is_name(value: &str) -> bool {
         && value[1..].bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// "in Lisbon" against `city: London`. Only where the text puts the name into the same kind of place.
+/// "in Lisbon" against `city: London`. Only if the text uses the name after a preposition.
 fn other_name(text: &AnalyzedText<'_>, value: &str) -> Option<String> {
     let placed = text.words.windows(2).find(|pair| {
         pair[0].sentence == pair[1].sentence
@@ -246,7 +249,7 @@ fn other_name(text: &AnalyzedText<'_>, value: &str) -> Option<String> {
     (!alike && as_written.starts_with(char::is_uppercase)).then(|| as_written.to_owned())
 }
 
-/// `owner/name` given in two arguments, the second of which is another name.
+/// `owner/name` given as two arguments, of which the second is another name.
 fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at: usize) -> Option<&'t TextIdentifier> {
     let value = &*values[at].value;
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
@@ -265,7 +268,7 @@ fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at:
     pairs.all(|other| other.text == first.text).then_some(first)
 }
 
-/// `repo`, `project_name`: not what stands inside of it, as a path, a branch or a title do.
+/// `repo`, `project_name`: the container itself, not something inside it like a path, a branch or a title.
 fn names_a_half(parameter: &str) -> bool {
     let mut last = String::new();
     let mut first = String::new();

@@ -1,5 +1,5 @@
-//! The words every agent uses, whatever its tools: function words, what verbs do, and how plans are announced.
-//! Nothing in here belongs to one domain, tool or framework.
+//! Words that all agents use, whatever their tools: function words, what verbs do, and how plans are announced. Nothing
+//! here belongs to one domain, tool or framework.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 
 use crate::offline::word_form::normalize_y_ending;
 
-/// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
+/// What a verb does, as bits. Many verbs have several meanings ("open a file", "open a ticket").
 pub(super) type ActionFlags = u32;
 
 pub(super) const READ: ActionFlags = 1;
@@ -28,13 +28,13 @@ pub(super) const CANCEL: ActionFlags = 1 << 13;
 pub(super) const MOVE: ActionFlags = 1 << 14;
 pub(super) const PLAY: ActionFlags = 1 << 15;
 
-/// Looks without touching: what one of these finds, another may find as well.
+/// Reads without changing anything. These are interchangeable: what one finds, another may find as well.
 pub(super) const RETRIEVE: ActionFlags = READ | LIST | SEARCH | COMPUTE;
-/// Leaves the world other than it was.
+/// Changes the world.
 pub(super) const CHANGES: ActionFlags =
     CREATE | UPDATE | DELETE | CLOSE | MERGE | SEND | RUN | BUY | CANCEL | MOVE | HAND_OVER | PLAY;
 
-/// What verbs do, and the stems (see `words::stem`) of those that do it.
+/// Actions and the stems (see `words::stem_word`) of the verbs that perform them.
 const VERBS: &[(ActionFlags, &str)] = &[
     (
         READ,
@@ -101,16 +101,17 @@ const VERBS: &[(ActionFlags, &str)] = &[
     (PLAY | UPDATE, "paus"),
 ];
 
-/// What is known of a stem.
+/// What is known about a stem.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StemTraits {
     /// What it does; 0 for words that are no known verbs.
     pub deeds: ActionFlags,
     is_noun_too: bool,
-    /// Some phrase begins with it.
+    /// It is the first word of a phrase in `PHRASES`.
     pub opens_phrase: bool,
 }
 
+/// Built once from the lists below. Unknown stems have no traits.
 pub(super) fn stem_traits(stem: &str) -> StemTraits {
     static TABLE: LazyLock<HashMap<String, StemTraits, RandomState>> = LazyLock::new(|| {
         let mut table: HashMap<String, StemTraits, RandomState> = HashMap::default();
@@ -136,7 +137,7 @@ pub(super) fn lookup_actions(stem: &str) -> ActionFlags {
     stem_traits(stem).deeds
 }
 
-/// Verbs that are names of things as well: the book, the log, the order.
+/// Verbs that are also nouns: the book, the log, the order.
 const NOUNS_TOO: &str = "log record order book test plan comment messag email mail request text label review queri report \
     chang updat stream build post draft import export play rout rent schedul track reserv archiv cancel return transfer refund \
     exchang copi download upload commit branch merg release translat locat summari access load document";
@@ -145,12 +146,12 @@ pub(super) fn is_noun_too(stem: &str) -> bool {
     stem_traits(stem).is_noun_too
 }
 
-/// Whether doing the one may be what the other says.
+/// Whether the one action may be what the other announces.
 pub(super) fn are_actions_compatible(said: ActionFlags, done: ActionFlags) -> bool {
     said & done != 0 || (said & RETRIEVE != 0 && done & RETRIEVE != 0)
 }
 
-/// Function words and the words agents fill their thoughts with: they tell nothing about the subject.
+/// Function words, and words that fill thoughts: they say nothing about the subject.
 const STOP: &str = "\
     didn haven doesn isn wasn won couldn wouldn don hasn aren shouldn weren hadn \
     observation format maybe perhaps probably today tomorrow nice good great looks \
@@ -177,16 +178,16 @@ const OWN_WORK: &str = "information different strategy improve improving solve s
     previous response request message issue alternative better possible careful carefully complete completed ready simple \
     everything anything nothing way time moment data content text item items list name names";
 
-/// Words after which the speaker says what comes next: "I will", "let me", "we need to".
+/// Words after which the speaker announces an action: "I will", "let me", "we need to".
 const ANNOUNCING: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
     plan now first then next please would to";
 
-/// Those of them that say of anything what it will do.
+/// Those of them that can also state what a thing will do.
 const MODALS: &str = "will shall should must can could would";
 
 const PREPOSITIONS: &str = "of in within from with around on to for by about that which at into through";
 
-/// Words after which a noun or its adjective comes, not a verb.
+/// Words that precede a noun or an adjective, not a verb.
 const DETERMINING: &str = "the a an any all these those this that of my your their its some no many new have has \
     every each both his her";
 
@@ -195,7 +196,7 @@ const FILLING: &str = "i me us we you to now then first also again just try next
     please kindly quickly directly still start begin by actually really once more will need \
     want help so use with";
 
-/// What is known of a word as it is written: the lists that it is on.
+/// The lists above that contain a word, as bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WordTraits(u8);
 
@@ -217,7 +218,7 @@ impl WordTraits {
     }
 }
 
-/// Takes lower case.
+/// Expects lower case.
 pub(super) fn word_traits(word: &str) -> WordTraits {
     static TABLE: LazyLock<HashMap<&str, WordTraits, RandomState>> = LazyLock::new(|| {
         let mut table: HashMap<&str, WordTraits, RandomState> = HashMap::default();
@@ -241,7 +242,8 @@ pub(super) fn word_traits(word: &str) -> WordTraits {
     TABLE.get(word).copied().unwrap_or_default()
 }
 
-/// Verbs of more than one word, as (first stem and second word, divided by `|`; what they do together). 0: no deed at all.
+/// Verbs of two words: stem of the first and the second word, alternatives separated by `|`, and their common action. 0
+/// means that the phrase is no action at all.
 pub(super) const PHRASES: &[(&str, ActionFlags)] = &[
     ("mak sure|mak sens", 0),
     ("look up", SEARCH | READ),
@@ -255,7 +257,7 @@ pub(super) const PHRASES: &[(&str, ActionFlags)] = &[
     ("shut down", CLOSE),
 ];
 
-/// Words of a request after which something may have to go, though it names no such deed.
+/// Words of a request that may imply a removal.
 pub(super) const MAKES_ROOM: &[&str] = &[
     "undo",
     "revert",
@@ -282,7 +284,7 @@ pub(super) const MAKES_ROOM: &[&str] = &[
     "rollback",
 ];
 
-/// Words by which an answer owns up to a failure, in the languages agents mostly answer in.
+/// Phrases by which an answer admits a failure, in the languages that agents usually answer in.
 pub(super) const OWNS_UP: &str = "\
     sorry|could not|couldn't|couldn’t|cannot|can't|can’t|can not|unable|not able|fail|error|\
     unfortunately|however|problem|denied|forbidden|not found|not possible|does not exist|\
@@ -294,7 +296,7 @@ pub(super) const OWNS_UP: &str = "\
     n'a pas|pas pu|lo siento|no pude|no se pudo|no fue posible|falló|не удалось|ошибка|извините|לא |\
     שגיאה|مصطل|خطأ|لم |não foi|desculpe|falhou|mi dispiace|non è stato";
 
-/// Whether the text holds one of the phrases of a list that is divided by `|`.
+/// Whether the text contains one of the phrases, which are separated by `|`.
 pub(super) fn contains_phrase(text: &str, phrases: &str) -> bool {
     phrases.split('|').any(|phrase| text.contains(phrase))
 }

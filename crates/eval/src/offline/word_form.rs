@@ -1,15 +1,16 @@
-//! Words without their endings.
+//! The ending "y" in stems.
 
-/// "query" and "queries" end alike.
+/// Gives "query" and "queries" the same stem.
 pub(super) fn normalize_y_ending(stem: String) -> String {
     if is_soft(stem.as_bytes()) { replace_final_y(&stem) } else { stem }
 }
 
+/// Whether a stem ends in a consonant and "y".
 pub(super) fn is_soft(stem: &[u8]) -> bool {
     matches!(stem, [.., before, b'y'] if stem.len() > 3 && !b"aeiou".contains(before))
 }
 
-/// With an "i" for its last letter.
+/// Replaces a final "y" by "i".
 pub(super) fn replace_final_y(stem: &str) -> String {
     let mut softened = String::with_capacity(stem.len());
     softened.push_str(stem.strip_suffix('y').unwrap_or(stem));

@@ -1,4 +1,4 @@
-//! Text as the rules see it: sentences of stemmed words, and the identifiers between them.
+//! Texts as the rules see them: sentences of stemmed words, and the identifiers between them.
 
 use crate::offline::word_form::{is_soft, replace_final_y};
 use std::borrow::Cow;
@@ -10,38 +10,44 @@ use super::identifiers::{TextIdentifier, read_chunk};
 use super::quote::{take_prefix, take_suffix};
 use super::vocabulary::{self, ActionFlags, PHRASES, WordTraits};
 
-/// Bytes looked at: what a thought is about stands in its beginning, what it decides in its end.
+/// Bytes from the beginning that are analyzed: they tell what a thought is about.
 const HEAD: usize = 4_000;
+/// Bytes from the end that are analyzed: they contain the decision.
 const TAIL: usize = 3_000;
 
+/// An analyzed request, thought or description.
 #[derive(Debug)]
 pub(super) struct AnalyzedText<'a> {
     pub source: Cow<'a, str>,
     pub words: Vec<AnalyzedWord<'a>>,
     pub identifiers: Vec<TextIdentifier>,
-    /// The source in lower case, for finding names in it.
+    /// The source in lower case, for searching names.
     pub lower: String,
-    /// The verbs by which the text says what it is going to do, or orders done, and where they stand.
+    /// Verbs by which the text announces or orders an action, with their positions.
     pub announced: Vec<(usize, ActionFlags)>,
-    /// What the text does or wants done anywhere.
+    /// All actions that the text mentions.
     pub deeds: ActionFlags,
-    /// Letters of scripts that our word lists do not know.
+    /// Letters of scripts that the word lists do not cover.
     other_scripts: usize,
     letters: usize,
 }
 
+/// One word.
 #[derive(Debug)]
 pub(super) struct AnalyzedWord<'a> {
-    /// In lower case; most words are written so and need no copy.
+    /// In lower case; borrowed if it was written so.
     pub plain: Cow<'a, str>,
-    /// How much of it is its stem.
+    /// Length of the stem within `plain`.
     stem_bytes: u32,
-    /// The stem, where it is no beginning of the word.
+    /// The stem, if it is not a prefix of the word.
     softened: Option<Box<str>>,
+    /// Number of the sentence, from 0.
     pub sentence: u32,
     pub deeds: ActionFlags,
     pub traits: WordTraits,
+    /// A function word, which says nothing about the subject.
     pub stop: bool,
+    /// Written with a capital letter.
     pub capital: bool,
     opens_phrase: bool,
 }
@@ -56,6 +62,7 @@ impl AnalyzedWord<'_> {
 }
 
 impl<'a> AnalyzedText<'a> {
+    /// Analyzes a text with all features.
     pub(super) fn new(source: &'a str) -> AnalyzedText<'a> {
         let mut text = AnalyzedText::read(source);
         text.lower = text.source.to_lowercase();
@@ -65,7 +72,7 @@ impl<'a> AnalyzedText<'a> {
         text
     }
 
-    /// The words alone, for texts of which nothing else is asked.
+    /// The words alone, which is faster.
     pub(super) fn parse_words(source: &'a str) -> Vec<AnalyzedWord<'a>> {
         AnalyzedText::read(source).words
     }
@@ -106,6 +113,7 @@ impl<'a> AnalyzedText<'a> {
         sentence + 1
     }
 
+    /// Splits text in mixed scripts, then analyzes each part.
     fn take_chunk(&mut self, chunk: &'a str, sentence: u32) {
         if chunk.is_ascii() {
             return self.take_part(chunk, sentence);
@@ -159,7 +167,7 @@ impl<'a> AnalyzedText<'a> {
         });
     }
 
-    /// Chinese and Japanese put no spaces between words: pairs of characters stand for them.
+    /// Chinese and Japanese have no spaces between words, so pairs of characters (bigrams) stand for them.
     fn take_unspaced(&mut self, part: &'a str, sentence: u32) {
         let letters: Vec<char> = part.chars().filter(|letter| letter.is_alphanumeric()).collect();
         self.letters += letters.len();
@@ -180,6 +188,7 @@ impl<'a> AnalyzedText<'a> {
         }
     }
 
+    /// Gives verbs of two words ("look up") their common meaning.
     fn join_phrases(&mut self) {
         for at in 0..self.words.len().saturating_sub(1) {
             let word = &self.words[at];
@@ -201,7 +210,7 @@ impl<'a> AnalyzedText<'a> {
         }
     }
 
-    /// The stems that say what the text is about.
+    /// The words that say what the text is about.
     pub(super) fn subject_words(&self) -> impl Iterator<Item = &AnalyzedWord<'a>> {
         self.words.iter().filter(|word| !word.stop)
     }
@@ -210,7 +219,7 @@ impl<'a> AnalyzedText<'a> {
         self.subject_words().map(AnalyzedWord::stem).collect()
     }
 
-    /// Mostly in a script, or a language, that the word lists do not know.
+    /// Mostly in a script or a language that the word lists do not cover, so the rules cannot judge it.
     pub(super) fn is_foreign(&self) -> bool {
         if self.other_scripts * 2 > self.letters {
             return true;
@@ -219,7 +228,7 @@ impl<'a> AnalyzedText<'a> {
         self.words.len() >= 4 && stops * 12 < self.words.len() && self.words.iter().all(|word| word.deeds == 0)
     }
 
-    /// Verbs, but not the "open" of "the open tickets".
+    /// All verbs, except adjectives like "open" in "the open tickets".
     fn find_deeds(&self) -> ActionFlags {
         let mut all = 0;
         for (at, word) in self.words.iter().enumerate() {
@@ -232,13 +241,14 @@ impl<'a> AnalyzedText<'a> {
         all
     }
 
+    /// Verbs after announcing words, and verbs at the beginning of a sentence (imperatives).
     fn find_announced(&self) -> Vec<(usize, ActionFlags)> {
         let mut verbs = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| &self.words[at]);
             let before = before.filter(|before| before.sentence == word.sentence);
             let opens = before.is_none();
-            // "The new page will close the old one": what a thing does is no plan.
+            // "The new page will close the old one": the action of a thing is not a plan.
             let of_a_thing =
                 word.traits.has(vocabulary::IS_MODAL) && before.is_some_and(|before| !before.stop && before.deeds == 0);
             let first = if word.traits.has(vocabulary::ANNOUNCES) && !of_a_thing {
@@ -260,7 +270,7 @@ impl<'a> AnalyzedText<'a> {
             let Some(found) = self.words.get(verb).filter(|found| found.sentence == word.sentence) else {
                 continue;
             };
-            // Nor is "also gets a name": nobody announces his plans in the third person.
+            // Nobody announces a plan in the third person: "also gets a name".
             let third_person = found.plain.ends_with('s') && !found.plain.ends_with("ss");
             if found.deeds != 0 && !(opens && third_person) && !verbs.contains(&(verb, found.deeds)) {
                 verbs.push((verb, found.deeds));
@@ -270,7 +280,7 @@ impl<'a> AnalyzedText<'a> {
     }
 }
 
-/// What stands between white space.
+/// Splits at white space.
 fn each_chunk<'t>(line: &'t str, mut take: impl FnMut(&'t str)) {
     if !line.is_ascii() {
         return line.split_whitespace().for_each(take);
@@ -287,7 +297,7 @@ fn each_chunk<'t>(line: &'t str, mut take: impl FnMut(&'t str)) {
     }
 }
 
-/// A comma is no end: "first A, then B" is one plan.
+/// A comma does not end a sentence: "first A, then B" is one plan.
 fn ends_sentence(chunk: &str) -> bool {
     !chunk.as_bytes().last().is_some_and(u8::is_ascii_alphanumeric)
         && chunk
@@ -299,7 +309,7 @@ fn is_unspaced_script(letter: char) -> bool {
     matches!(letter as u32, 0x3040..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FFFF)
 }
 
-/// Cuts where Chinese or Japanese text touches other text, but not inside `name/名前`.
+/// Splits where Chinese or Japanese text touches other text, but not inside `name/名前`.
 fn split_scripts(chunk: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut before) = (0, None);
@@ -318,9 +328,9 @@ fn split_scripts(chunk: &str) -> Vec<&str> {
     parts
 }
 
-/// Splits at anything but letters and digits, and at camelCase humps.
+/// Splits at everything but letters and digits, and at camelCase humps.
 pub(super) fn split_words<'p>(part: &'p str, mut take: impl FnMut(&'p str)) {
-    // What most parts are: one word, small behind its first letter.
+    // The fast path: most parts are one word, with at most its first letter in upper case.
     let is_one_word = |(at, byte): (usize, u8)| byte.is_ascii_lowercase() || at == 0 && byte.is_ascii_uppercase();
     if !part.is_empty() && part.bytes().enumerate().all(is_one_word) {
         return take(part);
@@ -348,7 +358,7 @@ pub(super) fn split_words<'p>(part: &'p str, mut take: impl FnMut(&'p str)) {
     }
 }
 
-/// A light stem: the same for "closes", "closing", "closed" and "close". Takes lower case.
+/// A light stemmer: equal for "closes", "closing", "closed" and "close". Expects lower case.
 pub(super) fn stem_word(word: &str) -> String {
     match stem_bytes(word) {
         (bytes, true) => replace_final_y(&word[..bytes]),
@@ -356,7 +366,8 @@ pub(super) fn stem_word(word: &str) -> String {
     }
 }
 
-/// How much of a word is its stem, and whether the last letter of that is to be softened.
+/// Length of the stem, and whether its final "y" becomes "i". Words with digits and words outside of ASCII keep their
+/// form.
 fn stem_bytes(word: &str) -> (usize, bool) {
     if word.len() < 4 || !word.is_ascii() || word.bytes().any(|byte| byte.is_ascii_digit()) {
         let rest = word.strip_suffix('s').filter(|rest| rest.len() == 2 && rest.is_ascii());
@@ -392,6 +403,7 @@ fn stem_bytes(word: &str) -> (usize, bool) {
     (stem.len(), is_soft(stem))
 }
 
+/// "planned" becomes "plan", but "called" keeps its double letter.
 fn undouble_consonant(rest: &[u8]) -> &[u8] {
     match rest {
         [before @ .., one, other] if one == other && rest.len() > 3 && !matches!(one, b'l' | b's' | b'e' | b'o') => {
@@ -401,7 +413,7 @@ fn undouble_consonant(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether one stem is the other in short: "repo" for "repository".
+/// Whether one stem abbreviates the other: "repo" for "repository".
 pub(super) fn is_abbreviation_pair(short: &str, long: &str) -> bool {
     const KNOWN: &[(&str, &str)] = &[
         ("doc", "document"),

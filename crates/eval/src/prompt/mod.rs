@@ -1,5 +1,6 @@
-//! Turns a rubric and a case into the text a judge reads: the constant part first, recorded data delimited and quoted,
-//! and no longer than the judge's window.
+//! Renders a rubric and a case to the text that a judge reads. The constant part comes first, so that providers can
+//! cache it. Recorded data is delimited and quoted, since it may contain instructions to the judge. The whole fits into
+//! the judge's context window.
 
 mod delimiter;
 mod recording;
@@ -16,11 +17,11 @@ use gradus_core::trajectory::Trajectory;
 
 use crate::rubric::{Rubric, RubricSubject, RubricTemplatePiece, RubricVariable};
 
-/// What one question is about.
+/// The step or trajectory that one question is about.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationCase<'t> {
     pub trajectory: &'t Trajectory,
-    /// Index into the trajectory's steps; `None` for the whole of it.
+    /// Index into the trajectory's steps, from 0; `None` for the whole trajectory.
     pub step: Option<usize>,
     pub tools: &'t ToolText,
 }
@@ -28,22 +29,23 @@ pub struct EvaluationCase<'t> {
 /// A rendered question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgePrompt {
-    /// The same for all cases of a rubric and a set of tools, so that providers can cache it.
+    /// Equal for all cases of a rubric and a set of tools, so that providers can cache it.
     pub system: Arc<str>,
-    /// Stands for `system` in keys, so that it is not digested for each case.
+    /// Represents `system` in cache keys, so that it is not hashed for each case.
     pub system_digest: [u8; 32],
     pub user: String,
-    /// What did not fit and was left out; marked in the prompt, too.
+    /// Values that did not fit and were cut. The prompt marks them, too.
     pub shortened: Vec<TruncatedValue>,
 }
 
-/// The most that a prompt may take.
+/// Maximum size of a prompt, system part included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptWindow {
     pub bytes: usize,
 }
 
-/// Tokens are counted low: text that is dense in tokens (JSON, hashes, other scripts) has about this many bytes each.
+/// A low estimate, so that prompts fit: text that is dense in tokens (JSON, hashes, other scripts) has about this many
+/// bytes per token.
 pub(crate) const BYTES_PER_TOKEN: usize = 3;
 
 impl PromptWindow {
@@ -57,7 +59,8 @@ impl PromptWindow {
     }
 }
 
-/// Said before every rubric.
+/// Precedes every rubric. It explains the delimiters and tells the judge not to follow recorded text. `PROMPT_VERSION`
+/// must be raised with every change, because verdicts depend on it.
 const GUARD: &str = "\
 You are a careful, impartial judge of an AI agent's work.
 
@@ -74,6 +77,7 @@ other: by what the agent did.
 
 ";
 
+/// Follows every prompt. The explanation is requested before the label, so that the label follows from it.
 const ANSWER: &str =
     "\n\nWhatever is said above about the form of your answer: first explain your reasoning in two to five sentences, then give the label. If you are asked for \
 JSON, put them into `explanation` and `label`. Otherwise answer in this form:
@@ -81,7 +85,7 @@ JSON, put them into `explanation` and `label`. Otherwise answer in this form:
 EXPLANATION: your reasoning
 LABEL: ";
 
-/// Why a question does not arise.
+/// Why the question does not apply to this case; `None` if it does.
 pub fn explain_not_applicable(rubric: &Rubric, case: &EvaluationCase<'_>) -> Option<String> {
     if rubric.subject == RubricSubject::Trajectory && case.trajectory.steps.is_empty() {
         return Some("the agent called no tool".to_owned());
@@ -94,12 +98,12 @@ pub fn explain_not_applicable(rubric: &Rubric, case: &EvaluationCase<'_>) -> Opt
     })
 }
 
-/// Renders a rubric for cases that share their tools.
+/// Renders a rubric for cases that share a set of tools. The constant part is made once.
 #[derive(Clone, Debug)]
 pub struct PromptRenderer {
     system: Arc<str>,
     system_digest: [u8; 32],
-    /// What is rendered anew for each case.
+    /// The pieces from the first variable on, which are rendered for each case.
     tail: Vec<RubricTemplatePiece>,
     answer: String,
     shortened: Vec<TruncatedValue>,
@@ -107,13 +111,14 @@ pub struct PromptRenderer {
 }
 
 impl PromptRenderer {
+    /// Splits the template at the first variable that differs between cases. Everything before it is constant.
     pub fn new(rubric: &Rubric, tools: &ToolText, window: PromptWindow) -> PromptRenderer {
         let varies = |piece: &RubricTemplatePiece| matches!(piece, RubricTemplatePiece::Variable(variable) if *variable != RubricVariable::ToolDefinitions);
         let pieces = &rubric.template.pieces;
         let head = pieces.iter().position(varies).unwrap_or(pieces.len());
         let mut system = GUARD.to_owned();
         let mut shortened = Vec::new();
-        // Tools are half of the window at most: what is judged must find room, too.
+        // Tools get at most half of the window, so that the judged data fits, too.
         let tool_text = values::tool_text(tools, window.bytes / 2, &mut shortened);
         let mark = delimiter::derive_delimiter([tool_text.as_str()]);
         let mut tail = Vec::new();
@@ -137,6 +142,7 @@ impl PromptRenderer {
         PromptRenderer { system: system.into(), system_digest, tail, answer, shortened, window }
     }
 
+    /// Renders one case. The result depends only on the arguments, so equal cases share a cache key.
     pub fn render(&self, case: &EvaluationCase<'_>) -> JudgePrompt {
         let variables: Vec<RubricVariable> = self
             .tail

@@ -1,7 +1,7 @@
-//! Recorded text as it stands in a prompt. Each of its lines begins with `> `; headings (`step 2:`, `thought:`) and notes
-//! on what was left out do not. So whatever a recording says, it cannot begin a step, a tool or a field of its own, and
-//! it cannot pretend that something was left out. Characters that nobody sees are spelled out, line separators other
-//! than the line feed among them: there is no other way to begin a line.
+//! Recorded text in a prompt. Each of its lines begins with `> `. Headings (`step 2:`, `thought:`) and notes on omitted
+//! text do not. So recorded text cannot start a step, a tool or a field of its own, and it cannot pretend that
+//! something was left out. Invisible characters are escaped, including line separators other than the line feed, so
+//! there is no other way to begin a line.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -12,12 +12,12 @@ use super::shorten::compute_size_limit;
 
 /// Begins each line of recorded text.
 const QUOTE: &str = "> ";
-/// About what a note on left out text takes.
+/// Upper estimate of the length of a note on omitted text.
 const NOTE_BYTES: usize = 64;
-/// The least that an entry is cut to: its headings, and a note in place of each field.
+/// The shortest form of an entry: its headings, and a note in place of each field.
 const MIN_ENTRY_BYTES: usize = 340;
 
-/// One recorded text.
+/// One recorded text, with line ends normalized and invisible characters escaped.
 #[derive(Clone, Debug)]
 pub(super) struct QuotedText<'t> {
     text: Cow<'t, str>,
@@ -37,12 +37,13 @@ impl<'t> QuotedText<'t> {
         QuotedText { text, lines }
     }
 
-    /// Bytes in a prompt, at most.
+    /// Upper bound of the bytes in a prompt.
     pub(super) fn len(&self) -> usize {
         self.text.len() + QUOTE.len() * self.lines
     }
 
-    /// The text quoted, or its two ends with a note between them: what is done stands first, what came of it last.
+    /// Writes the text quoted. If it exceeds `room`, two thirds come from its beginning and one third from its end,
+    /// with a note between them: texts usually begin with what they are and end with the result.
     pub(super) fn write_quoted(&self, out: &mut String, room: usize) {
         if self.len() <= room {
             quote_lines(out, &self.text);
@@ -67,7 +68,8 @@ impl<'t> QuotedText<'t> {
     }
 }
 
-/// How far one gets from character to character with this many bytes, quotes included.
+/// The offset after as many characters as fit into `bytes`, quote marks included; `None` if not even one fits. A
+/// reversed iterator gives the beginning of the tail.
 fn find_fitting_end(characters: impl Iterator<Item = (usize, char)>, bytes: usize) -> Option<usize> {
     let mut left = bytes.checked_sub(QUOTE.len())?;
     let mut reached = None;
@@ -80,6 +82,7 @@ fn find_fitting_end(characters: impl Iterator<Item = (usize, char)>, bytes: usiz
     reached
 }
 
+/// Puts the quote mark before each line. Empty lines get it without its trailing space.
 fn quote_lines(out: &mut String, text: &str) {
     for (number, line) in text.split('\n').enumerate() {
         if number > 0 {
@@ -90,13 +93,14 @@ fn quote_lines(out: &mut String, text: &str) {
     }
 }
 
-/// One named part of an entry.
+/// A named part of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct EntryField<'t> {
-    /// Empty where an entry has only one.
+    /// Empty if the entry has only this field.
     name: &'static str,
-    /// The recording, or what is said where there is none.
+    /// The recording, or our own text where nothing was recorded.
     content: Result<QuotedText<'t>, &'static str>,
+    /// Additional limit of this field, whatever room there is.
     max_bytes: usize,
 }
 
@@ -144,7 +148,7 @@ impl<'t> EntryField<'t> {
     }
 }
 
-/// A step or a tool.
+/// A step or a tool: a numbered heading with fields below it.
 #[derive(Clone, Debug)]
 pub(super) struct PromptEntry<'t> {
     /// What it is: `step` or `tool`.
@@ -176,8 +180,8 @@ impl<'t> PromptEntry<'t> {
     }
 }
 
-/// Entries one after the other. When they do not fit, long ones are cut; when there are too many for that, those in the
-/// middle are left out.
+/// Writes entries in at most about `room` bytes. Long entries are cut first. If there are too many for that, entries in
+/// the middle are omitted: the first and the last steps matter most.
 pub(super) fn write_entries(entries: &[PromptEntry<'_>], room: usize) -> String {
     let sizes: Vec<usize> = entries.iter().map(|entry| entry.len() + 1).collect();
     let each = compute_size_limit(&sizes, room);
@@ -194,6 +198,7 @@ pub(super) fn write_entries(entries: &[PromptEntry<'_>], room: usize) -> String 
         all(&mut out, entries, each);
         return out;
     }
+    // How many entries fit in their shortest form.
     let kept = (room.saturating_sub(NOTE_BYTES) / MIN_ENTRY_BYTES).max(2);
     if each >= MIN_ENTRY_BYTES || kept >= entries.len() {
         all(&mut out, entries, each.max(MIN_ENTRY_BYTES) - 1);

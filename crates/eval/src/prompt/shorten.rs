@@ -1,4 +1,4 @@
-//! How long values may be so that all of them fit.
+//! Distributes the space of a prompt between values of different length.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ pub struct TruncatedValue {
     pub total_bytes: usize,
 }
 
-/// The size that each of several texts may have so that all fit: short ones stay whole, long ones share what is left.
+/// The size limit per text so that all texts fit into `room`: short ones stay whole, long ones share the rest equally
+/// (max-min fairness). `usize::MAX` if all fit as they are.
 pub(super) fn compute_size_limit(sizes: &[usize], room: usize) -> usize {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();

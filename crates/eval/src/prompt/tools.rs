@@ -1,4 +1,4 @@
-//! The tools on offer as a judge reads them, once for each distinct set of tools.
+//! Tool definitions as a judge reads them, rendered once per distinct set of tools.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use gradus_core::trajectory::ToolDefinition;
 use super::recording::{EntryField, PromptEntry};
 use crate::offline::ToolIndex;
 
-/// What a set of tools looks like in a prompt.
+/// A set of tools in the form of a prompt, shared by all trajectories that offer it.
 #[derive(Clone, Debug)]
 pub struct ToolText {
     tools: Arc<[ToolDefinition]>,
-    /// What the rules need; made when they are asked.
+    /// The word index of the offline judge; built on first use, because a model judge never needs it.
     index: OnceLock<Arc<ToolIndex>>,
 }
 
@@ -22,7 +22,7 @@ impl ToolText {
         ToolText { tools, index: OnceLock::new() }
     }
 
-    /// The tools as they stand in a prompt.
+    /// The tools as numbered entries of a prompt, from 1.
     pub(super) fn entries(&self) -> Vec<PromptEntry<'_>> {
         self.tools
             .iter()
@@ -35,7 +35,7 @@ impl ToolText {
         self.index.get_or_init(|| ToolIndex::new(&self.tools))
     }
 
-    /// The definitions that the text shows.
+    /// The definitions after the user's file and notes were merged in.
     pub fn tools(&self) -> &Arc<[ToolDefinition]> {
         &self.tools
     }
@@ -53,17 +53,18 @@ fn build_tool_fields(tool: &ToolDefinition) -> Vec<EntryField<'_>> {
     fields
 }
 
-/// Makes the texts, once for each set. A user's definitions and notes are worked in.
+/// A cache of tool texts. It merges in the user's definitions and notes.
 #[derive(Debug, Default)]
 pub struct ToolTexts {
-    /// Definitions from a file; they win over recorded ones of the same name.
+    /// Definitions from the user's file. They take precedence over recorded ones of the same name.
     given: Vec<ToolDefinition>,
-    /// Added to the descriptions.
+    /// Texts that are appended to descriptions, by tool name.
     notes: BTreeMap<String, String>,
     made: Vec<(Arc<[ToolDefinition]>, Arc<ToolText>)>,
 }
 
-/// Agents have a few sets of tools; traces from everywhere may have many, which need not all be kept.
+/// An agent has a few sets of tools. A store with traces of many agents may have many, so the cache is bounded; the
+/// oldest entry is dropped.
 const KEPT: usize = 64;
 
 impl ToolTexts {
@@ -71,6 +72,7 @@ impl ToolTexts {
         ToolTexts { given, notes, made: Vec::new() }
     }
 
+    /// The text of a set of tools. Sets are compared by pointer first, since assembly shares them between trajectories.
     pub fn get_or_render(&mut self, tools: &Arc<[ToolDefinition]>) -> Arc<ToolText> {
         let known = self.made.iter().rposition(|(set, _)| Arc::ptr_eq(set, tools) || set == tools);
         if let Some(at) = known {
@@ -84,6 +86,7 @@ impl ToolTexts {
         text
     }
 
+    /// Recorded definitions, then the user's: fields that the user's file leaves out keep their recorded value.
     fn complete_definitions(&self, tools: &Arc<[ToolDefinition]>) -> Arc<[ToolDefinition]> {
         if self.given.is_empty() && self.notes.is_empty() {
             return Arc::clone(tools);

@@ -1,4 +1,4 @@
-//! What stands for a rubric's variables in one case.
+//! Values of a rubric's variables for one case.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,10 @@ use super::{EvaluationCase, RubricVariable, tools};
 
 const NOT_RECORDED: &str = "(not recorded)";
 const NO_THOUGHT: &str = "(no thought)";
-/// How much of a result is shown of each earlier step; the thought that followed says what mattered of it.
+/// How much of the result of each earlier step is shown, in bytes. The thought after it usually says what mattered.
 const MAX_EARLIER_RESULT_BYTES: usize = 400;
 
+/// Whether the trace recorded a non-blank value, for the `requires` of a rubric.
 pub(super) fn is_there(variable: RubricVariable, case: &EvaluationCase<'_>) -> bool {
     let has = |text: Option<&str>| text.is_some_and(|text| !text.trim().is_empty());
     let step = case.step.and_then(|step| case.trajectory.steps.get(step));
@@ -31,15 +32,16 @@ pub(super) fn is_there(variable: RubricVariable, case: &EvaluationCase<'_>) -> b
     }
 }
 
-/// One value in the making.
+/// A value before it is shortened.
 enum PromptValue<'t> {
     Text(QuotedText<'t>),
-    /// Nothing was recorded; this is said in its place, outside of any quotation.
+    /// Nothing was recorded. This text of ours takes its place, outside of any quotation.
     Absent(&'static str),
     Entries(Vec<PromptEntry<'t>>),
 }
 
 impl PromptValue<'_> {
+    /// Bytes in the prompt if nothing is left out.
     fn len(&self) -> usize {
         match self {
             PromptValue::Text(recording) => recording.len(),
@@ -48,7 +50,7 @@ impl PromptValue<'_> {
         }
     }
 
-    /// The value as it stands in a prompt, no longer than this.
+    /// The value as it stands in a prompt, in at most `room` bytes. A value that is cut is added to `shortened`.
     fn write(&self, variable: RubricVariable, room: usize, shortened: &mut Vec<TruncatedValue>) -> String {
         let text = match self {
             PromptValue::Text(recording) => {
@@ -67,7 +69,7 @@ impl PromptValue<'_> {
     }
 }
 
-/// The values of these variables, shortened so that together they fit.
+/// Values of these variables, shortened so that together they take at most `room` bytes.
 pub(super) fn fill_variables(
     variables: &[RubricVariable],
     case: &EvaluationCase<'_>,
@@ -80,7 +82,7 @@ pub(super) fn fill_variables(
     variables.iter().zip(values).map(|(variable, value)| value.write(*variable, each, shortened)).collect()
 }
 
-/// The tools on offer, which are rendered apart from the other values.
+/// The tool definitions, which are rendered apart because they belong to the constant part of a prompt.
 pub(super) fn tool_text(tools: &tools::ToolText, room: usize, shortened: &mut Vec<TruncatedValue>) -> String {
     tool_value(tools).write(RubricVariable::ToolDefinitions, room, shortened)
 }
@@ -92,6 +94,7 @@ fn tool_value(tools: &tools::ToolText) -> PromptValue<'_> {
     }
 }
 
+/// Collects a value without copying: everything borrows from the trajectory.
 fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> PromptValue<'t> {
     let trajectory = case.trajectory;
     let step = case.step.and_then(|step| trajectory.steps.get(step));
@@ -135,6 +138,7 @@ fn call_fields(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
     ]
 }
 
+/// An earlier step as context. Its result is cut short so that a long history fits.
 fn whole_step(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
     let result = if step.is_error { "result (the call failed)" } else { "result" };
     let result = EntryField::new(result, step.observation.as_deref().map(Cow::Borrowed), NOT_RECORDED);

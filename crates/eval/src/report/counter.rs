@@ -1,4 +1,4 @@
-//! Counts a run's outcomes into its summary.
+//! Counts the outcomes of a run into its summary.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,14 +14,15 @@ use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunManifest, RunState};
 use crate::scale::ScoreScale;
 
-/// Findings that are kept for a report.
+/// Findings that a summary contains.
 const MAX_FINDINGS: usize = 50;
-/// Reasons that are told apart; some hold ids and differ every time.
+/// Distinct reasons that are counted. Some contain ids and differ every time; the rest is counted as "other reasons".
 const MAX_REASONS: usize = 500;
 
-/// One metric in the making.
+/// One metric while it is being counted.
 #[derive(Default)]
 struct MetricTally {
+    /// One entry per trajectory with at least one score.
     clusters: Vec<ScoreCluster>,
     failed: u64,
     not_applicable: u64,
@@ -30,6 +31,7 @@ struct MetricTally {
 }
 
 impl MetricTally {
+    /// The value is the mean over all scores, not over trajectories; the interval accounts for the clusters.
     fn to_metric(&self, name: &str, title: &str, judge: &str, scale: ScoreScale) -> MetricResult {
         // From 0: the sum of nothing is -0.
         let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
@@ -50,28 +52,32 @@ impl MetricTally {
     }
 }
 
+/// All counters of a summary. Memory grows with the number of trajectories only by one cluster per metric.
 pub(super) struct SummaryBuilder {
     evaluators: Vec<EvaluatorRecord>,
     tallies: Vec<MetricTally>,
+    /// Steps that are right in both step dimensions.
     combined: MetricTally,
+    /// Trajectories that are right in all dimensions.
     right: MetricTally,
     trajectories: u64,
     steps: u64,
     tools: BTreeMap<String, ToolUse>,
+    /// Counts by evaluator, whether it is a failure, and text.
     reasons: BTreeMap<(usize, bool, String), u64>,
     findings: Vec<ReportFinding>,
     shortened: u64,
 }
 
-/// How one question of a step or a trajectory ended, for combining several.
+/// How one question ended, for combining several of them.
 #[derive(Clone, Copy, PartialEq)]
 enum QuestionStatus {
     Right,
     Wrong,
     Failed,
-    /// The question does not arise, or is none of this run's.
+    /// The question does not apply, or the run has no such evaluator.
     Absent,
-    /// The run stopped before it.
+    /// The run stopped before the question was asked.
     Unasked,
 }
 
@@ -107,6 +113,7 @@ impl SummaryBuilder {
         self.evaluators.iter().position(|known| known.name == name)
     }
 
+    /// Counts one trajectory. `outcomes` must be sorted by step, with those of the whole last.
     pub(super) fn add(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         self.trajectories += 1;
         self.steps += trajectory.steps.len() as u64;
@@ -149,7 +156,7 @@ impl SummaryBuilder {
         self.add_cost(line);
     }
 
-    /// What an outcome cost, also one that another took the place of.
+    /// Adds the cost of an outcome, also of a superseded one.
     pub(super) fn add_cost(&mut self, line: &OutcomeLine) {
         let Some(number) = self.evaluator_index(&line.evaluator) else { return };
         let cost = &mut self.tallies[number].cost;
@@ -161,7 +168,7 @@ impl SummaryBuilder {
             cost.tokens.cached_prompt += tokens.cached_prompt;
         }
         if line.calls > 0 {
-            // An endpoint that does not say what it used makes the sum unknown, not smaller.
+            // If an endpoint does not report its usage, the sum is unknown, not smaller.
             cost.usd = cost.usd.zip(line.cost_usd).map(|(sum, more)| sum + more);
         }
     }
@@ -186,11 +193,11 @@ impl SummaryBuilder {
         }
     }
 
-    /// Steps that are right in both dimensions, and trajectories that are right in all.
+    /// Counts steps that are right in both dimensions, and trajectories that are right in all.
     fn count_combined(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let mut cluster = ScoreCluster::default();
         let mut endings = vec![self.question_status(outcomes, SEQUENCE_OPTIMALITY, None)];
-        // Outcomes are sorted by step: each step's are next to each other.
+        // Outcomes are sorted by step, so those of one step are adjacent.
         let mut rest = outcomes;
         for step in &trajectory.steps {
             let index = Some(step.index);
@@ -223,7 +230,7 @@ impl SummaryBuilder {
         if trajectory.steps.is_empty() || endings.iter().all(|ending| *ending == QuestionStatus::Absent) {
             self.right.not_applicable += 1;
         } else if endings.contains(&QuestionStatus::Failed) {
-            // Also where something else is wrong: or else what could not be judged would only ever count against.
+            // Also if another question was answered with wrong: otherwise failures could only ever lower the share.
             self.right.failed += 1;
         } else {
             let is_right = !endings.contains(&QuestionStatus::Wrong);
@@ -231,6 +238,7 @@ impl SummaryBuilder {
         }
     }
 
+    /// Uses, errors and right choices per tool, by the verdicts of `thought_to_tool`.
     fn count_tools(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let choices: Vec<&OutcomeLine> =
             outcomes.iter().filter(|line| &*line.evaluator == THOUGHT_TO_TOOL && line.is_scored()).collect();
@@ -251,6 +259,7 @@ impl SummaryBuilder {
         }
     }
 
+    /// Collects wrong steps and trajectories. Verdicts on the same step become one finding.
     fn collect_findings(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let wrong = outcomes.iter().filter(|line| self.ending_of(line) == QuestionStatus::Wrong);
         let mut found: Vec<ReportFinding> = Vec::new();
@@ -279,17 +288,20 @@ impl SummaryBuilder {
             }
         }
         self.findings.extend(found);
-        // The worst are kept; sorting keeps the order of the source among equals.
+        // Pruned in batches, which keeps the sort cheap.
         if self.findings.len() > 4 * MAX_FINDINGS {
             self.keep_worst();
         }
     }
 
+    /// Keeps the findings with the most wrong verdicts. The sort is stable, so ties keep the order of the source.
     fn keep_worst(&mut self) {
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdicts.len()));
         self.findings.truncate(MAX_FINDINGS);
     }
 
+    /// Computes metrics and intervals. `combined` and `trajectories_right` exist only if the run asked all of their
+    /// questions.
     pub(super) fn finish(mut self, record: &RunManifest) -> EvaluationSummary {
         self.keep_worst();
         let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
@@ -340,6 +352,7 @@ impl SummaryBuilder {
 }
 
 impl CostSummary {
+    /// The total is unknown if the cost of one evaluator is.
     fn from_evaluator_costs(by_evaluator: Vec<EvaluatorCost>) -> CostSummary {
         let mut total = CostSummary { usd: Some(0.0), ..CostSummary::default() };
         for cost in &by_evaluator {

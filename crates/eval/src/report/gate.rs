@@ -1,4 +1,4 @@
-//! Gates: a rule over a run's numbers that passes, fails, or cannot tell.
+//! Gates: a condition on a number of a run that passes, fails or is inconclusive.
 
 use serde::Serialize;
 
@@ -6,14 +6,16 @@ use super::EvaluationSummary;
 use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use crate::interval::ConfidenceInterval;
 
-/// `thought_to_tool >= 0.85`
+/// A parsed gate, `thought_to_tool >= 0.85`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QualityGate {
     pub name: String,
     pub comparison: GateOperator,
+    /// A share is stored as 0 to 1, even if it was written in percent.
     pub bar: f64,
 }
 
+/// `>=`, `>`, `<=` and `<`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateOperator {
     AtLeast,
@@ -22,6 +24,7 @@ pub enum GateOperator {
     Less,
 }
 
+/// Why a gate cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     #[error("{0:?} is no gate: write a metric, >= > <= or <, and a number, as in 'thought_to_tool >= 0.85'")]
@@ -32,35 +35,38 @@ pub enum GateError {
     Name { gate: String, name: String, known: String },
 }
 
+/// The result of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateVerdict {
     Pass,
     Fail,
-    /// The interval holds the bar: more trajectories are needed to tell.
+    /// The interval contains the bar: more trajectories are needed.
     Inconclusive,
 }
 
+/// A checked gate, as in `--json` and in reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GateResult {
     pub gate: String,
-    /// What it is about, and what it demands.
+    /// The name of the metric.
     pub metric: String,
     pub bar: f64,
-    /// Whether value and bar are shares from 0 to 1.
+    /// Whether value and bar are shares and can be printed in percent.
     pub is_share: bool,
     pub verdict: GateVerdict,
     pub value: Option<f64>,
     pub interval: Option<ConfidenceInterval>,
-    /// In words.
+    /// The verdict in words.
     pub explanation: String,
 }
 
-/// What can be gated besides the evaluators.
+/// Numbers besides evaluators that a gate can be about.
 const OTHERS: [&str; 4] = ["combined", "trajectories_right", "failed", "cost"];
 
 impl QualityGate {
-    /// Reads a gate on one of these evaluators, or on the run's other numbers.
+    /// Parses a gate on one of these evaluators or on another number of the run. It is done before the run, so that a
+    /// misspelled gate costs nothing.
     pub fn parse(text: &str, evaluators: &[&str]) -> Result<QualityGate, GateError> {
         let form = || GateError::Form(text.to_owned());
         let at = text.find(['<', '>']).ok_or_else(form)?;
@@ -78,6 +84,7 @@ impl QualityGate {
         };
         let bar = number.parse::<f64>().ok().filter(|bar| bar.is_finite()).ok_or_else(form)? / scale;
         let name = name.trim();
+        // A share above 1 can never be met: the author probably meant percent.
         if matches!(
             name,
             "failed" | "combined" | "trajectories_right" | THOUGHT_TO_TOOL | QUERY_TO_THOUGHT | SEQUENCE_OPTIMALITY
@@ -92,7 +99,8 @@ impl QualityGate {
         Ok(QualityGate { name: name.to_owned(), comparison, bar })
     }
 
-    /// Whether a run passes. With `strict`, a gate that cannot tell fails.
+    /// Checks a run. With `strict`, an inconclusive gate fails. A gate on a number that does not exist fails, because a
+    /// pipeline must not pass if nothing was judged.
     pub fn check(&self, summary: &EvaluationSummary, strict: bool) -> GateResult {
         let (value, interval, is_share) = match self.name.as_str() {
             "failed" => (summary.failed_share(), None, true),
@@ -113,6 +121,7 @@ impl QualityGate {
             GateOperator::AtMost => number <= self.bar,
             GateOperator::Less => number < self.bar,
         };
+        // The gate is inconclusive if the two ends of the interval disagree.
         let sides = interval.map(|interval| (meets(interval.low), meets(interval.high)));
         let (verdict, explanation) = match sides {
             Some((low, high)) if low != high => {

@@ -1,5 +1,5 @@
-//! The first fields of lines of a run's files, read without the rest: what is behind them may be long. Lines are as we write
-//! them ourselves; anything unusual is left to a parser of whole lines.
+//! Parses the first fields of lines in a run's files and skips the rest, which may be long. The fast path expects lines
+//! exactly as Gradus writes them; anything else is parsed as a whole by serde.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,14 @@ use serde::de::IgnoredAny;
 
 use crate::outcome::OutcomeKind;
 
+/// The id of a trajectory, which is enough for indexing.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct TrajectoryHead<'l> {
     #[serde(borrow)]
     pub(super) trajectory_id: Cow<'l, str>,
 }
 
+/// The fields that identify an outcome.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct OutcomeHead<'l> {
     #[serde(borrow)]
@@ -23,7 +25,7 @@ pub(super) struct OutcomeHead<'l> {
     pub(super) evaluator: Cow<'l, str>,
 }
 
-/// What is known of a trajectory before its steps.
+/// The fields of a trajectory that come before its steps.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct JudgedHead<'l> {
     #[serde(borrow)]
@@ -34,10 +36,10 @@ pub struct JudgedHead<'l> {
     pub session_id: Option<Cow<'l, str>>,
 }
 
-/// An outcome without what explains it.
+/// An outcome without explanation and evidence.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct VerdictHead {
-    /// Its place among the evaluators of the run.
+    /// Index into the evaluators of the run's manifest.
     #[serde(skip)]
     pub evaluator: usize,
     pub step_index: Option<u32>,
@@ -76,6 +78,7 @@ impl<'l> JudgedHead<'l> {
         Self::parse_fast(line).or_else(|| serde_json::from_slice(line).ok())
     }
 
+    /// Depends on the order of fields in `Trajectory`.
     fn parse_fast(line: &'l [u8]) -> Option<Self> {
         let mut fields = JsonLineScanner::from_line(line)?;
         let trajectory_id = Cow::Borrowed(fields.read_text("trajectory_id")?);
@@ -95,6 +98,7 @@ impl VerdictHead {
         Some(VerdictHead { evaluator, ..read })
     }
 
+    /// Depends on the order of fields in `OutcomeLine`.
     fn parse_fast(line: &[u8]) -> Option<VerdictHead> {
         let mut fields = JsonLineScanner::from_line(line)?;
         fields.read_text("run_id")?;
@@ -111,23 +115,25 @@ impl VerdictHead {
     }
 }
 
-/// What is left of a line.
+/// The unread rest of a line.
 struct JsonLineScanner<'l>(&'l [u8]);
 
 impl<'l> JsonLineScanner<'l> {
+    /// `None` for an incomplete line, whatever its beginning.
     fn from_line(line: &'l [u8]) -> Option<Self> {
         // A line that was cut off is none, however it begins.
         let mut fields = line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(JsonLineScanner)?;
-        // The key of an answer stands before all else.
+        // Lines of answered questions begin with their cache key.
         let _ = fields.read_text("k");
         Some(fields)
     }
 
+    /// The bytes of the next value, if the next field has this name.
     fn bytes_after_key(&self, name: &str) -> Option<&'l [u8]> {
         self.0.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?.strip_prefix(b"\":")
     }
 
-    /// A text in which nothing is escaped.
+    /// A string without escapes; `None` otherwise, which leaves the line to serde.
     fn read_text(&mut self, name: &str) -> Option<&'l str> {
         let value = self.bytes_after_key(name)?.strip_prefix(b"\"")?;
         let end = value.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
@@ -135,7 +141,7 @@ impl<'l> JsonLineScanner<'l> {
         std::str::from_utf8(&value[..end]).ok()
     }
 
-    /// Any value that another field follows.
+    /// Any value that is not the last one of the line.
     fn read_value<T: Deserialize<'l>>(&mut self, name: &str) -> Option<T> {
         let rest = self.bytes_after_key(name)?;
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<T>();

@@ -1,4 +1,4 @@
-//! What a run comes to. Everything here is read from a run's files, so a report can be made again at any time.
+//! Summaries and gates of a run. Everything here is computed from the run's files, so a report can be made again later.
 
 mod counter;
 mod gate;

@@ -1,5 +1,5 @@
-//! Reads a run's files back: each trajectory with its outcomes, in the order of the source, however the outcomes came
-//! in. Only places are kept in memory, not contents.
+//! Reads a run's files: each trajectory with its outcomes, in the order of the source, in whatever order the outcomes
+//! arrived. Memory holds offsets, not contents.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -14,20 +14,23 @@ use super::head::{JudgedHead, OutcomeHead, TrajectoryHead, VerdictHead};
 use crate::outcome::OutcomeLine;
 use crate::run::{RunFileError, RunFolder, RunManifest};
 
+/// An index of a run's files. Opening reads both files once; lines are then read by offset.
 #[derive(Debug)]
 pub struct RunReader {
     pub record: RunManifest,
     trajectories: LineFile,
+    /// Offset and length of each trajectory's line, in the order of the source.
     trajectory_places: Vec<(u64, u32)>,
-    /// Those that were written more than once: outcomes may be of steps that are no more.
+    /// Trajectories that were written more than once. Some of their outcomes may be about steps that no longer exist.
     rewritten: BTreeSet<usize>,
     outcomes: LineFile,
-    /// The places of each trajectory's outcomes, in order of step and evaluator.
+    /// Offsets of each trajectory's outcomes, sorted by step and evaluator; outcomes of the whole come last.
     by_trajectory: Vec<Vec<OutcomePosition>>,
-    /// Outcomes of questions that were asked again: they count no more, but they were paid for.
+    /// Outcomes of questions that were asked again. They do not count, but they were paid for.
     superseded: Vec<OutcomePosition>,
 }
 
+/// The location of an outcome line, and its sort key. `step` is `u32::MAX` for the whole trajectory.
 #[derive(Clone, Copy, Debug)]
 struct OutcomePosition {
     at: u64,
@@ -37,6 +40,7 @@ struct OutcomePosition {
 }
 
 impl RunReader {
+    /// Indexes the files of a run. Missing files count as empty, and incomplete lines are skipped.
     pub fn open(folder: &RunFolder) -> Result<RunReader, RunFileError> {
         let mut numbers: HashMap<u128, usize> = HashMap::new();
         let mut trajectory_places: Vec<(u64, u32)> = Vec::new();
@@ -44,7 +48,7 @@ impl RunReader {
         let trajectories = LineFile::open_and_scan(&folder.trajectories_path(), |line, place| {
             let Some(head) = TrajectoryHead::read(line) else { return };
             match numbers.entry(gradus_core::stable_digest(head.trajectory_id.as_bytes())) {
-                // A trajectory that had grown when the run was taken up: it counts as it was last.
+                // The trajectory had grown when the run was resumed; its last version counts.
                 Entry::Occupied(known) => {
                     trajectory_places[*known.get()] = place;
                     rewritten.insert(*known.get());
@@ -69,7 +73,7 @@ impl RunReader {
             by_trajectory[*number].push(OutcomePosition { at, length, step, evaluator });
         })?;
         for places in &mut by_trajectory {
-            // Of two outcomes of one question the later one counts: what failed was asked again.
+            // If a question has two outcomes, the later one counts: failed questions are asked again.
             places.sort_by_key(|place| (place.step, place.evaluator, std::cmp::Reverse(place.at)));
             places.dedup_by(|later, first| {
                 let is_same = (later.step, later.evaluator) == (first.step, first.evaluator);
@@ -83,7 +87,7 @@ impl RunReader {
         Ok(RunReader { record, trajectories, trajectory_places, rewritten, outcomes, by_trajectory, superseded })
     }
 
-    /// Hands out the outcomes that others took the place of.
+    /// Visits the outcomes that later ones replaced.
     pub(super) fn visit_superseded(&mut self, mut take: impl FnMut(&OutcomeLine)) -> Result<(), RunFileError> {
         for place in &self.superseded {
             if let Some(line) = self.outcomes.get::<OutcomeLine>(place.at, place.length)? {
@@ -93,7 +97,7 @@ impl RunReader {
         Ok(())
     }
 
-    /// Hands out all trajectories with their outcomes: steps first, then those of the whole.
+    /// Visits all trajectories with their outcomes: those of steps first, then those of the whole.
     pub fn visit_trajectories<E: From<RunFileError>>(
         &mut self,
         mut take: impl FnMut(&Trajectory, &[OutcomeLine]) -> Result<(), E>,
@@ -113,7 +117,7 @@ impl RunReader {
         Ok(())
     }
 
-    /// One trajectory with its outcomes.
+    /// One trajectory with its outcomes. It scans the file, because the index holds only digests of ids.
     pub fn find_trajectory(&mut self, id: &str) -> Result<Option<(Trajectory, Vec<OutcomeLine>)>, RunFileError> {
         for (number, places) in self.by_trajectory.iter().enumerate() {
             let (at, length) = self.trajectory_places[number];
@@ -131,8 +135,8 @@ impl RunReader {
         Ok(None)
     }
 
-    /// Hands out the verdicts on all trajectories in the same order, without explanations and steps: a fraction of the work
-    /// where a whole run is read for its numbers. Ends when whoever takes them has enough.
+    /// Visits the verdicts on all trajectories in the same order, without explanations and steps. That is a fraction of
+    /// the work if only numbers are needed. `take` may stop the visit.
     pub fn visit_verdicts(
         &mut self,
         mut take: impl FnMut(&JudgedHead<'_>, &[VerdictHead]) -> ControlFlow<()>,
@@ -161,22 +165,23 @@ impl RunReader {
 }
 
 impl OutcomePosition {
-    /// Whether the step is there; the whole trajectory always is.
+    /// Whether the trajectory has the step that the outcome is about.
     fn is_of(self, trajectory: &Trajectory) -> bool {
         self.step == u32::MAX || trajectory.steps.binary_search_by_key(&self.step, |step| step.index).is_ok()
     }
 }
 
-/// A file of lines that are read by their places.
+/// A file whose lines are read by offset.
 #[derive(Debug)]
 struct LineFile {
     path: PathBuf,
     file: Option<File>,
-    /// A part of the file: lines that are asked for one after the other are mostly close together.
+    /// A cached part of the file: consecutive lines are usually close together.
     chunk: Vec<u8>,
     chunk_at: u64,
 }
 
+/// Bytes per read.
 const CHUNK: u64 = 256 << 10;
 
 impl LineFile {
@@ -184,7 +189,7 @@ impl LineFile {
         LineFile { path: path.to_owned(), file, chunk: Vec::new(), chunk_at: 0 }
     }
 
-    /// Shows every line with its place.
+    /// Reads the file once and passes every line with its offset and length. A file that does not exist is empty.
     fn open_and_scan(path: &Path, mut look: impl FnMut(&[u8], (u64, u32))) -> Result<LineFile, RunFileError> {
         let io = |reason| RunFileError::new(path, reason);
         let file = match File::open(path) {
@@ -214,6 +219,7 @@ impl LineFile {
         Ok(self.read_line(at, length)?.and_then(|line| serde_json::from_slice(line).ok()))
     }
 
+    /// `None` if the file has become shorter since it was indexed.
     fn read_line(&mut self, at: u64, length: u32) -> Result<Option<&[u8]>, RunFileError> {
         let end = at + u64::from(length);
         if at < self.chunk_at || end > self.chunk_at + self.chunk.len() as u64 {
@@ -225,6 +231,7 @@ impl LineFile {
 
     fn load_chunk(&mut self, at: u64, end: u64) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
+        // A quarter of the chunk lies before the line, since outcomes arrive slightly out of order.
         self.chunk_at = at.saturating_sub(CHUNK / 4);
         let length = CHUNK.max(end - self.chunk_at);
         file.seek(SeekFrom::Start(self.chunk_at))?;

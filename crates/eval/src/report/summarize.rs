@@ -1,4 +1,4 @@
-//! A run is read once, and summed up.
+//! Reads a run once and summarises it.
 
 use super::RunReader;
 use super::counter::SummaryBuilder;
@@ -6,6 +6,8 @@ use super::summary::EvaluationSummary;
 use crate::run::RunFileError;
 
 impl EvaluationSummary {
+    /// Trajectories are visited one at a time, so memory does not grow with the run. Superseded outcomes count only
+    /// with their cost.
     pub fn from_run(reader: &mut RunReader) -> Result<EvaluationSummary, RunFileError> {
         let mut counter = SummaryBuilder::new(&reader.record);
         reader.visit_trajectories(|trajectory, outcomes| {

@@ -1,4 +1,5 @@
-//! A run in numbers: shares with what they are shares of, and how far they can be trusted.
+//! The summary of a run: metrics with numerator, denominator and interval, cost, and findings. Doc comments of the
+//! types below become descriptions in `docs/schemas/summary.schema.json`.
 
 use std::collections::BTreeMap;
 
@@ -126,12 +127,14 @@ pub struct FindingVerdict {
 }
 
 impl EvaluationSummary {
+    /// Also finds `combined` and `trajectories_right`.
     pub fn find_metric(&self, name: &str) -> Option<&MetricResult> {
         let also = [&self.combined, &self.trajectories_right];
         self.metrics.iter().chain(also.into_iter().flatten()).find(|metric| metric.name == name)
     }
 
-    /// Of all questions that arose, the share that was not answered.
+    /// The share of applicable questions that were not answered; `None` if there were none. Measurements of the
+    /// simulator are not questions.
     pub fn failed_share(&self) -> Option<f64> {
         let asked = || self.metrics.iter().filter(|metric| metric.judge != SIMULATOR);
         let failed: u64 = asked().map(|metric| metric.failed).sum();

@@ -1,10 +1,10 @@
-//! Reads a rubric's file: TOML front matter between `+++` lines, then the prompt.
+//! Parses a rubric file: TOML front matter between `+++` lines, then the prompt.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::labels::{RubricLabels, asked_labels};
+use super::labels::{RubricLabelError, RubricLabels, asked_labels};
 use super::template::{RubricTemplate, RubricTemplateError, RubricVariable};
 use super::{Rubric, RubricOrigin, RubricSubject};
 
@@ -21,8 +21,8 @@ pub enum RubricError {
     Name(String),
     #[error("name {0:?} is taken: outputs and gates call something else so")]
     Reserved(String),
-    #[error("{0}")]
-    Labels(String),
+    #[error(transparent)]
+    Labels(#[from] RubricLabelError),
     #[error(
         "the prompt asks for the label {asked:?}, which is not declared under [labels] ({declared}); every such answer would be lost"
     )]
@@ -41,9 +41,10 @@ pub enum RubricError {
     Empty,
 }
 
-/// Names of the check by rules, of tables and of numbers that gates know.
+/// Names that gates, tables and `call_validity` already use.
 const RESERVED: [&str; 6] = ["call_validity", "steps", "combined", "trajectories_right", "failed", "cost"];
 
+/// The front matter. Unknown keys are errors, because a misspelled `requires` would silently change what is judged.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FrontMatter {
@@ -57,11 +58,12 @@ struct FrontMatter {
     labels: BTreeMap<String, f64>,
 }
 
+/// Parses and checks a rubric. All checks are done here, so that a mistake is found before any question is paid for.
 pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
     let hash = hash_rubric(text);
     let (front, prompt) = split_front_matter(text).ok_or(RubricError::NoFrontMatter)?;
     let front: FrontMatter = toml::from_str(front).map_err(|error| RubricError::FrontMatter {
-        // The fence is the file's first line.
+        // The front matter begins on the second line of the file.
         line: error.span().map_or(1, |span| front[..span.start].matches('\n').count() + 2),
         reason: error.message().to_owned(),
     })?;
@@ -72,7 +74,7 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     if RESERVED.contains(&front.name.as_str()) {
         return Err(RubricError::Reserved(front.name));
     }
-    let labels = RubricLabels::new(front.labels).map_err(RubricError::Labels)?;
+    let labels = RubricLabels::new(front.labels)?;
     if prompt.trim().is_empty() {
         return Err(RubricError::Empty);
     }
@@ -88,6 +90,8 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
             .into_iter()
             .map(|name| RubricVariable::from_name(&name).ok_or(RubricError::UnknownRequirement(name)))
             .collect::<Result<_, _>>()?,
+        // By default, a question needs the thought and the request if its prompt uses them. Everything else may be
+        // missing.
         None => template
             .variables()
             .filter(|variable| matches!(variable, RubricVariable::Thought | RubricVariable::OriginalQuestion))
@@ -109,7 +113,7 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     })
 }
 
-/// The front matter and the prompt.
+/// Front matter and prompt; `None` without a closing `+++` line. A byte order mark and CRLF are accepted.
 fn split_front_matter(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches('\u{feff}');
     let rest = text.strip_prefix("+++")?;
@@ -124,8 +128,8 @@ fn split_front_matter(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A prompt that asks for other labels than those that are declared gives no verdicts at all: every answer would be
-/// taken for unreadable, or worse, for a wrong one.
+/// Compares the labels that the prompt asks for with the declared ones. If they differ, every answer would be
+/// unreadable or, worse, taken for a wrong one.
 fn check_labels(prompt: &str, labels: &RubricLabels) -> Result<(), RubricError> {
     for asked in asked_labels(prompt) {
         if labels.find(&asked).is_none() {
@@ -140,6 +144,7 @@ fn check_labels(prompt: &str, labels: &RubricLabels) -> Result<(), RubricError> 
     }
 }
 
+/// Whole words only: "incorrect" does not mention "correct".
 fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -148,7 +153,7 @@ fn contains_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Changes with the file, and with what every prompt has beside it: a verdict is known by what the judge was shown.
+/// 64 bits of BLAKE3 over the file and the version of the fixed prompt texts, as hexadecimal.
 fn hash_rubric(text: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(text.as_bytes()).update(&crate::prompt_version::PROMPT_VERSION.to_le_bytes());

@@ -1,39 +1,58 @@
-//! A rubric's labels and their scores; and which labels a prompt asks for.
+//! Labels of a rubric and their scores, and which labels a prompt asks for.
 
 use std::collections::BTreeMap;
 
 use crate::scale::ScoreScale;
 
-/// The answers a rubric knows, best first.
+/// Why the `[labels]` table of a rubric is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RubricLabelError {
+    #[error("[labels] needs at least two labels with their scores")]
+    TooFew,
+    /// TOML allows `nan` and `inf`; means and intervals do not.
+    #[error("the score of {0:?} is no number")]
+    NotFinite(String),
+    /// Labels are compared after `normalize_label`, which leaves nothing of this one.
+    #[error("{0:?} is no label: it has neither letters nor digits")]
+    Blank(String),
+    /// Two labels are equal after normalization, so an answer could mean either.
+    #[error("[labels] has {0:?} twice")]
+    Duplicate(String),
+}
+
+/// The labels of a rubric with their scores, best first. There are at least two, with finite scores, and no two are
+/// equal after normalization.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RubricLabels(Vec<(String, f64)>);
 
 impl RubricLabels {
-    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<RubricLabels, String> {
+    /// Checks the `[labels]` table and sorts it. Labels with equal scores keep their alphabetical order.
+    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<RubricLabels, RubricLabelError> {
         if scores.len() < 2 {
-            return Err("[labels] needs at least two labels with their scores".to_owned());
+            return Err(RubricLabelError::TooFew);
         }
         if let Some((label, _)) = scores.iter().find(|(_, score)| !score.is_finite()) {
-            return Err(format!("the score of {label:?} is no number"));
+            return Err(RubricLabelError::NotFinite(label.clone()));
         }
         if let Some((label, _)) = scores.iter().find(|(label, _)| normalize_label(label).is_empty()) {
-            return Err(format!("{label:?} is no label: it has neither letters nor digits"));
+            return Err(RubricLabelError::Blank(label.clone()));
         }
         let mut labels: Vec<(String, f64)> = scores.into_iter().collect();
         for (at, (label, _)) in labels.iter().enumerate() {
             if labels[..at].iter().any(|(other, _)| normalize_label(other) == normalize_label(label)) {
-                return Err(format!("[labels] has {label:?} twice"));
+                return Err(RubricLabelError::Duplicate(label.clone()));
             }
         }
         labels.sort_by(|a, b| b.1.total_cmp(&a.1));
         Ok(RubricLabels(labels))
     }
 
-    /// The two labels of a yes-or-no question.
+    /// The two labels of a yes-or-no question, scored 1 and 0.
     pub(crate) fn binary(good: &str, bad: &str) -> RubricLabels {
         RubricLabels(vec![(good.to_owned(), 1.0), (bad.to_owned(), 0.0)])
     }
 
+    /// Best first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(label, _)| label.as_str())
     }
@@ -46,31 +65,36 @@ impl RubricLabels {
         ScoreScale::from_scores(self.iter().map(|(_, score)| score)).unwrap_or(ScoreScale::SHARE)
     }
 
+    /// The label with the highest score.
     pub fn best(&self) -> &str {
         &self.0[0].0
     }
 
+    /// The label with the lowest score.
     pub fn worst(&self) -> &str {
         &self.0[self.0.len() - 1].0
     }
 
+    /// The score of a label as declared; `None` for any other spelling. Use [`RubricLabels::find`] for free text.
     pub fn score(&self, label: &str) -> Option<f64> {
         self.0.iter().find(|(known, _)| known == label).map(|(_, score)| *score)
     }
 
-    /// The label that a text is, apart from case, quotes, spaces and markup.
+    /// The label that a text spells, apart from case, quotes, spaces and markup. `None` if the text holds anything
+    /// else.
     pub fn find(&self, text: &str) -> Option<&str> {
         let text = normalize_label(text);
         self.names().find(|label| normalize_label(label) == text)
     }
 }
 
-/// Letters and digits only, in lower case.
+/// Letters and digits only, in lower case, so that `**Correct.**` and "correct" are equal.
 pub(crate) fn normalize_label(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// The labels that a prompt asks for: what stands behind `LABEL:`, and what is quoted in a sentence about the answer.
+/// The labels that a prompt asks for: what follows `LABEL:`, and what is quoted in a sentence about the answer. It is a
+/// heuristic: a prompt that asks in other words yields nothing and is accepted.
 pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
     let mut asked = Vec::new();
     for line in prompt.lines() {
@@ -85,7 +109,7 @@ pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
     asked
 }
 
-/// What follows `LABEL:` at the beginning of a line, whatever markup surrounds it.
+/// The text after `LABEL:` at the beginning of a line, with any markup around it.
 fn behind_label(line: &str) -> Option<&str> {
     let start = line.trim_start_matches(|c: char| !c.is_alphanumeric());
     let rest = start.get(..5).filter(|word| word.eq_ignore_ascii_case("label")).map(|_| &start[5..])?;
@@ -93,7 +117,8 @@ fn behind_label(line: &str) -> Option<&str> {
     rest.strip_prefix([':', '='])
 }
 
-/// Quoted words if there are any, else the words between `|`, `/` and `or`. A placeholder offers nothing.
+/// Quoted words if there are any, otherwise the words between `|`, `/`, commas and `or`. A placeholder such as `[your
+/// label]` offers nothing.
 fn parse_alternatives(text: &str) -> Vec<String> {
     let found = extract_quoted(text);
     if !found.is_empty() {
@@ -109,6 +134,7 @@ fn is_decoration(c: char) -> bool {
     !c.is_alphanumeric()
 }
 
+/// A sentence that names the answer and prescribes its form. Quotes elsewhere in a prompt are not labels.
 fn is_about_the_answer(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -116,7 +142,7 @@ fn is_about_the_answer(sentence: &str) -> bool {
         && says(&["must be", "respond with", "answer with", "reply with", "word", "one of", "either", "exactly"])
 }
 
-/// Short texts in quotes of any kind.
+/// Texts of up to three words in quotes of any kind.
 fn extract_quoted(text: &str) -> Vec<String> {
     const PAIRS: [(char, char); 5] =
         [('"', '"'), ('\'', '\''), ('`', '`'), ('\u{201c}', '\u{201d}'), ('\u{2018}', '\u{2019}')];

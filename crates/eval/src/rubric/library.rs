@@ -1,32 +1,43 @@
-//! All rubrics of a run: those that are built in, and those of a user's folder, which add to them or replace them.
+//! The rubrics of a run: the built-in ones, and those of a user's folder, which add to them or replace them.
 
 use std::path::{Path, PathBuf};
 
 use super::{Rubric, RubricError, RubricOrigin};
 
+/// The order here is the order of questions and of rows in reports.
 const BUILT_IN: [&str; 3] = [
     include_str!("../../rubrics/query_to_thought.md"),
     include_str!("../../rubrics/thought_to_tool.md"),
     include_str!("../../rubrics/sequence_optimality.md"),
 ];
 
+/// Rubrics by name. Names are unique; built-in ones come first.
 #[derive(Clone, Debug)]
 pub struct RubricLibrary {
     rubrics: Vec<Rubric>,
 }
 
-/// A file that is no rubric, or a folder that cannot be read.
+/// A file that is not a rubric, or a folder that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     #[error("{path}: {reason}")]
-    Rubric { path: String, reason: RubricError },
+    Rubric {
+        path: String,
+        #[source]
+        reason: RubricError,
+    },
     #[error("{path}: {reason}")]
-    Io { path: String, reason: std::io::Error },
+    Io {
+        path: String,
+        #[source]
+        reason: std::io::Error,
+    },
     #[error("{path}: the rubric {name:?} is in {other}, too")]
     Twice { path: String, name: String, other: String },
 }
 
 impl RubricLibrary {
+    /// The rubrics that are compiled in. A test parses them, so this cannot fail.
     pub fn built_in() -> RubricLibrary {
         let parse = |text: &&str| match Rubric::parse(text, RubricOrigin::BuiltIn) {
             Ok(rubric) => rubric,
@@ -35,13 +46,14 @@ impl RubricLibrary {
         RubricLibrary { rubrics: BUILT_IN.iter().map(parse).collect() }
     }
 
-    /// The text of a built-in rubric's file, for people who want to start from it.
+    /// The file of a built-in rubric, for `gradus rubrics show`: a copy is a good start for a rubric of one's own.
     pub fn built_in_text(name: &str) -> Option<&'static str> {
         let named = |text: &&&str| Rubric::parse(text, RubricOrigin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
         BUILT_IN.iter().find(named).copied()
     }
 
-    /// Adds the rubrics of a folder (its `.md` files), or of one file. A rubric replaces the built-in one of its name.
+    /// Adds one file, or the `.md` files of a folder in alphabetical order. A rubric replaces the built-in one of its
+    /// name. Two files with the same name are an error, since either could win.
     pub fn add_path(&mut self, path: &Path) -> Result<(), LibraryError> {
         for file in rubric_files(path)? {
             let rubric = read_file(&file)?;
@@ -62,7 +74,7 @@ impl RubricLibrary {
         Ok(())
     }
 
-    /// Reads each rubric of a folder, or of one file, and says what is wrong with those that are.
+    /// Parses each rubric of a folder, or one file, and reports every error instead of the first one.
     pub fn check_path(path: &Path) -> Vec<Result<Rubric, LibraryError>> {
         match rubric_files(path) {
             Ok(files) => files.iter().map(|file| read_file(file)).collect(),
@@ -87,6 +99,7 @@ fn read_file(file: &Path) -> Result<Rubric, LibraryError> {
         .map_err(|reason| LibraryError::Rubric { path: path(), reason })
 }
 
+/// The `.md` files of a folder, without subfolders.
 fn rubric_files(path: &Path) -> Result<Vec<PathBuf>, LibraryError> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -96,7 +109,7 @@ fn rubric_files(path: &Path) -> Result<Vec<PathBuf>, LibraryError> {
     for entry in std::fs::read_dir(path).map_err(io)? {
         let file = entry.map_err(io)?.path();
         let is_rubric = file.extension().is_some_and(|extension| extension == "md");
-        // A folder of rubrics may explain itself.
+        // A folder of rubrics may contain a README.
         let is_readme = file.file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"));
         if is_rubric && !is_readme && file.is_file() {
             files.push(file);

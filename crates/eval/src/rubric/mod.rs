@@ -1,4 +1,5 @@
-//! Rubrics: a judge as data. One file holds what is asked, of what, and what the answers are worth.
+//! Rubrics: a question as data. One file contains the prompt, what it applies to, the labels and their scores.
+//! `docs/reference/rubrics.md` describes the format.
 
 mod file;
 mod labels;
@@ -6,35 +7,36 @@ mod library;
 mod template;
 
 pub use file::RubricError;
-pub use labels::RubricLabels;
+pub use labels::{RubricLabelError, RubricLabels};
 pub use library::{LibraryError, RubricLibrary};
 pub use template::{RubricTemplate, RubricTemplatePiece, RubricVariable};
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One question, ready to be asked.
+/// One question, parsed and checked.
 #[derive(Clone, Debug)]
 pub struct Rubric {
-    /// The evaluator's name in every output.
+    /// The evaluator's name in every output; unique in a library.
     pub name: String,
     pub title: String,
+    /// One line for `gradus rubrics list`.
     pub about: String,
     pub subject: RubricSubject,
     pub labels: RubricLabels,
-    /// Without these the question does not arise.
+    /// Variables without which the outcome is `not_applicable`. Their texts must be recorded and not blank.
     pub requires: Vec<RubricVariable>,
     pub template: RubricTemplate,
-    /// The name under which its outcomes are logged to Phoenix.
+    /// The name of its annotations in Phoenix.
     pub phoenix_name: String,
-    /// Changes with every change to the file or to what every prompt has beside it.
+    /// Changes with every change of the file or of the fixed texts around every prompt. It is part of the cache key.
     pub hash: String,
-    /// The file's text.
+    /// The file's text, to be shown unchanged.
     pub source: Arc<str>,
     pub origin: RubricOrigin,
 }
 
-/// What a rubric is asked of.
+/// Whether a rubric is asked once per step or once per trajectory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RubricSubject {
@@ -42,6 +44,7 @@ pub enum RubricSubject {
     Trajectory,
 }
 
+/// Where a rubric comes from; errors and `gradus rubrics list` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RubricOrigin {
     BuiltIn,
@@ -49,7 +52,7 @@ pub enum RubricOrigin {
 }
 
 impl Rubric {
-    /// Reads a rubric file's text.
+    /// Parses the text of a rubric file. It reads no file: `origin` is only stored.
     pub fn parse(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
         file::parse_rubric(text, origin)
     }

@@ -1,7 +1,8 @@
-//! Prompt templates: text with `{variable}` places. A template is split once; what is filled in is never read again,
-//! so braces in data are only braces.
+//! Prompt templates: text with `{variable}` placeholders. A template is split once, and filled-in values are never
+//! parsed again, so braces in recorded data have no effect.
 
-/// What can stand in a template.
+/// The variables of a template. Names follow the prompts of Phoenix's evaluators, so that those can be reused
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RubricVariable {
     OriginalQuestion,
@@ -45,15 +46,17 @@ impl RubricVariable {
         }
     }
 
+    /// `None` for a name that is not a variable.
     pub fn from_name(name: &str) -> Option<RubricVariable> {
         ALL.into_iter().find(|variable| variable.name() == name)
     }
 
+    /// For error messages.
     pub(super) fn all_names() -> String {
         ALL.map(RubricVariable::name).join(", ")
     }
 
-    /// Whether it belongs to one step and not to the whole trajectory.
+    /// Whether it exists only for a single step. Rubrics for trajectories may not use it.
     pub fn is_of_step(self) -> bool {
         matches!(
             self,
@@ -66,17 +69,20 @@ impl RubricVariable {
     }
 }
 
+/// A part of a template, in order of the prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RubricTemplatePiece {
     Text(String),
     Variable(RubricVariable),
 }
 
+/// A prompt split into literal text and placeholders. Adjacent texts are merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RubricTemplate {
     pub pieces: Vec<RubricTemplatePiece>,
 }
 
+/// An unknown variable. `line` counts from 1 within the prompt, without the front matter.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the prompt uses `{{{name}}}`, which is no variable; there are {known}", known = RubricVariable::all_names())]
 pub struct RubricTemplateError {
@@ -85,8 +91,8 @@ pub struct RubricTemplateError {
 }
 
 impl RubricTemplate {
-    /// Splits a prompt. `{name}` and `{{name}}` are places when the name is one of ours; a name that is none of ours
-    /// is an error; braces around anything else (JSON, code) are text.
+    /// Splits a prompt. `{name}` and `{{name}}` are placeholders if the name looks like an identifier; an unknown
+    /// identifier is an error. Braces around anything else (JSON, code) are text.
     pub(super) fn parse(prompt: &str) -> Result<RubricTemplate, RubricTemplateError> {
         let mut pieces = Vec::new();
         let mut text = String::new();
@@ -126,6 +132,7 @@ impl RubricTemplate {
         Ok(RubricTemplate { pieces })
     }
 
+    /// In order of the prompt, with repetitions.
     pub fn variables(&self) -> impl Iterator<Item = RubricVariable> {
         self.pieces.iter().filter_map(|piece| match piece {
             RubricTemplatePiece::Variable(variable) => Some(*variable),

@@ -1,4 +1,5 @@
-//! Verdicts by what was asked: the same question to the same judge is asked once, in this run and in all later ones.
+//! Verdict cache: the same question to the same judge is asked once, in this run and in all later ones. It is a file of
+//! lines that is only appended to. In memory there is only an index of offsets.
 
 use crate::run::question_key::QuestionKey;
 use std::collections::HashMap;
@@ -12,17 +13,19 @@ use super::{AppendLog, RunFileError};
 use crate::prompt::TruncatedValue;
 use crate::verdict::ParsedVerdict;
 
+/// A cached answer. The score is not stored: it follows from the label and the rubric, whose hash is part of the key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachedVerdict {
     pub label: String,
     pub explanation: String,
-    /// What the judge saw only in part, where that was more than the prompt's own window asked for.
+    /// Values that the judge saw only in part because the endpoint rejected a longer prompt. Empty if the prompt was
+    /// sent as first rendered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<TruncatedValue>,
 }
 
 impl CachedVerdict {
-    /// What is kept of a judge's answer.
+    /// The part of a judge's answer that is cached.
     pub fn new(reading: &ParsedVerdict, shortened: &[TruncatedValue]) -> CachedVerdict {
         CachedVerdict {
             label: reading.label.clone(),
@@ -32,7 +35,7 @@ impl CachedVerdict {
     }
 }
 
-/// A line of the file. The key comes first, so that the index is built without reading further.
+/// A line of the file. The key comes first, so that the index is built without parsing the rest.
 #[derive(Serialize)]
 struct VerdictCacheLine<'l> {
     k: String,
@@ -40,19 +43,21 @@ struct VerdictCacheLine<'l> {
     verdict: &'l CachedVerdict,
 }
 
-/// One file for all runs. Several processes may add to it at once.
+/// One file for all runs of a state folder. Several processes may append at once: each write is a single `O_APPEND`
+/// write of whole lines.
 #[derive(Debug)]
 pub struct VerdictCache {
     path: PathBuf,
     log: AppendLog,
     reader: File,
-    /// Where each verdict's line is.
+    /// Offset and length of each verdict's line.
     index: HashMap<QuestionKey, (u64, u32)>,
-    /// What is not in the file yet: the place within the next write, and the verdict.
+    /// Verdicts of the next write: offset within it, length, and the verdict.
     unwritten: HashMap<QuestionKey, (usize, u32, CachedVerdict)>,
 }
 
 impl VerdictCache {
+    /// Opens or creates the file and indexes it. Lines that another process appends later are not seen.
     pub fn open(path: &Path) -> Result<VerdictCache, RunFileError> {
         let log = AppendLog::open(path)?;
         let io = |reason| RunFileError::new(path, reason);
@@ -61,6 +66,7 @@ impl VerdictCache {
         Ok(VerdictCache { path: path.to_owned(), log, reader, index, unwritten: HashMap::new() })
     }
 
+    /// Looks up a verdict. `None` also for a line that changed since the file was indexed.
     pub fn get(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         if let Some((_, _, verdict)) = self.unwritten.get(&key) {
             return Ok(Some(verdict.clone()));
@@ -69,7 +75,7 @@ impl VerdictCache {
         let mut line = vec![0; length as usize];
         let read = self.reader.seek(SeekFrom::Start(at)).and_then(|_| self.reader.read_exact(&mut line));
         match read {
-            // A line that is not what it was when the file was indexed is as good as none.
+            // The file may have been replaced since it was indexed, so the key of the line is checked.
             Ok(()) if line_key(&line) == Some(key) => Ok(serde_json::from_slice(&line).ok()),
             Ok(()) => Ok(None),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
@@ -81,12 +87,12 @@ impl VerdictCache {
         self.index.is_empty() && self.unwritten.is_empty()
     }
 
-    /// Whether there is a verdict for this question.
+    /// Like `get`, without reading the file.
     pub(super) fn has(&self, key: QuestionKey) -> bool {
         self.index.contains_key(&key) || self.unwritten.contains_key(&key)
     }
 
-    /// Adds a verdict; it is in the file after the next [`VerdictCache::write`].
+    /// Adds a verdict. It is in the file after the next [`VerdictCache::write`].
     pub fn add(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
         let at = self.log.buffered_bytes();
         self.log.add(&VerdictCacheLine { k: key.to_string(), verdict: &verdict })?;
@@ -95,6 +101,7 @@ impl VerdictCache {
         Ok(())
     }
 
+    /// Appends all added verdicts in one write.
     pub fn write(&mut self) -> Result<(), RunFileError> {
         if self.unwritten.is_empty() {
             return Ok(());
@@ -105,12 +112,14 @@ impl VerdictCache {
         Ok(())
     }
 
+    /// A second handle of the file, with which another thread calls `fsync`.
     pub fn clone_handle(&self) -> Result<File, RunFileError> {
         self.log.clone_handle()
     }
 }
 
-/// The places of all whole lines; of two with the same key the later one counts.
+/// Offsets of all complete lines. If a key occurs twice, the later line counts. An incomplete line, left by a crash, is
+/// skipped.
 fn index_cache_lines(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, u32)>> {
     let mut index = HashMap::new();
     let mut reader = BufReader::with_capacity(1 << 18, file);
@@ -132,7 +141,7 @@ fn index_cache_lines(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, 
     }
 }
 
-/// The key that a line begins with.
+/// The key at the beginning of a line; `None` for lines without one.
 pub(super) fn line_key(line: &[u8]) -> Option<QuestionKey> {
     let digits = line.strip_prefix(b"{\"k\":\"")?.get(..33)?.strip_suffix(b"\"")?;
     u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(QuestionKey)

@@ -1,4 +1,4 @@
-//! Where runs are kept, and how one is found again.
+//! Where runs are stored, and how an unfinished run is found again.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -8,48 +8,50 @@ use serde::{Deserialize, Serialize};
 use super::RunFileError;
 use crate::scale::ScoreScale;
 
-/// The folder that holds the cache and all runs.
+/// The state folder (`.gradus`), which contains the verdict cache and all runs.
 #[derive(Clone, Debug)]
 pub struct StateFolder(PathBuf);
 
-/// One run's folder; held by this process alone where it was begun or taken up.
+/// The folder of one run. A process that created or resumed it holds its lock; readers hold none.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     pub record: RunManifest,
-    /// Kept open: the lock ends with the process, however it ends.
+    /// Kept open: the operating system releases the lock when the process ends, however it ends.
     _lock: Option<File>,
 }
 
-/// What a run was, and how it ended.
+/// `run.json`: what a run was, and how it ended. Reports are made from it without the rubric files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunManifest {
+    /// Ids begin with the time of the start, so that sorting them sorts runs by age.
     pub run_id: String,
-    /// The same for runs that ask the same of the same sources.
+    /// Equal for runs that ask the same questions about the same sources. A run is resumed by it.
     pub fingerprint: String,
     pub state: RunState,
-    /// Why it ended early, for people.
+    /// Why the run ended early, as text for people.
     pub stopped_because: Option<String>,
     pub started: String,
     pub ended: Option<String>,
     pub sources: Vec<String>,
     pub judge: String,
-    /// Where the judge was asked; null when it is no model.
+    /// The address of the judge; null for the offline judge.
     pub endpoint: Option<String>,
     pub evaluators: Vec<EvaluatorRecord>,
-    /// Whether the model's price was known.
+    /// Whether the price of the model was known. If not, costs are null instead of 0.
     pub priced: bool,
-    /// What its numbers had to meet, as it was written.
+    /// The gates as written. Absent in runs of earlier versions.
     #[serde(default)]
     pub gates: Vec<String>,
     pub gradus_version: String,
 }
 
+/// What reports must know about an evaluator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluatorRecord {
     pub name: String,
     pub title: String,
-    /// Whether it is asked of steps and not of whole trajectories.
+    /// Whether it was asked about steps and not about whole trajectories.
     pub of_steps: bool,
     /// Labels with their scores, best first.
     pub labels: Vec<(String, f64)>,
@@ -59,8 +61,8 @@ pub struct EvaluatorRecord {
 }
 
 impl RunManifest {
-    /// A folder of runs may come from elsewhere. Its names become file names and stand on terminals, so they must be of
-    /// the kind that we give.
+    /// A folder of runs may come from someone else. Its ids become file names and are printed on terminals, so only the
+    /// characters that Gradus itself uses are accepted: no path separators, no escape sequences.
     fn has_harmless_names(&self) -> bool {
         let fits =
             |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -69,34 +71,37 @@ impl RunManifest {
 }
 
 impl EvaluatorRecord {
+    /// The scale of the rubric at the time of the run.
     pub fn scale(&self) -> ScoreScale {
         ScoreScale::from_scores(self.labels.iter().map(|(_, score)| *score)).unwrap_or(ScoreScale::SHARE)
     }
 
-    /// Whether a score is that of the best label.
+    /// Whether a score is the one of the best label.
     pub fn is_right(&self, score: Option<f64>) -> bool {
         score.is_some_and(|score| !self.scale().is_wrong(score))
     }
 }
 
+/// The state in the manifest. `Running` does not mean that a process is at work; see [`StateFolder::is_held`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Still at work, or cut off.
+    /// A process is at work, or it died.
     Running,
-    /// Ended early, with what it had.
+    /// Ended early, with a report of what it had. The run can be resumed.
     Stopped,
     Finished,
 }
 
-/// How many of the latest runs are looked at for one to take up, or for answers that the cache lost.
+/// How many of the latest runs are searched for one to resume, or for answers that the cache lost. Older ones are
+/// unlikely candidates, and a folder may contain thousands.
 pub(super) const MAX_RUNS_LOOKED_AT: usize = 100;
 
 impl StateFolder {
-    /// Makes the folder if it is not there.
+    /// Creates the folder if it does not exist.
     pub fn open(path: &Path) -> Result<StateFolder, RunFileError> {
         let make = || {
-            // What agents were asked and what they did is for the eyes of whoever asked for the run.
+            // Trajectories may contain private data, so only the owner may read the folder.
             let mut builder = fs::DirBuilder::new();
             builder.recursive(true);
             #[cfg(unix)]
@@ -104,7 +109,7 @@ impl StateFolder {
             builder.create(path)?;
             fs::create_dir_all(path.join("cache"))?;
             fs::create_dir_all(path.join("runs"))?;
-            // What is kept here belongs to no repository.
+            // Runs do not belong into the repository that the folder may lie in.
             let ignore = path.join(".gitignore");
             if !ignore.exists() {
                 fs::write(ignore, "*\n")?;
@@ -115,7 +120,7 @@ impl StateFolder {
         Ok(StateFolder(path.to_owned()))
     }
 
-    /// The folder as it is, for reading only.
+    /// The folder as it is, for reading. It need not exist.
     pub fn from_path(path: &Path) -> StateFolder {
         StateFolder(path.to_owned())
     }
@@ -124,7 +129,7 @@ impl StateFolder {
         self.0.join("cache/verdicts.jsonl")
     }
 
-    /// The ids of all runs, latest first.
+    /// Ids of all runs, latest first. A folder without `run.json` is not a run.
     pub fn run_ids(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.join("runs")).into_iter().flatten().flatten();
         let mut ids: Vec<String> = entries
@@ -135,7 +140,7 @@ impl StateFolder {
         ids
     }
 
-    /// Takes up the latest run with this fingerprint if it was cut off and nobody is at it.
+    /// Resumes the latest run with this fingerprint, if it is not finished and no process holds it.
     pub fn resume_run(&self, fingerprint: &str) -> Option<RunFolder> {
         for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
@@ -143,7 +148,7 @@ impl StateFolder {
                 continue;
             }
             let lock = lock_run_folder(&folder.path).ok().flatten()?;
-            // Read again: whoever held it may have finished it meanwhile.
+            // Read again under the lock: the previous holder may have finished the run in between.
             let mut folder = self.read_run(&id).ok()?;
             folder._lock = Some(lock);
             return (folder.record.state != RunState::Finished).then_some(folder);
@@ -151,12 +156,12 @@ impl StateFolder {
         None
     }
 
-    /// Whether a process is at this run.
+    /// Whether a living process holds this run. It tries the lock and releases it at once.
     pub fn is_held(&self, id: &str) -> bool {
         matches!(lock_run_folder(&self.0.join("runs").join(id)), Ok(None))
     }
 
-    /// Begins a new run.
+    /// Creates the folder of a new run and locks it. An existing folder with this id is an error.
     pub fn create_run(&self, record: RunManifest) -> Result<RunFolder, RunFileError> {
         let path = self.0.join("runs").join(&record.run_id);
         let io = |reason| RunFileError::new(&path, reason);
@@ -167,7 +172,7 @@ impl StateFolder {
         Ok(folder)
     }
 
-    /// Opens a run for reading.
+    /// Opens a run for reading. It fails on a manifest with names that Gradus would not have written.
     pub fn read_run(&self, id: &str) -> Result<RunFolder, RunFileError> {
         let path = self.0.join("runs").join(id);
         let file = path.join("run.json");
@@ -189,15 +194,18 @@ impl RunFolder {
         &self.path
     }
 
+    /// One [`crate::outcome::OutcomeLine`] per line, in order of arrival.
     pub fn outcomes_path(&self) -> PathBuf {
         self.path.join("outcomes.jsonl")
     }
 
+    /// One trajectory per line, in order of the source.
     pub fn trajectories_path(&self) -> PathBuf {
         self.path.join("trajectories.jsonl")
     }
 
-    /// Writes the record; readers see the old one or the new one, never half of one.
+    /// Writes the manifest to a new file, syncs it and renames it, so that readers see the old or the new one, never a
+    /// part.
     pub fn save_manifest(&self) -> Result<(), RunFileError> {
         let file = self.path.join("run.json");
         let new = self.path.join("run.json.new");
@@ -210,7 +218,7 @@ impl RunFolder {
     }
 }
 
-/// `None` when another process holds it.
+/// An advisory lock on the file `lock`. `None` if another process holds it.
 fn lock_run_folder(folder: &Path) -> std::io::Result<Option<File>> {
     let file = File::create(folder.join("lock"))?;
     match file.try_lock() {

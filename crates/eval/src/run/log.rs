@@ -1,5 +1,4 @@
-//! An append-only file of lines. Lines are collected and written in one go; a line that was cut off by a crash is
-//! passed over when the file is read.
+//! An append-only file of lines. Lines are buffered and written in one call. Readers skip a line that a crash cut off.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -10,6 +9,7 @@ use serde::Serialize;
 
 use super::{QuestionKey, RunFileError};
 
+/// Buffered lines and the file they go to. Dropping it discards lines that were not written.
 #[derive(Debug)]
 pub struct AppendLog {
     path: PathBuf,
@@ -18,11 +18,11 @@ pub struct AppendLog {
 }
 
 impl AppendLog {
-    /// Opens a log for adding to it.
+    /// Opens or creates a file for appending.
     pub fn open(path: &Path) -> Result<AppendLog, RunFileError> {
         let open = || -> std::io::Result<File> {
             let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-            // A line that was cut off must not swallow the next one.
+            // A crash may have left an incomplete last line. A line feed keeps it from swallowing the next line.
             let length = file.seek(SeekFrom::End(0))?;
             if length > 0 {
                 let mut last = [0];
@@ -38,6 +38,7 @@ impl AppendLog {
         Ok(AppendLog { path: path.to_owned(), file, buffer: Vec::new() })
     }
 
+    /// Buffers a line. If it cannot be serialized, the buffer stays as it was.
     pub fn add<T: Serialize>(&mut self, line: &T) -> Result<(), RunFileError> {
         let start = self.buffer.len();
         if let Err(error) = serde_json::to_writer(&mut self.buffer, line) {
@@ -48,17 +49,17 @@ impl AppendLog {
         Ok(())
     }
 
-    /// Adds a line with a key in front of its fields, which [`super::line_key`] finds without reading further.
+    /// Adds a line with a key before its fields, which `line_key` finds without parsing the line.
     pub(crate) fn add_keyed<T: Serialize>(&mut self, key: QuestionKey, line: &T) -> Result<(), RunFileError> {
         let start = self.buffer.len();
         self.add(line)?;
-        // A line is an object: its first byte is a brace, and it has fields.
+        // A line is a JSON object with fields, so its first byte is a brace, which the new head replaces.
         let head = format!("{{\"k\":\"{key}\",");
         self.buffer.splice(start..=start, head.into_bytes());
         Ok(())
     }
 
-    /// Adds a line unless its digest is among these; true when it is.
+    /// Adds a line unless its digest is in `known`. Returns whether it was known.
     pub(crate) fn add_unless_known<T: Serialize>(
         &mut self,
         line: &T,
@@ -74,22 +75,23 @@ impl AppendLog {
         Ok(is_known)
     }
 
+    /// Bytes that the next write will append.
     pub fn buffered_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Hands all lines to the operating system: from then on they survive this process. Returns where in the file they
-    /// begin.
+    /// Hands all lines to the operating system; from then on they survive this process, but not a power cut. Returns
+    /// the offset at which they begin.
     pub fn write(&mut self) -> Result<u64, RunFileError> {
         let length = self.buffer.len() as u64;
         let written = self.file.write_all(&self.buffer).and_then(|()| self.file.stream_position());
         self.buffer.clear();
-        // Room that one long batch took is given back.
+        // The memory of one long batch is released.
         self.buffer.shrink_to(1 << 20);
         written.map(|end| end.saturating_sub(length)).map_err(|reason| RunFileError::new(&self.path, reason))
     }
 
-    /// A second handle, for making the file survive the machine's end as well.
+    /// A second handle, with which another thread calls `fsync`.
     pub fn clone_handle(&self) -> Result<File, RunFileError> {
         self.file.try_clone().map_err(|reason| RunFileError::new(&self.path, reason))
     }

@@ -30,6 +30,7 @@ pub struct RunFileError {
 }
 
 impl RunFileError {
+    /// Wraps an I/O error with the file that it concerns.
     pub(crate) fn new(path: &std::path::Path, reason: std::io::Error) -> Self {
         RunFileError { path: path.display().to_string(), reason }
     }

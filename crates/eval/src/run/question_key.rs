@@ -1,11 +1,11 @@
-//! The key of a question that was asked.
+//! The cache key of a question.
 
-/// A digest of everything that makes a question what it is.
+/// 128 bits of BLAKE3 over everything that may change the answer. Collisions are not a concern at this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QuestionKey(pub(super) u128);
 
 impl QuestionKey {
-    /// `parts` are kept apart by their lengths, so no two lists of parts are alike.
+    /// Each part is hashed with its length, so that no two lists of parts give the same input.
     pub fn from_parts(parts: &[&[u8]]) -> QuestionKey {
         let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 verdict cache");
         for part in parts {

@@ -1,5 +1,5 @@
-//! Puts answers back into the cache that only a run's log has: the machine may have lost one file and kept the other. An
-//! answer that was paid for and is in either of them is not paid for again.
+//! Restores answers into the verdict cache that only the outcome file of a run still has: a power cut may lose one file
+//! and keep the other. An answer that was paid for and is in either of them is not paid for again.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use super::{CachedVerdict, RunFileError, RunState, VerdictCache, line_key};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 
 impl StateFolder {
-    /// Looks through the logs of runs that were cut off and that no process is at.
+    /// Searches the outcomes of runs that died and that no process holds.
     pub fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
         for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
@@ -22,7 +22,7 @@ impl StateFolder {
 }
 
 impl RunFolder {
-    /// Looks through the part of this run's log that nobody has looked through yet.
+    /// Searches the part of this run's outcomes that has not been searched yet. The file `restored` holds the offset.
     pub(crate) fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
         let path = self.outcomes_path();
         let io = |reason| RunFileError::new(&path, reason);
@@ -34,7 +34,8 @@ impl RunFolder {
         let mark = self.path().join("restored");
         let length = file.metadata().map_err(io)?.len();
         let looked_at: u64 = fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-        // The mark is about this cache: one that is empty was lost.
+        // The offset was stored for the present cache. An empty cache was lost or deleted, so everything is searched
+        // again.
         let start = if looked_at > length || cache.is_empty() { 0 } else { looked_at };
         if start == length {
             return Ok(());
@@ -62,7 +63,7 @@ impl RunFolder {
             }
         }
         cache.write()?;
-        // If this cannot be written, the next one looks again.
+        // If the offset cannot be stored, the next process searches again, which is only slower.
         let _ = fs::write(mark, at.to_string());
         Ok(())
     }

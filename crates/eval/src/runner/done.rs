@@ -1,4 +1,4 @@
-//! What an earlier process of the same run has answered already.
+//! Questions that an earlier process of the same run has answered.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -7,21 +7,22 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{RunFileError, RunFolder};
 
-/// Answered questions, each by a digest.
+/// Answered questions as 128-bit digests: a run may have millions of them.
 #[derive(Debug, Default)]
 pub struct AnsweredQuestions {
     questions: HashSet<u128>,
-    /// What was spent, also on questions that failed.
+    /// Dollars spent so far, also on questions that failed. The cost limit covers the whole run.
     pub(super) cost_usd: f64,
 }
 
 impl AnsweredQuestions {
+    /// An answer counts only together with the trajectory: the caller checks that the trajectory has not changed.
     pub(super) fn has(&self, trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> bool {
         !self.questions.is_empty() && self.questions.contains(&digest_question(trajectory_id, step_index, evaluator))
     }
 }
 
-/// Reads the run's log. Questions that failed are asked again.
+/// Reads the journal of a run. Failed questions are not included, so they are asked again.
 pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFileError> {
     let path = folder.outcomes_path();
     let file = match File::open(&path) {
@@ -32,7 +33,7 @@ pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFi
     let mut done = AnsweredQuestions::default();
     for line in BufReader::new(file).split(b'\n') {
         let line = line.map_err(|error| RunFileError::new(&path, error))?;
-        // A line that was cut off is an answer that is not there.
+        // An incomplete line, left by a crash, is not an answer.
         let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
         done.cost_usd += line.cost_usd.unwrap_or(0.0);
         if line.outcome != OutcomeKind::Failed {

@@ -1,4 +1,4 @@
-//! What a run would ask and spend, without asking.
+//! Estimates what a run would ask and spend, without asking.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,26 +13,28 @@ use crate::judge::{ModelJudge, estimated_tokens};
 use crate::prompt::ToolTexts;
 use crate::run::{QuestionKey, RunFileError, VerdictCache};
 
-/// Tokens of an answer, about: a few sentences and a label.
+/// Typical length of an answer in tokens: a few sentences and a label.
 pub const ANSWER_TOKENS: u64 = 150;
 
 /// What one evaluator would ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvaluatorEstimate {
     pub questions: u64,
-    /// Answered already, in an earlier run or by an identical question.
+    /// Answered by an earlier run or by an identical question of this one.
     pub cached: u64,
     pub to_ask: u64,
+    /// Estimated tokens of all prompts in `to_ask`.
     pub prompt_tokens: u64,
 }
 
 impl EvaluatorEstimate {
+    /// Estimated usage, without the provider's prompt cache. The real cost is usually lower.
     pub fn usage(&self) -> CompletionUsage {
         CompletionUsage { prompt: self.prompt_tokens, completion: self.to_ask * ANSWER_TOKENS, cached_prompt: 0 }
     }
 }
 
-/// Adds up what trajectories would cost.
+/// Sums up what trajectories would cost. It plans questions exactly as a run does, and shares its cache keys.
 #[derive(Debug)]
 pub struct CostEstimator {
     planner: QuestionPlanner,
@@ -55,6 +57,7 @@ impl CostEstimator {
         CostEstimator { planner, judge, cache, asked: HashSet::new(), estimates }
     }
 
+    /// Adds one trajectory. It fails only if the verdict cache cannot be read.
     pub fn add(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
         let planned = self.planner.plan(trajectory, false);
         for line in &planned.answered {
@@ -82,7 +85,7 @@ impl CostEstimator {
         Ok(())
     }
 
-    /// One for each evaluator, in their order.
+    /// One per evaluator, in their order.
     pub fn estimates(&self) -> &[EvaluatorEstimate] {
         &self.estimates
     }

@@ -1,4 +1,4 @@
-//! Writes down what a run finds: verdicts for later runs, outcomes for its own report.
+//! Writes down what a run finds: verdicts for later runs, outcomes and trajectories for its own report.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,11 +15,12 @@ use crate::prompt::TruncatedValue;
 use crate::run::{AppendLog, CachedVerdict, QuestionKey, RunFileError, RunFolder, VerdictCache};
 use crate::verdict::ParsedVerdict;
 
-/// Lines are handed over when this much of them has come together, if not earlier.
+/// Buffered lines are written when they exceed this size, if not earlier.
 const BATCH_BYTES: usize = 256 << 10;
-/// Results are kept for reading, not for judging: their beginning is enough.
+/// Observations are stored for reading, not for judging, so only their beginning is kept.
 const RESULT_BYTES: usize = 2_000;
 
+/// The ledger of `gradus eval`: three append-only files and a thread that syncs them.
 pub(super) struct RunJournal {
     cache: VerdictCache,
     outcomes: AppendLog,
@@ -30,16 +31,18 @@ pub(super) struct RunJournal {
 }
 
 impl RunJournal {
+    /// Opens the files of a run for appending.
     pub(super) fn open(folder: &RunFolder, cache: VerdictCache) -> Result<RunJournal, RunFileError> {
         let outcomes = AppendLog::open(&folder.outcomes_path())?;
         let path = folder.trajectories_path();
-        // Trajectories come again from the source when a run is taken up; what is there already is not written twice.
+        // A resumed run reads its sources again. Trajectories that are already in the file are not written twice.
         let known = known_lines(&path)?;
         let trajectories = AppendLog::open(&path)?;
         let syncer = JournalSyncer::start(vec![cache.clone_handle()?, outcomes.clone_handle()?]);
         Ok(RunJournal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
     }
 
+    /// Writes a trajectory with shortened observations. Returns whether an earlier process wrote the same one.
     fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<bool, RunFileError> {
         let short = |step: &TrajectoryStep| TrajectoryStep {
             observation: step.observation.as_deref().map(|text| {
@@ -56,7 +59,7 @@ impl RunJournal {
         self.trajectories.add_unless_known(&Trajectory { steps, ..trajectory.clone() }, &self.known)
     }
 
-    /// Makes what was written survive a power cut, too, without waiting for it.
+    /// Requests an `fsync` without waiting for it.
     fn sync(&self) {
         if let Some(syncer) = &self.syncer {
             syncer.request_sync();
@@ -65,7 +68,7 @@ impl RunJournal {
 }
 
 impl RunLedger for RunJournal {
-    /// Tool definitions are left out: they are the same in most trajectories, and long.
+    /// Tool definitions are omitted: they are long, and the same in most trajectories.
     fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
         let added = self.trajectory_without_tools(trajectory);
@@ -94,11 +97,11 @@ impl RunLedger for RunJournal {
         self.cache.add(key, CachedVerdict::new(reading, shortened))
     }
 
-    /// Hands verdicts and outcomes to the operating system: from then on they are there, whatever happens to this
-    /// process. Verdicts first: what was paid for is known to every later run, also if this moment is the last one.
+    /// Hands verdicts and outcomes to the operating system; from then on they survive this process. Verdicts come
+    /// first: an answer that was paid for must be known to later runs even if the process dies between the two writes.
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
-        // An outcome counts only with the trajectory it is about.
+        // Trajectories before outcomes: readers drop an outcome without its trajectory.
         if self.trajectories.buffered_bytes() > 0 {
             self.trajectories.write()?;
         }
@@ -131,6 +134,7 @@ impl RunLedger for RunJournal {
     }
 }
 
+/// Digests of all lines of a file; empty if the file does not exist.
 fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -143,8 +147,9 @@ fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
         .collect()
 }
 
-/// A thread that waits for the disk, so that nobody else has to.
+/// A thread that waits for `fsync`, which may take tens of milliseconds.
 struct JournalSyncer {
+    /// Holds one request: several requests while the thread is busy become one.
     wishes: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
@@ -163,10 +168,11 @@ impl JournalSyncer {
     }
 
     fn request_sync(&self) {
-        // A wish that waits already stands for this one as well.
+        // A request that already waits covers this one as well.
         let _ = self.wishes.try_send(());
     }
 
+    /// Syncs a last time and waits for it.
     fn finish(self) {
         drop(self.wishes);
         let _ = self.thread.join();

@@ -1,4 +1,4 @@
-//! Where a run writes down what it finds. A run of `gradus eval` writes files, a server writes to its store.
+//! The ledger of a run: where it writes what it finds. `gradus eval` writes files, the server writes to its store.
 
 use gradus_core::trajectory::Trajectory;
 
@@ -7,38 +7,43 @@ use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
 use crate::verdict::ParsedVerdict;
 
-/// What it took to ask a question, whatever came of it.
+/// What a question cost, whether it was answered or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QuestionCost {
     pub calls: u32,
-    /// What counts against a limit: what the endpoint reports, or, where it does not, the most it can have been.
+    /// What counts against a budget: the reported cost or, without a report, its upper bound.
     pub cost_usd: f64,
     /// Whether the price of a call is known.
     pub is_priced: bool,
-    /// There is no answer, and that is the endpoint's fault: it is down, overloaded, or does not speak as it should.
+    /// There is no answer because of the endpoint: it is down, overloaded, or violates its protocol.
     pub is_endpoint_at_fault: bool,
 }
 
-/// A run's memory.
+/// The memory of a run. The runner calls it from one task, in this order per trajectory: `trajectory`, `planned`, then
+/// `asked` and `outcome` or `answered` for each question.
 pub trait RunLedger {
-    /// Keeps a trajectory; true when the run has met exactly this one before, so that its answers still hold.
+    /// Stores a trajectory. Returns true if the run has stored exactly this one before, so that its earlier answers
+    /// still hold.
     fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError>;
 
-    /// How many questions a trajectory comes to. Their outcomes follow.
+    /// The number of questions about a trajectory. As many outcomes follow, unless the run is stopped.
     fn planned(&mut self, _trajectory_id: &str, _questions: usize) {}
 
+    /// Records an outcome that cost nothing: by rules, from the cache, not applicable, or failed.
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
 
-    /// The outcome of a question that was asked and answered. Comes after its verdict was handed to [`RunLedger::store_verdict`].
+    /// Records the outcome of a question that a model answered. The verdict was handed to [`RunLedger::cache`] before.
     fn answered(&mut self, line: &OutcomeLine, _key: QuestionKey) -> Result<(), RunFileError> {
         self.outcome(line)
     }
 
-    /// What a question of this trajectory took. Comes before its outcome, and also where there will be none.
+    /// Reports the cost of a question before its outcome, also if there will be no outcome.
     fn asked(&mut self, _trajectory_id: &str, _effort: QuestionCost) {}
 
+    /// Looks up the verdict of an identical question of this or an earlier run.
     fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
 
+    /// Stores a verdict for later runs.
     fn cache(
         &mut self,
         key: QuestionKey,
@@ -46,19 +51,20 @@ pub trait RunLedger {
         shortened: &[TruncatedValue],
     ) -> Result<(), RunFileError>;
 
-    /// Makes what came so far survive this process.
+    /// Makes everything so far survive this process. The runner calls it after each batch of answers.
     fn write(&mut self) -> Result<(), RunFileError>;
 
-    /// The same when much has come together.
+    /// Writes if much is buffered. Called while planning, when no answers arrive.
     fn write_if_long(&mut self) -> Result<(), RunFileError> {
         Ok(())
     }
 
-    /// Called a few times a second.
+    /// Called a few times a second, before progress is reported.
     fn write_all(&mut self) -> Result<(), RunFileError> {
         self.write()
     }
 
+    /// Called once, at the end of the run.
     fn close(&mut self) -> Result<(), RunFileError> {
         self.write_all()
     }

@@ -1,8 +1,8 @@
-//! Runs the evaluators over trajectories: plans what is to be asked, keeps questions in flight, and writes down every
-//! answer before it starts the next question.
+//! Runs the evaluators over trajectories: plans the questions, keeps a bounded number of them in flight, and writes
+//! down every answer before it starts the next question.
 //!
-//! One task dispatches; each question to a model is a task of its own. A question counts as in flight until its
-//! outcome is in the log: whatever moment the process dies at, at most what was in flight is asked again.
+//! One task dispatches, and each question to a model is a task of its own. A question counts as in flight until its
+//! outcome is in the journal. So whenever the process dies, at most the questions in flight are asked again.
 
 mod done;
 mod estimate;
@@ -34,57 +34,65 @@ use crate::run::{QuestionKey, RunFileError, RunFolder, VerdictCache};
 use journal::RunJournal;
 use plan::{JudgeJob, PreparedQuestion, QuestionPlanner};
 
-/// What a run does.
+/// Everything that decides what a run asks.
 #[derive(Debug)]
 pub struct RunPlan {
     pub evaluators: Vec<Evaluator>,
-    /// Who answers the evaluators that ask a model.
+    /// The model; `None` if rules answer all evaluators.
     pub judge: Option<Arc<ModelJudge>>,
     pub tools: ToolTexts,
     pub limits: RunLimits,
-    /// Asks again what is in the cache already.
+    /// Asks again what is in the cache. New answers are still added to it.
     pub ignore_cache: bool,
 }
 
+/// Limits of a run. Reaching one stops the run with a partial report.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
-    /// Questions in flight at once, at most.
+    /// Maximum number of questions in flight.
     pub concurrency: usize,
+    /// Maximum number of requests, retries included.
     pub max_calls: Option<u64>,
+    /// Maximum cost in dollars. Questions in flight count with their upper bound, so the limit holds even if all are
+    /// expensive.
     pub max_cost_usd: Option<f64>,
+    /// Maximum duration. Questions in flight then have a few more seconds to finish.
     pub max_time: Option<Duration>,
 }
 
-/// How a run ended. All outcomes that there are by then are in its log.
+/// How a run ended. In every case, all outcomes up to then are in the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunTermination {
     Finished,
-    /// One of the run's own limits was reached.
+    /// A limit of the run was reached.
     Limit(String),
+    /// Ctrl-C.
     Interrupted,
-    /// The endpoint answers nobody, for a reason that asking again does not mend.
+    /// The endpoint answers no question at all, and trying again would not help: wrong key, unknown model, no quota.
     Endpoint(gradus_llm::ModelCallFailure),
-    /// The endpoint worked and does no more.
+    /// The endpoint worked and then stopped answering.
     EndpointDied(String),
 }
 
-/// Questions that failed one after the other before the endpoint is taken for dead.
+/// After this many consecutive failures the endpoint counts as dead.
 const FAILURES_IN_A_ROW: u32 = 50;
-/// The same when there are no more questions to try it with.
+/// The same at the end of a run, when no further questions can show whether it recovered.
 const FAILURES_AT_THE_END: u32 = 10;
-/// How long an interrupted run waits for what is in flight.
+/// How long a stopped run waits for the questions in flight, which are already paid for.
 const GRACE: Duration = Duration::from_secs(5);
-/// Questions that are planned before there is room for them: enough to say what is left in most runs, and not so many
-/// that their trajectories fill the memory.
+/// Questions that are planned ahead: enough to show a total for most runs, few enough that their trajectories fit in
+/// memory.
 const PLANNED_AHEAD: usize = 500;
-/// Identical questions that may wait for one answer; beyond that, reading waits, too.
+/// Identical questions that may wait for one answer. Beyond that, reading waits, too, since each holds its trajectory.
 const MAX_WAITING: usize = 10_000;
+/// Interval of progress reports and of syncing the journal.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Tells a run to stop: once to finish what is in flight, twice to drop it.
+/// Interrupts a run: the first message lets questions in flight finish, the second one drops them.
 pub type InterruptReceiver = mpsc::UnboundedReceiver<()>;
 
-/// Judges what comes in until there is no more of it, and keeps the outcomes in the run's folder.
+/// Judges trajectories until the channel closes, and keeps the outcomes in the run's folder. A resumed run skips
+/// questions that its journal already answers.
 pub async fn run_evaluation(
     plan: RunPlan,
     folder: &RunFolder,
@@ -100,7 +108,7 @@ pub async fn run_evaluation(
     run_with(plan, &folder.record.run_id, done, &mut journal, trajectories, interrupts, watcher).await
 }
 
-/// Judges what comes in until there is no more of it.
+/// The same with any ledger. The server uses it with its store.
 pub async fn run_with(
     plan: RunPlan,
     run_id: &str,
@@ -120,11 +128,13 @@ pub async fn run_with(
         if (runner.stopping.is_some() && runner.tasks.is_empty()) || (source_ended && idle) {
             break;
         }
+        // Reading pauses while enough questions are planned, which is the backpressure towards the source.
         let wants_more = !source_ended && runner.stopping.is_none() && runner.pending.len() < PLANNED_AHEAD;
         let deadline = runner.deadline;
         tokio::select! {
             Some(joined) = runner.tasks.join_next(), if !runner.tasks.is_empty() => {
                 runner.finish_question(joined)?;
+                // All finished questions share one write.
                 while let Some(joined) = runner.tasks.try_join_next() {
                     runner.finish_question(joined)?;
                 }
@@ -156,6 +166,7 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
+/// The state of a run. Only the dispatching task touches it, so it needs no lock.
 struct EvaluationRunner<'w> {
     planner: QuestionPlanner,
     judge: Option<Arc<ModelJudge>>,
@@ -165,31 +176,35 @@ struct EvaluationRunner<'w> {
     progress: RunProgress,
     pending: VecDeque<JudgeJob>,
     tasks: JoinSet<AskedQuestion>,
-    /// Jobs that wait for the answer to a question that is in flight.
+    /// Jobs that wait for an identical question in flight. Every question in flight has an entry.
     waiting: HashMap<QuestionKey, Vec<JudgeJob>>,
+    /// Total length of the lists in `waiting`.
     waiting_jobs: usize,
-    /// Questions sent so far.
+    /// Questions that were sent so far.
     asked: u64,
-    /// What the questions in flight may cost at most.
+    /// Upper bound in dollars of the questions in flight.
     reserved_usd: f64,
-    /// What questions may have cost beyond what their answers said.
+    /// Upper bound in dollars of what may have been billed beyond the reported usage.
     unreported_usd: f64,
+    /// Reset by every answer, readable or not.
     failures_in_a_row: u32,
     last_failure: String,
+    /// Set once: no further question is started.
     stopping: Option<RunTermination>,
+    /// The end of `max_time`, or of the grace period after it.
     deadline: Option<Instant>,
     started: Instant,
     ignore_cache: bool,
 }
 
-/// Whether there is room for one more question within the run's limits.
+/// Whether one more question fits into the limits of the run.
 enum QuestionAdmission {
     Now,
     Later,
     Never(String),
 }
 
-/// A question that was asked.
+/// The result of a question's task.
 struct AskedQuestion {
     job: JudgeJob,
     key: QuestionKey,
@@ -230,7 +245,7 @@ impl<'w> EvaluationRunner<'w> {
         }
     }
 
-    /// Takes in a trajectory: what needs no model is answered at once, the rest is queued.
+    /// Plans a trajectory: questions that need no model are answered at once, the rest is queued.
     fn plan_trajectory(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
         let is_known = self.ledger.trajectory(&mut trajectory)?;
         self.progress.trajectories += 1;
@@ -245,6 +260,7 @@ impl<'w> EvaluationRunner<'w> {
         self.ledger.write_if_long()
     }
 
+    /// Starts queued questions up to the concurrency.
     fn start_questions(&mut self) -> Result<(), RunFileError> {
         while self.stopping.is_none()
             && self.tasks.len() < self.limits.concurrency
@@ -257,7 +273,8 @@ impl<'w> EvaluationRunner<'w> {
         Ok(())
     }
 
-    /// False when nothing more can be started for now.
+    /// Answers a job from the cache, lets it wait for an identical question, or sends it. Returns false if nothing more
+    /// can be started for now.
     fn start_job(&mut self, job: JudgeJob) -> Result<bool, RunFileError> {
         let Some(judge) = self.judge.clone() else { unreachable!("a run without a model plans no questions for one") };
         let question = self.planner.prepare_question(&job);
@@ -271,6 +288,7 @@ impl<'w> EvaluationRunner<'w> {
             waiting.push(job);
             return Ok(true);
         }
+        // A cached label that the rubric does not have comes from a corrupted file.
         if !self.ignore_cache
             && let Some(verdict) = self.ledger.cached(key)?
             && question.rubric.labels.score(&verdict.label).is_some()
@@ -303,10 +321,12 @@ impl<'w> EvaluationRunner<'w> {
         Ok(true)
     }
 
+    /// Upper bound in dollars of everything asked so far.
     fn spent_at_most(&self) -> f64 {
         self.progress.cost_usd + self.unreported_usd + self.reserved_usd
     }
 
+    /// Checks the limits for one more question that costs at most `cost_usd`.
     fn check_admission(&self, cost_usd: f64) -> QuestionAdmission {
         if let Some(most) = self.limits.max_calls
             && self.asked >= most
@@ -315,7 +335,7 @@ impl<'w> EvaluationRunner<'w> {
         }
         match self.limits.max_cost_usd {
             Some(most) if self.spent_at_most() + cost_usd > most => {
-                // What is in flight mostly costs less than it may.
+                // Questions in flight usually cost less than their bound, so there may be room once they finish.
                 if self.tasks.is_empty() {
                     QuestionAdmission::Never(format!(
                         "the next call could cost ${cost_usd:.4} and go over the limit of ${most}"
@@ -328,6 +348,7 @@ impl<'w> EvaluationRunner<'w> {
         }
     }
 
+    /// Records the result of a question, and of the identical ones that waited for it.
     fn finish_question(&mut self, joined: Result<AskedQuestion, tokio::task::JoinError>) -> Result<(), RunFileError> {
         let asked = match joined {
             Ok(asked) => asked,
@@ -339,6 +360,7 @@ impl<'w> EvaluationRunner<'w> {
         self.waiting_jobs -= waiting.len();
         let price = self.judge.as_ref().and_then(|judge| judge.price);
         let reported_usd = price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
+        // Without reported usage, the upper bound counts against the budget.
         let cost_usd =
             if asked.judgement.is_usage_partial { reported_usd.max(asked.reserved_usd) } else { reported_usd };
         self.unreported_usd += cost_usd - reported_usd;
@@ -347,7 +369,7 @@ impl<'w> EvaluationRunner<'w> {
         let effort = QuestionCost { calls: asked.judgement.calls, cost_usd, is_priced, is_endpoint_at_fault };
         self.ledger.asked(asked.job.trajectory_id(), effort);
         match &asked.judgement.result {
-            // Not the question's fault: it stays open for the next run.
+            // No outcome is recorded: the question stays open for the next run.
             Err(JudgeFailure::Endpoint(failure)) => {
                 self.stopping = Some(RunTermination::Endpoint(failure.clone()));
                 self.tasks.abort_all();
@@ -379,7 +401,7 @@ impl<'w> EvaluationRunner<'w> {
         }
         self.notify_outcome(&line);
         for job in waiting {
-            // An identical question: answered with it, and paid for once.
+            // An identical question shares the answer, which is paid for once.
             let effort = QuestionCost { is_endpoint_at_fault, ..QuestionCost::default() };
             self.ledger.asked(job.trajectory_id(), effort);
             let copy = self.planner.copied_line(&job, &line);
@@ -399,6 +421,7 @@ impl<'w> EvaluationRunner<'w> {
         self.watcher.outcome(line);
     }
 
+    /// Progress is reported after the write, so everything that is shown as finished is on disk.
     fn tick(&mut self) -> Result<(), RunFileError> {
         // What is shown as done is on disk.
         self.ledger.write_all()?;
@@ -418,7 +441,7 @@ impl<'w> EvaluationRunner<'w> {
     }
 
     fn interrupt(&mut self) {
-        // Where the server has no model yet, there is nothing to wait for.
+        // While the server is loading its model there is nothing to wait for.
         let is_loading = self.judge.as_ref().is_some_and(|judge| judge.client.loading_for().is_some());
         if self.stopping == Some(RunTermination::Interrupted) || is_loading {
             self.stopping = Some(RunTermination::Interrupted);
@@ -429,6 +452,7 @@ impl<'w> EvaluationRunner<'w> {
         self.deadline = Some(Instant::now() + GRACE);
     }
 
+    /// The first deadline stops the run and starts the grace period; the second one drops the questions in flight.
     fn at_deadline(&mut self) {
         self.deadline = None;
         match (&self.stopping, self.limits.max_time) {
@@ -440,6 +464,8 @@ impl<'w> EvaluationRunner<'w> {
         }
     }
 
+    /// Closes the ledger. A run that ends in a row of failures counts as stopped by its endpoint, so that it can be
+    /// resumed.
     fn finish_run(mut self) -> Result<RunTermination, RunFileError> {
         self.ledger.close()?;
         self.report_progress();

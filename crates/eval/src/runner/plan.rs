@@ -1,4 +1,4 @@
-//! What is to be asked about a trajectory, and what an answer looks like as a line.
+//! Plans the questions about a trajectory, and turns answers into outcome lines.
 
 use std::sync::Arc;
 
@@ -17,10 +17,12 @@ use crate::prompt::{
 use crate::rubric::{Rubric, RubricSubject};
 use crate::run::CachedVerdict;
 
-/// One question to a model.
+/// One question to a model. Jobs of a trajectory share it.
 #[derive(Clone, Debug)]
 pub(super) struct JudgeJob {
+    /// Index into the planner's evaluators.
     evaluator: usize,
+    /// Index into the trajectory's steps; `None` for the whole trajectory.
     step: Option<usize>,
     trajectory: Arc<Trajectory>,
     tools: Arc<ToolText>,
@@ -40,7 +42,7 @@ impl JudgeJob {
     }
 }
 
-/// A job that is ready to be sent.
+/// A job with its rendered prompt.
 pub(super) struct PreparedQuestion {
     pub(super) rubric: Arc<Rubric>,
     pub(super) answer: AnswerForm,
@@ -48,7 +50,7 @@ pub(super) struct PreparedQuestion {
     pub(super) renderer: QuestionShortener,
 }
 
-/// Renders a question again when it was too long.
+/// Renders a question for a smaller window, after the endpoint rejected the prompt as too long.
 pub(super) struct QuestionShortener(Arc<Rubric>);
 
 impl QuestionShortener {
@@ -57,14 +59,15 @@ impl QuestionShortener {
     }
 }
 
-/// What a trajectory comes to.
+/// The questions about one trajectory.
 pub(super) struct TrajectoryPlan {
     pub(super) trajectory_id: Arc<str>,
-    /// Answered without a model, or without a question.
+    /// Outcomes that need no model: by rules, or because the question does not apply.
     pub(super) answered: Vec<OutcomeLine>,
     pub(super) jobs: Vec<JudgeJob>,
 }
 
+/// Plans trajectories. It caches the constant parts of prompts, so it is mutable, and used by one task only.
 #[derive(Debug)]
 pub(super) struct QuestionPlanner {
     run_id: Arc<str>,
@@ -72,10 +75,11 @@ pub(super) struct QuestionPlanner {
     tools: ToolTexts,
     window: Option<PromptWindow>,
     done: AnsweredQuestions,
-    /// The constant part of a prompt is made once for each evaluator and set of tools.
+    /// Rendered constant parts by evaluator and set of tools, oldest first.
     renderers: Vec<(usize, Arc<ToolText>, PromptRenderer)>,
 }
 
+/// Bound of that cache: sources with many different agents would fill the memory.
 const KEPT_RENDERERS: usize = 64;
 
 impl QuestionPlanner {
@@ -89,8 +93,8 @@ impl QuestionPlanner {
         QuestionPlanner { run_id: run_id.into(), evaluators, tools, window, done, renderers: Vec::new() }
     }
 
-    /// What is to be asked; `is_known` when an earlier process of the run met the same trajectory, so that its answers
-    /// still hold.
+    /// Plans a trajectory. `is_known` means that an earlier process of the run stored exactly this trajectory, so
+    /// questions that it answered are skipped.
     pub(super) fn plan(&mut self, mut trajectory: Trajectory, is_known: bool) -> TrajectoryPlan {
         let tools = self.tools.get_or_render(&trajectory.tools);
         trajectory.tools = Arc::clone(tools.tools());
@@ -98,6 +102,7 @@ impl QuestionPlanner {
         let trajectory_id: Arc<str> = trajectory.trajectory_id.as_str().into();
         let mut planned =
             TrajectoryPlan { trajectory_id: Arc::clone(&trajectory_id), answered: Vec::new(), jobs: Vec::new() };
+        // Created on first use, since parsing the texts takes time that a pure model run does not need.
         let mut offline: Option<OfflineJudge<'_>> = None;
         let steps = || (0..trajectory.steps.len()).map(Some);
         for (number, evaluator) in self.evaluators.iter().enumerate() {
@@ -142,7 +147,7 @@ impl QuestionPlanner {
         self.evaluators.iter().position(|evaluator| &*evaluator.name == name)
     }
 
-    /// Renders a job.
+    /// Renders the prompt of a job.
     pub(super) fn prepare_question(&mut self, job: &JudgeJob) -> PreparedQuestion {
         let EvaluationMethod::Model { rubric, answer } = &self.evaluators[job.evaluator].method else {
             unreachable!("jobs are made for models only");
@@ -169,7 +174,7 @@ impl QuestionPlanner {
         &self.renderers[at].2
     }
 
-    /// The line of a question that was asked.
+    /// The outcome line of a question that was sent.
     pub(super) fn judged_line(
         &self,
         job: &JudgeJob,
@@ -192,6 +197,7 @@ impl QuestionPlanner {
         line
     }
 
+    /// The outcome line of a cached verdict. It cost nothing in this run.
     pub(super) fn cached_line(
         &self,
         job: &JudgeJob,
@@ -206,7 +212,7 @@ impl QuestionPlanner {
         line
     }
 
-    /// The line of a question that is identical to one that was asked.
+    /// The outcome line of a question that is identical to one that was sent. The cost stays with that one.
     pub(super) fn copied_line(&self, job: &JudgeJob, answered: &OutcomeLine) -> OutcomeLine {
         let blank = self.line_of(job);
         OutcomeLine {
@@ -231,6 +237,8 @@ impl QuestionPlanner {
         self.blank_line(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
     }
 
+    /// A line without a result. An evaluator that asks no model costs 0 dollars; for others the cost is unknown until
+    /// asked.
     fn blank_line(&self, evaluator: &Evaluator, trajectory_id: &Arc<str>, step_index: Option<u32>) -> OutcomeLine {
         OutcomeLine {
             run_id: Arc::clone(&self.run_id),

@@ -1,15 +1,16 @@
-//! How far a run is.
+//! Progress of a run.
 
 use std::time::Duration;
 
 use crate::outcome::{OutcomeKind, OutcomeLine};
 
+/// A snapshot for progress bars. Counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunProgress {
     pub trajectories: u64,
-    /// Questions known so far.
+    /// Questions planned so far.
     pub planned: u64,
-    /// Whether those are all: the source is read to its end.
+    /// Whether `planned` is the total: the source was read to its end.
     pub is_all_planned: bool,
     pub finished: u64,
     pub failed: u64,
@@ -17,12 +18,12 @@ pub struct RunProgress {
     /// Requests sent, retries included.
     pub calls: u64,
     pub in_flight: usize,
-    /// Requests that the endpoint may have at once, as of now.
+    /// The present limit of the adaptive limiter on requests in flight.
     pub limit: usize,
-    /// Of the whole run: what an earlier, cut off process spent counts, too.
+    /// Dollars of the whole run, including what an earlier process of it spent.
     pub cost_usd: f64,
     pub elapsed: Duration,
-    /// For how long the judge's server has been loading its model; `None` when it is not.
+    /// How long the server has been loading its model; `None` if it is not.
     pub loading: Option<Duration>,
 }
 
@@ -35,12 +36,13 @@ impl RunProgress {
     }
 }
 
-/// Looks on while a run goes on.
+/// Observes a run. Calls come from the dispatching task, so they must be short.
 pub trait ProgressWatcher {
+    /// Called for every outcome, before it is necessarily on disk.
     fn outcome(&mut self, _line: &OutcomeLine) {}
-    /// Called a few times a second; everything that it counts as finished is on disk.
+    /// Called a few times a second. Everything that it counts as finished is on disk.
     fn tick(&mut self, _progress: &RunProgress) {}
 }
 
-/// Nobody looks on.
+/// Ignores all progress.
 impl ProgressWatcher for () {}

@@ -1,4 +1,4 @@
-//! Judging without waiting: what rules can answer is answered at once.
+//! Judges without a model and without waiting.
 
 use gradus_core::trajectory::Trajectory;
 
@@ -8,17 +8,18 @@ use crate::evaluator::Evaluator;
 use crate::outcome::OutcomeLine;
 use crate::prompt::ToolTexts;
 
-/// Answers the questions that need no model.
+/// Answers the evaluators that need no model. The server uses it while it assembles, before any model is asked.
 #[derive(Debug)]
 pub struct RulesJudge(QuestionPlanner);
 
 impl RulesJudge {
-    /// Takes those of the evaluators that ask no model.
+    /// Keeps the evaluators that need no model and ignores the others.
     pub fn new(run_id: &str, evaluators: &[Evaluator], tools: ToolTexts) -> RulesJudge {
         let own = evaluators.iter().filter(|evaluator| !evaluator.asks_a_model()).cloned().collect();
         RulesJudge(QuestionPlanner::new(run_id, own, tools, None, AnsweredQuestions::default()))
     }
 
+    /// One outcome per evaluator and step or trajectory.
     pub fn judge(&mut self, trajectory: Trajectory) -> Vec<OutcomeLine> {
         self.0.plan(trajectory, false).answered
     }

@@ -1,4 +1,4 @@
-//! Which files differ between two trees, with renames found as git finds them.
+//! Files that differ between two trees, with renames detected as git does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,12 @@ use super::object::{EMPTY_TREE, GitFileMode, ObjectId};
 use super::objects::GitObjectStore;
 use super::tree::TreeLeaf;
 
-/// GitHub shows no more files of a commit.
+/// GitHub shows at most this many files of a commit.
 const MAX_FILES: usize = 3000;
-/// More files gone and come than this are not compared with each other.
+/// Limit of compared pairs of removed and added files, because similarity takes quadratic time.
 const MAX_RENAMES: usize = 100;
 
+/// The `status` of a file in GitHub's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     Added,
@@ -31,19 +32,23 @@ impl ChangeKind {
     }
 }
 
+/// One changed file.
 #[derive(Clone, Debug)]
 pub struct FileChange {
     pub kind: ChangeKind,
     pub path: String,
+    /// Only for renames.
     pub previous_path: Option<String>,
-    /// The blob after the change; before it, for files that are gone.
+    /// The blob after the change; before it for removed files.
     pub id: ObjectId,
+    /// Added lines; 0 for binary files.
     pub additions: usize,
     pub deletions: usize,
+    /// The hunks of the unified diff; `None` for binary files and for pure renames.
     pub patch: Option<String>,
 }
 
-/// The changed files in the order of their paths.
+/// Changed files, sorted by path.
 pub fn diff_trees(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec<FileChange> {
     let (mut gone, mut come, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (path, before, after) in find_differing_leaves(objects, old, new) {
@@ -56,6 +61,7 @@ pub fn diff_trees(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec
             (None, None) => {}
         }
     }
+    // A rename takes one removed and one added file out of the lists.
     for (from, to) in detect_renames(objects, &gone, &come) {
         if let (Some(before), Some(after)) = (gone.remove(&from), come.remove(&to)) {
             found.push(build_file_change(objects, ChangeKind::Renamed, to, Some(from), Some(before), Some(after)));
@@ -71,6 +77,7 @@ pub fn diff_trees(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec
     found
 }
 
+/// Computes the patch of one file. A missing side counts as an empty file.
 fn build_file_change(
     objects: &GitObjectStore,
     kind: ChangeKind,
@@ -85,7 +92,7 @@ fn build_file_change(
     FileChange { kind, path, previous_path, id, additions, deletions, patch: text }
 }
 
-/// Leaves that are not the same on both sides. Equal subtrees are not looked into.
+/// Files that are not equal on both sides. Equal subtrees have equal ids and are skipped.
 fn find_differing_leaves(
     objects: &GitObjectStore,
     old: ObjectId,
@@ -93,7 +100,7 @@ fn find_differing_leaves(
 ) -> Vec<(String, Option<TreeLeaf>, Option<TreeLeaf>)> {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), Some(old), Some(new))];
-    // Trees that name each other many times over would be walked for ever.
+    // Trees made by hand may refer to the same subtree many times, which could take exponential time.
     let mut budget = 100_000_usize;
     while let Some((above, old, new)) = waiting.pop() {
         let side = |tree: Option<ObjectId>| {
@@ -133,7 +140,8 @@ fn find_differing_leaves(
     found
 }
 
-/// Files that went and came with the same content, or with at least half of it.
+/// Pairs of removed and added files with the same content, or with at least half of it in common, as in `git diff -M`.
+/// Exact renames come first.
 fn detect_renames(
     objects: &GitObjectStore,
     gone: &BTreeMap<String, TreeLeaf>,
@@ -151,6 +159,7 @@ fn detect_renames(
     }
     let left: Vec<_> = gone.iter().filter(|(path, _)| !from_taken.contains(*path)).collect();
     let right: Vec<_> = come.iter().filter(|(path, _)| !to_taken.contains(*path)).collect();
+    // Exact renames were found by id, which is cheap; only similarity is limited.
     if left.len() * right.len() > MAX_RENAMES {
         return found;
     }
@@ -163,6 +172,7 @@ fn detect_renames(
             }
         }
     }
+    // The most similar pairs first; the paths make the order deterministic.
     alike.sort();
     for (_, from, to) in alike {
         if from_taken.insert(from.clone()) {
@@ -176,7 +186,7 @@ fn detect_renames(
     found
 }
 
-/// Percent of the larger file's bytes that are in lines of both.
+/// Percentage of the larger file's bytes in lines that both files share. 0 for binary files.
 fn measure_similarity(objects: &GitObjectStore, one: &TreeLeaf, other: &TreeLeaf) -> usize {
     let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
     let (Some(one), Some(other)) = (text(one), text(other)) else { return 0 };

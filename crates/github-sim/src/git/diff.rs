@@ -1,33 +1,49 @@
-//! Differences between texts, line by line: the shortest script of changes (Myers), and the patch that GitHub shows.
+//! Line diffs: the shortest edit script by Myers' algorithm ("An O(ND) Difference Algorithm and Its Variations", 1986),
+//! and the patch as GitHub shows it:
+//!
+//! ```text
+//! @@ -1,3 +1,4 @@ heading of the section
+//!  unchanged
+//! -removed
+//! +added
+//! +added
+//!  unchanged
+//! ```
+//!
+//! In the edit graph, a step to the right removes an old line, a step down inserts a new one, and a diagonal step keeps
+//! a line. For each number of edits, the algorithm finds the furthest point on every diagonal.
 
 use std::ops::Range;
 
-/// With more changes than this the middle is told as one replacement: hostile texts must not cost their square.
+/// With more edits than this, the middle part becomes one replacement. The algorithm takes quadratic time in the number
+/// of edits, and texts may be hostile.
 const MAX_EDITS: usize = 1500;
-/// Lines around a change.
+/// Unchanged lines around a change, as in `git diff`.
 const CONTEXT: usize = 3;
 
-/// Lines of the old text that make way for lines of the new one.
+/// Lines of the old text that are replaced by lines of the new one. Ranges count from 0 and may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DiffHunk {
     pub(crate) old: Range<usize>,
     pub(crate) new: Range<usize>,
 }
 
+/// The patch of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FilePatch {
+    /// Counts of changed lines; 0 for binary files.
     pub(crate) additions: usize,
     pub(crate) deletions: usize,
-    /// From the first `@@` on; none for binary files.
+    /// From the first `@@` on, without file headers; `None` for binary files.
     pub(crate) text: Option<String>,
 }
 
-/// Lines with their ends.
+/// Lines with their line feeds, so that joining them gives the text back.
 pub(crate) fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// What git takes for binary: a zero byte near the beginning.
+/// `None` for binary content: git's rule is a zero byte in the first 8000 bytes. Invalid UTF-8 counts as binary, too.
 pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
     if bytes.iter().take(8000).any(|byte| *byte == 0) {
         return None;
@@ -35,8 +51,9 @@ pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// The changes from one text to another, in order and apart from each other.
+/// The changes from one text to another, in order and not adjacent.
 pub(crate) fn diff_lines(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
+    // Common lines at both ends are cut off first, which makes typical edits cheap.
     let prefix = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let rest = old.len().min(new.len()) - prefix;
     let same_end = |(one, other): &(&&str, &&str)| one == other;
@@ -57,7 +74,8 @@ pub(crate) fn diff_lines(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     found
 }
 
-/// Single insertions and removals, in order.
+/// Single insertions and deletions, in order. `furthest` holds, for each diagonal, the furthest row that the current
+/// number of edits reaches (Myers 1986).
 fn find_edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let (rows, columns) = (old.len() as isize, new.len() as isize);
     if rows == 0 && columns == 0 {
@@ -71,12 +89,13 @@ fn find_edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let width = (2 * most + 3) as usize;
     let place = |diagonal: isize| (diagonal + most + 1) as usize;
     let mut furthest = vec![0_isize; width];
-    // What `furthest` was before each round, as far as that round reaches.
+    // A copy of `furthest` before each round, limited to the diagonals of that round, for backtracking.
     let mut rounds: Vec<Vec<isize>> = Vec::new();
     for round in 0..=most {
         rounds.push(furthest[place(-round - 1)..=place(round + 1)].to_vec());
         let mut diagonal = -round;
         while diagonal <= round {
+            // Down is an insertion, right is a deletion. The neighbour that reached further is extended.
             let down = diagonal == -round
                 || (diagonal != round && furthest[place(diagonal - 1)] < furthest[place(diagonal + 1)]);
             let mut x = if down { furthest[place(diagonal + 1)] } else { furthest[place(diagonal - 1)] + 1 };
@@ -94,6 +113,7 @@ fn find_edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     whole()
 }
 
+/// Follows the stored rounds backwards from the end of both texts.
 fn backtrack_edits(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<DiffHunk> {
     let mut found = Vec::new();
     let (mut x, mut y) = (rows, columns);
@@ -130,6 +150,7 @@ pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
     let mut text = String::new();
     let mut rest = hunks.as_slice();
     while !rest.is_empty() {
+        // Changes whose context would touch share one hunk.
         let near = |pair: &[DiffHunk]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
         let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
         let (group, others) = rest.split_at(count);
@@ -141,6 +162,7 @@ pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
     FilePatch { additions, deletions, text: (!hunks.is_empty()).then_some(text) }
 }
 
+/// Writes one hunk with its `@@` line.
 fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
     let before = first.old.start.min(CONTEXT);
@@ -169,13 +191,15 @@ fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]
     old[at..old_end].iter().for_each(|line| write_line(text, ' ', line));
 }
 
-/// The last line above that looks like the beginning of something, at most 80 bytes of it.
+/// The text after the second `@@`: the last line above that begins with a letter, as in git's default for unknown
+/// languages. At most 80 bytes.
 fn find_hunk_heading<'t>(above: &[&'t str]) -> Option<&'t str> {
     let begins = |line: &&&str| line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$');
     let line = above.iter().rev().find(begins)?.trim_end();
     Some(line[..line.floor_char_boundary(80)].trim_end())
 }
 
+/// Marks a last line without a line feed as git does.
 fn write_line(text: &mut String, mark: char, line: &str) {
     text.push(mark);
     text.push_str(line);

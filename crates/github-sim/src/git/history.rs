@@ -1,4 +1,4 @@
-//! Who descends from whom.
+//! The commit graph: ancestors, history and merge bases.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use super::object::ObjectId;
 use super::objects::GitObjectStore;
 
-/// The commit and all it descends from.
+/// The commit and all of its ancestors. Missing parents are skipped.
 pub fn collect_ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<ObjectId> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![from];
@@ -20,14 +20,17 @@ pub fn collect_ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<O
     found
 }
 
+/// A commit counts as its own ancestor.
 pub fn is_ancestor(objects: &GitObjectStore, ancestor: ObjectId, of: ObjectId) -> bool {
     ancestor == of || collect_ancestors(objects, of).contains(&ancestor)
 }
 
-/// Newest first, and never a parent before its child; `hidden` and what is in it left out.
+/// Commits in the order of `git log --date-order`: newest first, never a parent before its child. Commits in `hidden`
+/// are left out.
 pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
+    // A commit is ready when all of its shown children were emitted (Kahn's algorithm).
     let mut children: std::collections::BTreeMap<ObjectId, usize> = std::collections::BTreeMap::new();
     let shown: BTreeSet<_> = collect_ancestors(objects, from).difference(hidden).copied().collect();
     for id in &shown {
@@ -49,6 +52,7 @@ pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<
             let left = children.entry(*parent).or_default();
             *left = left.saturating_sub(1);
             if *left == 0 && shown.contains(parent) {
+                // Equal dates keep the order in which commits became ready.
                 waiting.push((date(*parent), Reverse(found.len()), *parent));
             }
         }
@@ -56,13 +60,13 @@ pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<
     found
 }
 
-/// The best commit that both descend from.
+/// The best common ancestor: one that is not an ancestor of another common one. If there are several, the newest one.
 pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> Option<ObjectId> {
     let common: BTreeSet<_> =
         collect_ancestors(objects, one).intersection(&collect_ancestors(objects, other)).copied().collect();
     let mut best = common.clone();
     for id in &common {
-        // All between a common commit and one of its ancestors is common too: looking at parents is enough.
+        // Everything between a common commit and its ancestors is common as well, so it is enough to look at parents.
         for parent in objects.commit(*id).map(|commit| commit.parents.as_slice()).unwrap_or_default() {
             best.remove(parent);
         }
@@ -70,7 +74,7 @@ pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> O
     best.into_iter().max_by_key(|id| (objects.commit(*id).map(|commit| commit.committer.at), *id))
 }
 
-/// How many commits the head has that the base has not, and the other way round.
+/// How many commits the head has that the base lacks, and the other way round.
 pub fn ahead_behind(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> (usize, usize) {
     let (base, head) = (collect_ancestors(objects, base), collect_ancestors(objects, head));
     (head.difference(&base).count(), base.difference(&head).count())

@@ -1,4 +1,15 @@
-//! Three-way merges of texts and trees. What git's own merge calls a conflict is one here.
+//! Three-way merges of texts and trees. Apart from renames, conflicts are the same as in git's own merge.
+//!
+//! | base → ours | base → theirs | result |
+//! |---|---|---|
+//! | unchanged | any | theirs |
+//! | any | unchanged | ours |
+//! | same change | same change | that change |
+//! | changed | changed | merged line by line, or a conflict |
+//! | changed | removed | a conflict |
+//! | file | directory of the same name | a conflict |
+//!
+//! Renames are not followed: a file that one side renames and the other side changes is a conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +18,7 @@ use super::object::{GitFileMode, GitObject, ObjectId};
 use super::objects::GitObjectStore;
 use super::tree::{TreeLeaf, edit_tree, list_tree_files};
 
-/// Both sides' changes to a text; none if they touch the same or neighbouring lines differently.
+/// Combines the changes of both sides. `None` if they change the same or adjacent lines differently.
 pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
     let (base, ours, theirs) = (split_lines(base), split_lines(ours), split_lines(theirs));
     let (left, right) = (diff_lines(&base, &ours), diff_lines(&base, &theirs));
@@ -19,7 +30,7 @@ pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
             (Some(one), None) | (None, Some(one)) => one.old.start,
             (None, None) => break,
         };
-        // Takes in all changes of either side that touch each other.
+        // Groups all changes of both sides that overlap or touch.
         let (first_l, first_r, mut end) = (l, r, start);
         loop {
             if left.get(l).is_some_and(|hunk| hunk.old.start <= end) {
@@ -62,16 +73,18 @@ fn apply_hunks(hunks: &[DiffHunk], base: &[&str], new: &[&str], start: usize, en
     made
 }
 
-/// What a merge of trees comes to, before anything is written.
+/// A conflict-free merge of trees. Planning needs no write access, so that `mergeable` can be computed in a read.
 #[derive(Debug)]
 pub struct MergePlan {
     ours: ObjectId,
+    /// Paths that are taken from the other side; `None` removes them.
     changes: BTreeMap<String, Option<TreeLeaf>>,
+    /// Files that both sides changed, with the merged content.
     texts: Vec<(String, GitFileMode, String)>,
 }
 
 impl MergePlan {
-    /// The merged tree.
+    /// Writes the merged tree and returns its id.
     pub fn write(mut self, objects: &mut GitObjectStore) -> ObjectId {
         for (path, mode, text) in self.texts {
             let id = objects.insert(GitObject::Blob(text.into_bytes()));
@@ -81,7 +94,7 @@ impl MergePlan {
     }
 }
 
-/// Both sides' changes to a tree, or the paths that are in conflict.
+/// Merges two trees with a common base. `Err` lists the paths in conflict, sorted.
 pub fn merge_trees(
     objects: &GitObjectStore,
     base: ObjectId,
@@ -96,6 +109,7 @@ pub fn merge_trees(
     let paths: BTreeSet<&String> = base.keys().chain(left.keys()).chain(right.keys()).collect();
     for path in paths {
         let (was, one, other) = (base.get(path), left.get(path), right.get(path));
+        // Equal on both sides, or unchanged on the other side: ours stays.
         if one == other || other == was {
             continue;
         }
@@ -120,7 +134,7 @@ pub fn merge_trees(
     Err(conflicts)
 }
 
-/// Paths that would be a file of one side and a directory of the other.
+/// Paths that would be a file on one side and a directory on the other.
 fn file_or_directory(ours: &BTreeMap<String, TreeLeaf>, changes: &BTreeMap<String, Option<TreeLeaf>>) -> Vec<String> {
     let kept = ours.keys().filter(|path| !matches!(changes.get(*path), Some(None)));
     let new = changes.iter().filter(|(_, leaf)| leaf.is_some()).map(|(path, _)| path);
@@ -132,6 +146,8 @@ fn file_or_directory(ours: &BTreeMap<String, TreeLeaf>, changes: &BTreeMap<Strin
     merged.iter().filter_map(above).collect()
 }
 
+/// The merged mode and content of a file that both sides changed. `None` is a conflict; binary files and links always
+/// conflict.
 fn merge_files(
     objects: &GitObjectStore,
     was: Option<&TreeLeaf>,
@@ -143,7 +159,7 @@ fn merge_files(
         return None;
     }
     let mode = if Some(one.mode) == was.map(|was| was.mode) { other.mode } else { one.mode };
-    // Two files that came from nowhere have nothing to be merged upon, unless they are the same.
+    // Two files that were added independently have no base to merge upon, unless they are equal.
     let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
     if one.id == other.id {
         return Some((mode, text(one)?.to_owned()));

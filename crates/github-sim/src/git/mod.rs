@@ -1,4 +1,5 @@
-//! As much of git as GitHub's API shows: objects with their real names, histories, differences and merges.
+//! The part of git that GitHub's API exposes: objects with their real ids, histories, diffs and merges. Tests compare
+//! it with git itself.
 
 mod changes;
 mod diff;

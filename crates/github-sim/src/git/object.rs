@@ -1,4 +1,16 @@
-//! Git's objects and their names: the bytes are those that git hashes, so that anyone can compute every sha again.
+//! Git objects and their ids. The hashed bytes are exactly those of git, so every id can be verified with git itself:
+//!
+//! ```text
+//! blob    "blob LENGTH\0" content
+//! tree    "tree LENGTH\0" and per entry: "MODE NAME\0" and the 20 bytes of the id
+//! commit  "commit LENGTH\0" and
+//!         tree ID
+//!         parent ID                               (none, one or several lines)
+//!         author NAME <EMAIL> SECONDS +0000
+//!         committer NAME <EMAIL> SECONDS +0000
+//!
+//!         MESSAGE
+//! ```
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +18,18 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha1::{Digest, Sha1};
 
-/// The name of an object: the SHA-1 of its bytes with a header in front.
+/// The id of an object: SHA-1 of `kind length NUL` and the content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 20]);
 
-/// The tree without entries, which git knows without being told.
+/// The tree without entries, which git knows without storing it.
 pub const EMPTY_TREE: ObjectId = ObjectId([
     0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92, 0x88, 0xfb, 0xee, 0x49,
     0x04,
 ]);
 
 impl ObjectId {
+    /// Hashes a header and the content, as `git hash-object` does.
     fn hash_object(kind: &str, body: &[u8]) -> ObjectId {
         let mut hash = Sha1::new();
         hash.update(format!("{kind} {}\0", body.len()));
@@ -24,7 +37,7 @@ impl ObjectId {
         ObjectId(hash.finalize().into())
     }
 
-    /// The first seven digits, as people write them.
+    /// The first seven digits, git's default abbreviation.
     pub fn short_hex(&self) -> String {
         self.to_string()[..7].to_owned()
     }
@@ -47,7 +60,7 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// It is not forty hexadecimal digits.
+/// The text is not forty hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a sha has 40 hexadecimal digits")]
 pub struct NotAnObjectId;
@@ -82,6 +95,7 @@ impl<'de> Deserialize<'de> for ObjectId {
     }
 }
 
+/// The stored object types. Annotated tags are not simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GitObject {
     Blob(Vec<u8>),
@@ -90,6 +104,7 @@ pub enum GitObject {
 }
 
 impl GitObject {
+    /// The type as the API spells it.
     pub fn kind(&self) -> &'static str {
         match self {
             GitObject::Blob(_) => "blob",
@@ -98,6 +113,7 @@ impl GitObject {
         }
     }
 
+    /// Computed anew on each call.
     pub fn id(&self) -> ObjectId {
         match self {
             GitObject::Blob(bytes) => ObjectId::hash_object("blob", bytes),
@@ -107,7 +123,7 @@ impl GitObject {
     }
 }
 
-/// What an entry of a tree is.
+/// The mode of a tree entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GitFileMode {
     #[serde(rename = "100644")]
@@ -123,7 +139,7 @@ pub enum GitFileMode {
 }
 
 impl GitFileMode {
-    /// As the API writes it; git itself leaves out the zero in front.
+    /// Six digits, as in the API. Git itself omits the leading zero of directories.
     pub fn digits(self) -> &'static str {
         match self {
             GitFileMode::File => "100644",
@@ -134,6 +150,7 @@ impl GitFileMode {
         }
     }
 
+    /// `None` for modes that git does not have.
     pub fn from_digits(text: &str) -> Option<GitFileMode> {
         let all = [
             GitFileMode::File,
@@ -155,19 +172,23 @@ impl GitFileMode {
     }
 }
 
+/// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEntry {
+    /// One segment of a path, without slashes.
     pub name: String,
     pub mode: GitFileMode,
     pub id: ObjectId,
 }
 
+/// A tree with entries in git's order, which the id depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitTree {
     entries: Vec<TreeEntry>,
 }
 
 impl GitTree {
+    /// Sorts the entries.
     pub fn new(mut entries: Vec<TreeEntry>) -> GitTree {
         // Git sorts a directory as if its name ended in a slash.
         let key = |entry: &TreeEntry| {
@@ -185,10 +206,12 @@ impl GitTree {
         &self.entries
     }
 
+    /// A linear search: trees are sorted in git's order, which is not that of names.
     pub fn get(&self, name: &str) -> Option<&TreeEntry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// The bytes that git hashes: mode, space, name, NUL, and the raw id of each entry.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for entry in &self.entries {
@@ -202,16 +225,19 @@ impl GitTree {
     }
 }
 
-/// Who did something, and when (seconds since 1970, UTC).
+/// Author or committer of a commit, and when (seconds since 1970, UTC).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitSignature {
     pub name: String,
+    /// GitHub finds the account of a commit by this address.
     pub email: String,
+    /// Never negative.
     pub at: i64,
 }
 
 impl CommitSignature {
-    /// Leaves out what would break a commit's header lines, as git does.
+    /// Removes angle brackets and control characters, which would break the header lines of a commit. Git does the
+    /// same.
     pub fn new(name: &str, email: &str, at: i64) -> CommitSignature {
         let clean = |text: &str| {
             let kept: String = text.chars().filter(|c| !matches!(c, '<' | '>') && !c.is_control()).collect();
@@ -220,21 +246,26 @@ impl CommitSignature {
         CommitSignature { name: clean(name), email: clean(email), at: at.max(0) }
     }
 
+    /// The time zone is always UTC.
     fn encode(&self) -> String {
         format!("{} <{}> {} +0000", self.name, self.email, self.at)
     }
 }
 
+/// A commit. Signatures (GPG) are not simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitCommit {
     pub tree: ObjectId,
+    /// Empty for a root commit, two for a merge. The first one is the branch that was merged into.
     pub parents: Vec<ObjectId>,
     pub author: CommitSignature,
     pub committer: CommitSignature,
+    /// With a subject line and, after an empty line, a body.
     pub message: String,
 }
 
 impl GitCommit {
+    /// The first line of the message.
     pub fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
     }

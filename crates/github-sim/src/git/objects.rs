@@ -1,4 +1,4 @@
-//! The objects of a repository and its forks. Objects never change, so copies of a world share them.
+//! The object store of a repository and its forks. Objects are immutable, so copies of a world share them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::object::{EMPTY_TREE, GitCommit, GitObject, GitTree, ObjectId, TreeEntry};
 
+/// Objects by id. Cloning copies the map but not the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitObjectStore {
     by_id: BTreeMap<ObjectId, Arc<GitObject>>,
+    /// Total size of all blobs, for the `size` of a repository.
     blob_bytes: u64,
 }
 
 impl GitObjectStore {
-    /// Keeps an object; the same object twice is one.
+    /// Stores an object and returns its id. Storing it again has no effect.
     pub fn insert(&mut self, object: GitObject) -> ObjectId {
         let id = object.id();
         if let std::collections::btree_map::Entry::Vacant(place) = self.by_id.entry(id) {
@@ -32,6 +34,7 @@ impl GitObjectStore {
         self.by_id.get(&id).map(AsRef::as_ref)
     }
 
+    /// `None` also if the id belongs to another type.
     pub fn blob(&self, id: ObjectId) -> Option<&[u8]> {
         match self.get(id)? {
             GitObject::Blob(bytes) => Some(bytes),
@@ -39,7 +42,7 @@ impl GitObjectStore {
         }
     }
 
-    /// The entries of a tree; none for one that is not there.
+    /// Entries of a tree; `None` if there is no such tree. The empty tree always exists.
     pub fn tree_entries(&self, id: ObjectId) -> Option<&[TreeEntry]> {
         match self.get(id) {
             Some(GitObject::Tree(tree)) => Some(tree.entries()),
@@ -48,6 +51,7 @@ impl GitObjectStore {
         }
     }
 
+    /// `None` also if the id belongs to another type.
     pub fn commit(&self, id: ObjectId) -> Option<&GitCommit> {
         match self.get(id)? {
             GitObject::Commit(commit) => Some(commit),
@@ -55,7 +59,7 @@ impl GitObjectStore {
         }
     }
 
-    /// The one commit whose name begins so.
+    /// The commit whose id begins with this prefix of 4 to 39 digits; `None` if there are several.
     pub fn commit_by_prefix(&self, prefix: &str) -> Option<ObjectId> {
         if !(4..40).contains(&prefix.len()) || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -74,6 +78,7 @@ impl GitObjectStore {
         self.blob_bytes
     }
 
+    /// Objects of all types, reachable or not.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -83,7 +88,7 @@ impl GitObjectStore {
     }
 }
 
-/// An object as it is written down.
+/// The form in `GET /_gradus/state`. Ids are not written: they follow from the content.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SerializedGitObject {

@@ -1,10 +1,12 @@
-//! Which paths a file in a repository can have.
+//! Validation of file paths in a repository.
 
-/// More segments than any real path has; bounds how deep trees get in one step.
+/// More segments than any real path has. It bounds the depth of trees, and so the recursion over them.
 const MAX_SEGMENTS: usize = 64;
+/// The limit of Linux.
 const MAX_BYTES: usize = 4096;
 
-/// Whether git would take it: no empty, `.` or `..` segment, nothing in `.git`, no control characters.
+/// Whether git accepts the path: no empty, `.` or `..` segment, nothing in `.git`, no control characters. Backslashes
+/// are refused as well, since they are separators on Windows.
 pub fn is_valid_path(path: &str) -> bool {
     path.len() <= MAX_BYTES
         && path.split('/').count() <= MAX_SEGMENTS

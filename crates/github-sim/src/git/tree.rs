@@ -1,24 +1,24 @@
-//! Trees as paths: reading, listing and changing them. Walks have a bound, since a few small trees that name each other
-//! can stand for more paths than any machine has memory.
+//! Trees as paths: reading, listing and editing. Walks are bounded, because a few small trees that refer to each other
+//! can represent more paths than fit into memory.
 
 use std::collections::BTreeMap;
 
 use super::object::{EMPTY_TREE, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry};
 use super::objects::GitObjectStore;
 
-/// As many entries as GitHub lists; the rest is cut off and the answer says so.
+/// GitHub lists at most this many entries; the response then says `truncated`.
 pub const MAX_ENTRIES: usize = 100_000;
-/// No real tree is deeper; trees that are made of trees by hand can be.
+/// No real tree is deeper, but trees that are made by hand can be.
 const MAX_DEPTH: usize = 256;
 
-/// What a path that is no directory holds.
+/// Mode and object of a path that is not a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeLeaf {
     pub mode: GitFileMode,
     pub id: ObjectId,
 }
 
-/// The entry at a path.
+/// The entry at a path. The empty path is the root itself.
 pub fn find_tree_entry(objects: &GitObjectStore, root: ObjectId, path: &str) -> Option<TreeEntry> {
     let mut found = TreeEntry { name: String::new(), mode: GitFileMode::Directory, id: root };
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
@@ -30,7 +30,7 @@ pub fn find_tree_entry(objects: &GitObjectStore, root: ObjectId, path: &str) -> 
     Some(found)
 }
 
-/// All paths below a tree, directories before what is in them; true if that is not all of them.
+/// All paths below a tree, sorted, directories included. The flag tells whether the list was truncated.
 pub fn list_tree_entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(String, TreeEntry)>, bool) {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), root, 0)];
@@ -59,14 +59,15 @@ fn sort_tree_entries(mut found: Vec<(String, TreeEntry)>) -> Vec<(String, TreeEn
     found
 }
 
-/// All files below a tree.
+/// All files below a tree, without directories.
 pub fn list_tree_files(objects: &GitObjectStore, root: ObjectId) -> BTreeMap<String, TreeLeaf> {
     let (found, _) = list_tree_entries(objects, root);
     let leaves = found.into_iter().filter(|(_, entry)| entry.mode != GitFileMode::Directory);
     leaves.map(|(path, entry)| (path, TreeLeaf { mode: entry.mode, id: entry.id })).collect()
 }
 
-/// The tree with some paths set (`Some`) or removed (`None`). Directories that become empty go away, as in git.
+/// Returns the tree with some paths set (`Some`) or removed (`None`). Directories that become empty disappear, as in
+/// git.
 pub fn edit_tree(
     objects: &mut GitObjectStore,
     root: ObjectId,
@@ -76,12 +77,14 @@ pub fn edit_tree(
     edit_level(objects, root, &changes).unwrap_or_else(|| objects.insert(GitObject::Tree(GitTree::default())))
 }
 
-/// None when nothing is left. The depth is that of the longest path, which `is_valid_path` bounds.
+/// Edits one directory; `None` if nothing is left. The recursion is as deep as the longest path, which `is_valid_path`
+/// bounds.
 fn edit_level(objects: &mut GitObjectStore, tree: ObjectId, changes: &[(&str, Option<TreeLeaf>)]) -> Option<ObjectId> {
     let mut entries: BTreeMap<String, (GitFileMode, ObjectId)> = BTreeMap::new();
     for entry in objects.tree_entries(tree).unwrap_or_default() {
         entries.insert(entry.name.clone(), (entry.mode, entry.id));
     }
+    // Changes are grouped by the first segment, so each directory is rewritten once.
     let mut below: BTreeMap<&str, Vec<(&str, Option<TreeLeaf>)>> = BTreeMap::new();
     for (path, leaf) in changes {
         match path.split_once('/') {
@@ -99,7 +102,7 @@ fn edit_level(objects: &mut GitObjectStore, tree: ObjectId, changes: &[(&str, Op
     for (name, changes) in below {
         let is_directory = entries.get(name).filter(|(mode, _)| *mode == GitFileMode::Directory);
         let child = is_directory.map_or(EMPTY_TREE, |(_, id)| *id);
-        // A removal below something that is no directory removes nothing.
+        // Removing something below a file has no effect.
         if is_directory.is_none() && changes.iter().all(|(_, leaf)| leaf.is_none()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Who is who.
+//! Users and organizations, read-only.
 
 use serde_json::json;
 
@@ -8,6 +8,8 @@ use crate::http::RequestMethod::Get;
 use crate::route::{OperationRoute, define_route};
 use crate::state::AccountKind;
 
+/// The `users`, `orgs`, `rate_limit` and `meta` endpoints that clients call on start. Followers, keys and emails are
+/// not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -36,12 +38,14 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/meta", "meta/get", "meta/meta#get-apiname-meta-information", get_api_meta),
 ];
 
+/// The private profile; clients use it to validate their token.
 fn get_authenticated_user(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_account()?;
     let account = call.state.account(id).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().private_user(account)))
 }
 
+/// The public profile, or the private one of the caller. Unlike most 404s, this one links to the general documentation.
 fn by_name(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.path_argument("username"));
     let account = found.ok_or_else(|| OperationError::not_found().with_general_docs())?;
@@ -51,22 +55,27 @@ fn by_name(call: &mut OperationCall<'_>) -> OperationResult {
         .with_modified_at(account.created_at))
 }
 
+/// 404 for users, as on GitHub.
 fn get_organization(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.path_argument("org"));
     let account = found.filter(|account| account.kind == AccountKind::Organization);
     Ok(OperationReply::ok(call.view().organization(account.ok_or_else(OperationError::not_found)?)))
 }
 
+/// Organizations that the caller is a member of.
 fn own_organizations(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_account()?;
     let found: Vec<_> = call.state.accounts.values().filter(|one| one.members.contains_key(&id)).collect();
     Ok(call.reply_with_page(&found, |view, account| view.organization_simple(account)))
 }
 
+/// Never called: `World` answers this route itself, because handlers do not see the rate limits. It exists for the
+/// route table.
 fn get_rate_limits(_: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({})))
 }
 
+/// Only the field that clients check.
 fn get_api_meta(_: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"verifiable_password_authentication": false})))
 }

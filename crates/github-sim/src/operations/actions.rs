@@ -1,4 +1,5 @@
-//! Workflows, as their files tell of them, and their runs. Nothing is ever run.
+//! Workflows, derived from the files in `.github/workflows`, and their runs. Nothing is ever executed: a dispatched run
+//! stays queued.
 
 use serde_json::json;
 
@@ -12,6 +13,7 @@ use crate::route::{OperationRoute, define_route};
 use crate::state::{Repository, RepositoryId, WorkflowRun, WorldState};
 use crate::view::publication::WorkflowFile;
 
+/// Jobs, logs, artifacts, secrets and re-runs are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -57,9 +59,11 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Where GitHub looks for workflow files; only on the default branch.
 const FOLDER: &str = ".github/workflows";
 
-/// What the files on the default branch declare.
+/// Reads the workflow files of the default branch. Only `name:` and the presence of `workflow_dispatch` are evaluated,
+/// without a YAML parser.
 fn load_workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFile> {
     let objects = state.objects(repository);
     let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
@@ -74,7 +78,7 @@ fn load_workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFi
         let shown = named.map_or(path.as_str(), |named| named.trim().trim_matches(['"', '\'']));
         let has_dispatch =
             text.lines().any(|line| line.trim_start_matches(['-', ' ', '[']).contains("workflow_dispatch"));
-        // The same file has the same id, whatever else there is.
+        // The id is a hash of repository and path: it must not change when other workflows come and go.
         let digest = blake3::hash(format!("{}:{path}", repository.id.0).as_bytes());
         let id =
             u64::from(u32::from_le_bytes([digest.as_bytes()[0], digest.as_bytes()[1], digest.as_bytes()[2], 0])) + 1;
@@ -87,6 +91,7 @@ fn load_workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFi
         .collect()
 }
 
+/// Sorted by file name.
 fn list_workflows(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -94,19 +99,22 @@ fn list_workflows(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_counted_page("workflows", &found, |view, one| view.workflow(repository, one)))
 }
 
-/// By id, or by the name of its file.
+/// By id, or by the name of its file, as GitHub allows both.
 fn find_workflow(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowFile, OperationError> {
     let wanted = call.path_argument("workflow_id");
     let is_it = |one: &WorkflowFile| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
     load_workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(OperationError::not_found)
 }
 
+/// By id or file name.
 fn get_workflow(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let workflow = find_workflow(call, id)?;
     Ok(OperationReply::ok(call.view().workflow(call.repo(id)?, &workflow)))
 }
 
+/// 204, or 200 with the new run if `return_run_details` is set. 422 if the workflow has no `workflow_dispatch` trigger
+/// or the ref does not exist. `inputs` are accepted and ignored.
 fn dispatch_workflow(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let workflow = find_workflow(call, id)?;
@@ -148,6 +156,7 @@ fn dispatch_workflow(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
+/// Runs, newest first, with GitHub's filters. `status` also matches a conclusion, as on GitHub.
 fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFile>) -> OperationResult {
     let repository = call.repo(id)?;
     let query = &call.query;
@@ -162,23 +171,27 @@ fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFi
                 .get("status")
                 .is_none_or(|status| run.status == status || run.conclusion.as_deref() == Some(status))
     };
+    // Ids ascend with time.
     let found: Vec<_> = repository.runs.values().rev().filter(fits).collect();
     Ok(call.reply_with_counted_page("workflow_runs", &found, |view, run| {
         view.workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))
     }))
 }
 
+/// Runs of all workflows.
 fn list_repository_runs(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     shown_runs(call, id, None)
 }
 
+/// Runs of one workflow; 404 if its file is gone.
 fn runs_of(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let workflow = find_workflow(call, id)?;
     shown_runs(call, id, Some(&workflow))
 }
 
+/// A run survives its workflow file; its name is null then.
 fn get_workflow_run(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let number = call.path_number("run_id")?;

@@ -1,4 +1,4 @@
-//! Who issues are given to.
+//! Assignees of issues and pull requests.
 
 use super::issues;
 use crate::access::{self, RequiredAccess};
@@ -9,6 +9,7 @@ use crate::operations::issues::MAX_ASSIGNEES;
 use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, RepositoryId};
 
+/// Adding and removing. `collaborators` lists who can be assigned.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Post,
@@ -26,7 +27,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// The accounts that the body names; who is unknown or cannot be assigned is passed over here.
+/// Accounts that the body names. Unknown ones and accounts without access are ignored silently, as on GitHub.
 fn read_assignees(call: &OperationCall<'_>, id: RepositoryId) -> Result<Vec<AccountId>, OperationError> {
     let names = call.body_fields()?.text_list("assignees")?.unwrap_or_default();
     let repository = call.repo(id)?;
@@ -34,6 +35,7 @@ fn read_assignees(call: &OperationCall<'_>, id: RepositoryId) -> Result<Vec<Acco
     Ok(known.filter(|account| access::can_be_assigned(call.state, repository, *account)).collect())
 }
 
+/// Applies a change and the limit of ten.
 fn change_assignees(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -49,6 +51,7 @@ fn change_assignees(
     Ok(())
 }
 
+/// 201 with the issue, even if nobody was added.
 fn add_assignees(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;
@@ -64,6 +67,7 @@ fn add_assignees(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply { status: 201, ..shown })
 }
 
+/// 200 with the issue, even if nobody was removed.
 fn remove_assignees(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;

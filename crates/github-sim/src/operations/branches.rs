@@ -1,4 +1,4 @@
-//! Branches, and what protects them.
+//! Branches and their protection, read-only. References are created and moved in `references`.
 
 use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
@@ -8,6 +8,7 @@ use crate::http::RequestMethod::Get;
 use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 
+/// Names may contain slashes, hence `{branch*}`. Changing protection is not simulated; seeds define it.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -32,9 +33,11 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Sorted by name; `protected` filters.
 fn list_branches(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
+    // Any value but `true` selects unprotected branches.
     let wanted = call.query.get("protected").map(|text| text == "true");
     let fits =
         |(name, _): &(&str, ObjectId)| wanted.is_none_or(|wanted| repository.protection.contains_key(*name) == wanted);
@@ -42,18 +45,21 @@ fn list_branches(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (name, id)| view.short_branch(repository, name, *id)))
 }
 
+/// 404 with GitHub's special message.
 fn find_branch(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = call.path_argument("branch");
     let found = call.repo(id)?.branch_head(name).ok_or_else(|| OperationError::new(404, "Branch not found"))?;
     Ok((name.to_owned(), found))
 }
 
+/// Includes the head commit and the required checks.
 fn get_branch(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (name, commit) = find_branch(call, id)?;
     Ok(OperationReply::ok(call.view().branch(call.repo(id)?, &name, commit)))
 }
 
+/// Requires push access. 404 if the branch is not protected.
 fn get_branch_protection(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let (name, _) = find_branch(call, id)?;

@@ -1,4 +1,4 @@
-//! Who may do what in a repository, and who can be given its issues.
+//! Permissions of accounts on a repository, and who can be assigned to issues.
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,7 @@ use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, RepositoryPermission};
 use crate::view::ApiView;
 
+/// Read-only: invitations are not simulated, seeds define collaborators.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -41,6 +42,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// A user with the `permissions` object and the role name.
 fn with_right(view: &ApiView<'_>, account: AccountId, right: RepositoryPermission) -> Value {
     let mut object = view.simple_user(account);
     object["permissions"] = json!({
@@ -54,6 +56,7 @@ fn with_right(view: &ApiView<'_>, account: AccountId, right: RepositoryPermissio
     object
 }
 
+/// Requires push access; the message differs from other 403s.
 fn list_collaborators(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -64,6 +67,7 @@ fn list_collaborators(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (account, right)| with_right(view, *account, *right)))
 }
 
+/// The account in the path; 404 if it does not exist.
 fn find_path_user(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     call.state
         .account_by_login(call.path_argument("username"))
@@ -71,6 +75,7 @@ fn find_path_user(call: &OperationCall<'_>) -> Result<AccountId, OperationError>
         .ok_or_else(OperationError::not_found)
 }
 
+/// 204 or 404. Read access to a public repository does not make a collaborator.
 fn check_collaborator(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let account = find_path_user(call)?;
@@ -78,10 +83,12 @@ fn check_collaborator(call: &mut OperationCall<'_>) -> OperationResult {
     if is_one { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
+/// The legacy level (`admin`, `write`, `read`, `none`) beside the exact role.
 fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let account = find_path_user(call)?;
     let right = access::permission_of(call.state, account, call.repo(id)?);
+    // The old API knows three levels: `triage` counts as read and `maintain` as write.
     let level = match right {
         None => "none",
         Some(RepositoryPermission::Admin) => "admin",
@@ -94,6 +101,7 @@ fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
     ))
 }
 
+/// The same accounts as the collaborators, visible to all readers.
 fn list_assignable_users(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let found: Vec<AccountId> = access::collect_collaborators(call.state, call.repo(id)?).into_keys().collect();

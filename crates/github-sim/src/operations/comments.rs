@@ -1,4 +1,4 @@
-//! What people say on issues and pull requests.
+//! Comments on issues and pull requests.
 
 use super::issues;
 use crate::access::{self, RequiredAccess};
@@ -9,6 +9,7 @@ use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueComment, RepositoryId, RepositoryPermission};
 use crate::time::SimulatedTime;
 
+/// Both kinds share these endpoints, as on GitHub. Reactions are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -54,6 +55,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Oldest first; `since` compares with the time of the last update.
 fn list_issue_comments(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let number = issues::find_issue_number(call, id)?;
@@ -64,12 +66,14 @@ fn list_issue_comments(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
 }
 
+/// All comments of a repository, with `sort`, `direction` and `since`.
 fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let since = call.query.get("since").and_then(SimulatedTime::parse);
     let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
     let mut found: Vec<_> = repository.comments.values().filter(new_enough).collect();
+    // The map is sorted by id, which is the order of creation.
     if call.query.get("sort") == Some("updated") {
         found.sort_by_key(|comment| (comment.updated_at, comment.id));
     }
@@ -79,6 +83,7 @@ fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
 }
 
+/// 422 for a blank body and for more than 65536 characters.
 fn read_comment_body(call: &OperationCall<'_>) -> Result<String, OperationError> {
     let fields = call.body_fields()?;
     let body = fields.required_text("body")?;
@@ -89,6 +94,7 @@ fn read_comment_body(call: &OperationCall<'_>) -> Result<String, OperationError>
     Ok(body.to_owned())
 }
 
+/// Anyone who can see the repository may comment. On a locked issue, only accounts with push access.
 fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let number = issues::find_issue_number(call, id)?;
@@ -96,6 +102,7 @@ fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let body = read_comment_body(call)?;
     let repository = call.repo(id)?;
     let locked = repository.issues.get(&number).is_some_and(|issue| issue.locked);
+    // Locking stops everybody without push access, even the author of the issue.
     if locked
         && access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push)
     {
@@ -111,12 +118,13 @@ fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().issue_comment(call.repo(id)?, &comment)))
 }
 
+/// By the id in the path.
 fn find_issue_comment(call: &OperationCall<'_>, id: RepositoryId) -> Result<IssueComment, OperationError> {
     let number = call.path_number("comment_id")?;
     call.repo(id)?.comments.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
-/// One's own comments, or anyone's with the right to push.
+/// Authors may change their own comments, accounts with push access all of them.
 fn may_change(call: &OperationCall<'_>, id: RepositoryId, comment: &IssueComment) -> Result<(), OperationError> {
     let is_own = call.require_account()? == comment.author;
     let pushes =
@@ -124,12 +132,14 @@ fn may_change(call: &OperationCall<'_>, id: RepositoryId, comment: &IssueComment
     if is_own || pushes { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
+/// Supports conditional requests by time.
 fn get_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let comment = find_issue_comment(call, id)?;
     Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)).with_modified_at(comment.updated_at))
 }
 
+/// The issue itself is not touched: its `updated_at` stays.
 fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let mut comment = find_issue_comment(call, id)?;
@@ -140,6 +150,7 @@ fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)))
 }
 
+/// The id is never used again.
 fn delete_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let comment = find_issue_comment(call, id)?;

@@ -1,4 +1,4 @@
-//! Commits: the history of a branch or a file, and one commit with its changes.
+//! Commits: the history of a branch or a file, a single commit with its changes, and contributors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,7 @@ use crate::state::RepositoryId;
 use crate::time::SimulatedTime;
 use crate::view::{ApiView, CommitParts};
 
+/// Commit comments are not simulated. `{ref*}` accepts names with slashes, so the literal routes come first.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -46,6 +47,8 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Newest first, from `sha` or the default branch. 409 for an empty repository. Filters: `path`, `author`, `committer`,
+/// `since`, `until`, of which times are those of the committer.
 fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
@@ -53,6 +56,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::empty_repository());
     }
     let name = call.query.get("sha").unwrap_or(&repository.default_branch);
+    // `sha` may be any name of a commit: branch, tag or sha.
     let head = writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)?;
     let time = |name: &str| call.query.get(name).and_then(SimulatedTime::parse);
     let (since, until) = (time("since"), time("until"));
@@ -72,7 +76,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, commit| view.commit(repository, *commit, CommitParts::Head)))
 }
 
-/// A login or an address, as the addresses that commits carry.
+/// Email addresses that match a login or an address. Commits carry addresses only.
 fn person_filter(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String>> {
     let wanted = call.query.get(name)?;
     let mut addresses = BTreeSet::from([wanted.to_lowercase()]);
@@ -80,7 +84,7 @@ fn person_filter(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String
     Some(addresses)
 }
 
-/// Whether a commit changed what is at a path. A merge that took one side as it was did not.
+/// Whether a commit changed the path. As in `git log`, a merge that took one side unchanged does not count.
 fn is_path_changed(objects: &GitObjectStore, commit: &GitCommit, path: &str) -> bool {
     let at = |commit: &GitCommit| find_tree_entry(objects, commit.tree, path).map(|entry| (entry.mode, entry.id));
     let now = at(commit);
@@ -90,6 +94,7 @@ fn is_path_changed(objects: &GitObjectStore, commit: &GitCommit, path: &str) -> 
     commit.parents.iter().filter_map(|parent| objects.commit(*parent)).all(|parent| at(parent) != now)
 }
 
+/// 422 for an unknown ref, not 404. Supports the diff and patch media types.
 fn get_repository_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -105,7 +110,7 @@ fn get_repository_commit(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().commit(repository, commit, CommitParts::Files)))
 }
 
-/// The diff or the patch of a commit, for those who ask for it.
+/// The diff or the patch of a commit, if the media type asks for it.
 fn as_text(view: &ApiView<'_>, media: AcceptedMediaType, id: RepositoryId, commit: ObjectId) -> Option<OperationReply> {
     let repository = view.state.repository(id)?;
     let made = view.state.objects(repository).commit(commit)?;
@@ -123,6 +128,7 @@ fn as_text(view: &ApiView<'_>, media: AcceptedMediaType, id: RepositoryId, commi
     }
 }
 
+/// Pull requests that contain the commit or were merged with it. An invalid sha gives an empty list.
 fn list_commit_pulls(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let sha: Option<ObjectId> = call.path_argument("commit_sha").parse().ok();
@@ -133,6 +139,8 @@ fn list_commit_pulls(call: &mut OperationCall<'_>) -> OperationResult {
         .values()
         .filter_map(|issue| issue.pull.as_ref().map(|pull| (issue, pull)))
         .filter(|(issue, pull)| {
+            // Squash and rebase commits are not among the commits of the pull request, so the merge commit is compared
+            // as well.
             let merged = pull.merged.as_ref().map(|merged| merged.commit);
             sha.is_some()
                 && (merged == sha || view.pull_commits(repository, issue, pull).into_iter().any(|one| Some(one) == sha))
@@ -141,6 +149,8 @@ fn list_commit_pulls(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
 }
 
+/// Accounts by number of commits on the default branch. Authors without an account are omitted. 204 for an empty
+/// repository.
 fn list_contributors(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);

@@ -1,4 +1,4 @@
-//! The difference between two commits.
+//! Comparison of two commits, and the text formats of diffs.
 
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use crate::state::RepositoryId;
 use crate::time::SimulatedTime;
 use crate::view::CommitParts;
 
+/// `BASE...HEAD` with three dots only; names may contain slashes.
 pub(super) const ROUTES: &[OperationRoute] = &[define_route(
     Get,
     "/repos/{owner}/{repo}/compare/{basehead*}",
@@ -25,7 +26,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[define_route(
     compare_commits,
 )];
 
-/// `branch`, or `owner:branch` of a fork.
+/// `branch`, or `owner:branch` of a visible fork in the same network.
 fn find_compared_commit(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, OperationError> {
     let repository = call.repo(id)?;
     if let Some((owner, branch)) = name.split_once(':') {
@@ -42,12 +43,15 @@ fn find_compared_commit(call: &OperationCall<'_>, id: RepositoryId, name: &str) 
     writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)
 }
 
+/// Commits of the head that the base lacks, oldest first, and the files that changed since the merge base. 404 without
+/// a common ancestor. Supports the diff and patch media types.
 fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let basehead = call.path_argument("basehead");
     let (base_name, head_name) = basehead.split_once("...").ok_or_else(OperationError::not_found)?;
     let (base, head) = (find_compared_commit(call, id, base_name)?, find_compared_commit(call, id, head_name)?);
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
+    // Three dots: changes of the head since it left the base, without what happened on the base.
     let common = merge_base(objects, base, head)
         .ok_or_else(|| OperationError::new(404, format!("No common ancestor between {base_name} and {head_name}.")))?;
     let tree = |id: ObjectId| objects.commit(id).map_or(EMPTY_TREE, |commit| commit.tree);
@@ -75,6 +79,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
         _ => {}
     }
     let (ahead, behind) = ahead_behind(objects, base, head);
+    // GitHub's four states of two branches.
     let status = match (ahead, behind) {
         (0, 0) => "identical",
         (_, 0) => "ahead",
@@ -83,6 +88,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let view = call.view();
     let (url, page_url) = (view.repository_url(repository), view.repository_page(repository));
+    // Without paging parameters, GitHub returns up to 250 commits.
     let page = if call.query.has("page") || call.query.has("per_page") {
         RequestedPage::from_query(&call.query)
     } else {
@@ -90,7 +96,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let shown: Vec<Value> =
         page.of_items(&commits).iter().map(|id| view.commit(repository, *id, CommitParts::Head)).collect();
-    // Files come with the first page only.
+    // Files come only with the first page, at most 300.
     let files: Vec<Value> = if page.number == 1 {
         files.iter().take(300).map(|change| view.file_change(repository, head, change)).collect()
     } else {
@@ -114,7 +120,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
-/// As `git diff` writes it.
+/// The format of `git diff`. Modes of new files are always 100644, and index lines are omitted.
 pub(super) fn format_git_diff(changes: &[FileChange]) -> String {
     let mut text = String::new();
     for change in changes {
@@ -135,7 +141,7 @@ pub(super) fn format_git_diff(changes: &[FileChange]) -> String {
     text
 }
 
-/// As `git format-patch` writes a commit.
+/// The format of `git format-patch`, including its fixed date in the first line.
 pub(super) fn format_patch_mail(id: ObjectId, commit: &GitCommit, changes: &[FileChange]) -> String {
     let body = commit.message.split_once('\n').map_or("", |(_, body)| body.trim());
     let body = if body.is_empty() { String::new() } else { format!("{body}\n") };

@@ -1,4 +1,8 @@
-//! Files by path: reading them, and writing them with one commit each.
+//! Files by path: reading, and writing with one commit each.
+//!
+//! Writes use optimistic locking: an update or a deletion must name the blob sha of the file that it replaces. If the
+//! file changed since the client read it, the write is refused with 409. A new file needs no sha. Since each write is a
+//! commit, a series of writes is not atomic; `git_objects` is.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +23,7 @@ use crate::http::RequestMethod::{Delete, Get, Put};
 use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 
+/// Archives (`tarball`, `zipball`) are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -50,10 +55,10 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Above this GitHub gives no content at all.
+/// Above this size GitHub returns no content at all.
 const MAX_BYTES: usize = 100 << 20;
 
-/// The tree at the wanted reference, and the reference's name.
+/// The tree at `ref` or the default branch, and the name of that ref. 404 for an empty repository.
 fn tree_at(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, String), OperationError> {
     let repository = call.repo(id)?;
     if repository.is_empty() {
@@ -66,6 +71,7 @@ fn tree_at(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, Stri
     Ok((commit.tree, name))
 }
 
+/// A file, or the entries of a directory. The empty path is the root.
 fn get_contents(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (tree, at) = tree_at(call, id)?;
@@ -74,6 +80,7 @@ fn get_contents(call: &mut OperationCall<'_>) -> OperationResult {
     build_contents_reply(call, id, &path, &entry, &at)
 }
 
+/// Directories list up to 1000 entries. Files support the raw media type.
 fn build_contents_reply(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -96,12 +103,13 @@ fn build_contents_reply(
         return Err(OperationError::new(403, "This API returns blobs up to 100 MB in size."));
     }
     if call.media == AcceptedMediaType::Raw {
-        // Without a charset octokit takes it for binary.
+        // Octokit treats a response without a charset as binary.
         return Ok(OperationReply::from_bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
     }
     Ok(OperationReply::ok(call.view().file_with_content(repository, path, entry, at)))
 }
 
+/// The first file called `readme` or `readme.*` in the root, in any case.
 fn get_readme(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (tree, at) =
@@ -122,17 +130,19 @@ fn get_readme(call: &mut OperationCall<'_>) -> OperationResult {
     build_contents_reply(call, id, &path, &entry, &at)
 }
 
-/// What both writes begin with: the branch, where it is, and what is at the path now.
+/// What both writes determine first.
 struct FileWriteTarget {
     id: RepositoryId,
     path: String,
     branch: String,
-    /// None in a repository without commits.
+    /// `None` in a repository without commits, where the write creates the first one.
     head: Option<ObjectId>,
     tree: ObjectId,
+    /// The present entry at the path.
     entry: Option<TreeEntry>,
 }
 
+/// The branch must exist, except in an empty repository. 422 for a path that git does not accept.
 fn resolve_write_target(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -155,7 +165,7 @@ fn resolve_write_target(
     Ok(FileWriteTarget { id, path, branch, head, tree, entry })
 }
 
-/// The sha that was sent must be that of the file now.
+/// Optimistic locking: the given sha must be that of the present file. 409 if someone else changed it.
 fn check_sha(place: &FileWriteTarget, fields: &BodyFields, entry: &TreeEntry) -> Result<(), OperationError> {
     let sha = fields.required_text("sha")?;
     if sha != entry.id.to_string() {
@@ -164,12 +174,14 @@ fn check_sha(place: &FileWriteTarget, fields: &BodyFields, entry: &TreeEntry) ->
     Ok(())
 }
 
+/// 201 for a new file, 200 for an update. `sha` is required for updates (422 if missing).
 fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let message = fields.required_text("message")?;
     let content = fields.required_text("content")?;
     let place = resolve_write_target(call, id, &fields)?;
+    // Encoders break Base64 into lines.
     let packed: String = content.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let bytes = STANDARD.decode(packed).map_err(|_| OperationError::new(422, "content is not valid Base64"))?;
     let mut mode = GitFileMode::File;
@@ -180,7 +192,7 @@ fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
         check_sha(&place, &fields, entry)?;
         mode = entry.mode;
     } else {
-        // A sha for a file that is not there is ignored; a file where a folder has to be is not.
+        // GitHub ignores a sha for a file that does not exist. A file in place of a parent directory is an error.
         let objects = call.objects(id)?;
         let mut above = place.path.match_indices('/').map(|(at, _)| &place.path[..at]);
         let in_the_way = above.find(|above| {
@@ -190,6 +202,7 @@ fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
             return Err(OperationError::new(422, format!("{file} is a file, so {} cannot be created", place.path)));
         }
     }
+    // Checked last: a malformed request is reported before rules of the repository.
     writing::may_change_branch(call, id, &place.branch)?;
     let blob = TreeLeaf { mode, id: GitObject::Blob(bytes.clone()).id() };
     let existed = place.entry.is_some();
@@ -204,10 +217,11 @@ fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::new(if existed { 200 } else { 201 }, body))
 }
 
+/// 200 with the commit. Directories cannot be deleted.
 fn delete_file(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let mut fields = call.body_fields()?;
-    // Some clients send these in the query, as a body of DELETE is not for everyone.
+    // Some clients cannot send a body with DELETE and use the query instead.
     for name in ["message", "sha", "branch"] {
         if let (None, Some(value)) = (fields.get(name), call.query.get(name)) {
             fields.set(name, json!(value));
@@ -227,6 +241,8 @@ fn delete_file(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"content": null, "commit": call.view().git_commit(call.repo(id)?, made)})))
 }
 
+/// Commits one changed or removed file on top of the branch. A given author or committer stands in for a missing other
+/// one.
 fn commit_change(
     call: &mut OperationCall<'_>,
     place: &FileWriteTarget,

@@ -1,4 +1,4 @@
-//! Forks: copies that share their objects with where they come from.
+//! Forks: copies of a repository that share its objects.
 
 use super::repositories::clean_name;
 use crate::access::{self, RequiredAccess};
@@ -8,11 +8,14 @@ use crate::http::RequestMethod::{Get, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountKind, Repository, RepositoryId};
 
+/// Syncing with the upstream is not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Post, "/repos/{owner}/{repo}/forks", "repos/create-fork", "repos/forks#create-a-fork", create_fork),
     define_route(Get, "/repos/{owner}/{repo}/forks", "repos/list-forks", "repos/forks#list-forks", list_forks),
 ];
 
+/// 202, as on GitHub, although the fork exists at once. A second fork into the same account returns the first one. 403
+/// for empty repositories and for tokens that may not create repositories.
 fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
     let source = call.require_repository(RequiredAccess::Read)?;
     let account = call.require_account()?;
@@ -28,7 +31,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
             organization.id
         }
     };
-    // As for making any repository: the token must be able to.
+    // Forking creates a repository, so the token needs the same scopes.
     let writes = call.actor.as_ref().is_some_and(|actor| {
         actor.reach.has_scope("repo")
             || (actor.reach.has_scope("public_repo") && call.repo(source).is_ok_and(|one| !one.private))
@@ -45,6 +48,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
             "The repository exists, but it contains no Git content. Empty repositories cannot be forked.",
         ));
     }
+    // One fork per account and source.
     let existing = call.state.repositories.values().find(|one| one.fork_of == Some(source) && one.owner == owner);
     if let Some(existing) = existing {
         return Ok(OperationReply::new(202, call.view().full_repository(existing)));
@@ -67,11 +71,12 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
     fork.description = from.description;
     fork.homepage = from.homepage;
     fork.private = from.private;
-    // GitHub switches issues off in forks.
+    // GitHub disables issues in forks.
     fork.has_issues = false;
     fork.fork_of = Some(source);
     fork.network = from.network;
     fork.pushed_at = from.pushed_at;
+    // `default_branch_only` leaves out all other branches and all tags.
     let kept = |name: &str| !only_default || name == format!("refs/heads/{}", from.default_branch);
     fork.refs = from.refs.iter().filter(|(name, _)| kept(name)).map(|(name, id)| (name.clone(), *id)).collect();
     fork.default_branch = from.default_branch;
@@ -79,6 +84,7 @@ fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::new(202, call.view().full_repository(call.repo(id)?)))
 }
 
+/// Visible forks, newest first unless `sort=oldest`.
 fn list_forks(call: &mut OperationCall<'_>) -> OperationResult {
     let source = call.require_repository(RequiredAccess::Read)?;
     let seen = |one: &&Repository| one.fork_of == Some(source) && access::can_see(call.state, call.actor.as_ref(), one);

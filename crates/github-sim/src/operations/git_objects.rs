@@ -1,4 +1,13 @@
-//! Blobs, trees and commits by hand: how many files get into one commit.
+//! The git database: blobs, trees and commits. Clients use it to change several files in one commit:
+//!
+//! 1. `GET git/ref/heads/main`: the present head.
+//! 2. `POST git/blobs`: one per file, or `content` in the tree.
+//! 3. `POST git/trees` with `base_tree`: the new tree.
+//! 4. `POST git/commits` with the tree and the head as the parent.
+//! 5. `PATCH git/refs/heads/main`: moves the branch, if nobody else moved it in the meantime.
+//!
+//! Objects that no reference reaches stay in the store but are invisible to the inventory, so an abandoned attempt is
+//! not a change.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +29,7 @@ use crate::state::RepositoryId;
 use crate::view::content::in_lines;
 use crate::view::node_id;
 
+/// Tag objects are not simulated. None of these operations moves a branch; that needs `references`.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Post, "/repos/{owner}/{repo}/git/blobs", "git/create-blob", "git/blobs#create-a-blob", create_blob),
     define_route(Get, "/repos/{owner}/{repo}/git/blobs/{file_sha}", "git/get-blob", "git/blobs#get-a-blob", get_blob),
@@ -41,13 +51,15 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// More entries than this are refused at once, as GitHub does.
+/// Limit of entries in one new tree.
 const MAX_ENTRIES: usize = 10_000;
 
+/// 409: the git database of a repository without commits cannot be used.
 fn not_empty(call: &OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     if call.repo(id)?.is_empty() { Err(OperationError::empty_repository()) } else { Ok(()) }
 }
 
+/// Text or Base64. Creating the same content again gives the same sha and still 201.
 fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -65,6 +77,7 @@ fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(json!({"sha": blob, "url": url})))
 }
 
+/// Base64, or the bytes with the raw media type.
 fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
@@ -86,6 +99,7 @@ fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
+/// A tree as JSON. `recursive` lists all levels with full paths, and sets `truncated` at the limit.
 fn shown_tree(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -115,6 +129,8 @@ fn shown_tree(
     Ok(json!({"sha": tree, "url": format!("{url}/git/trees/{tree}"), "tree": shown, "truncated": truncated}))
 }
 
+/// By the sha of a tree or a commit, or by a branch or tag. Any value of `recursive` counts, even `false`, as on
+/// GitHub.
 fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
@@ -129,6 +145,8 @@ fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(shown_tree(call, id, tree, call.query.has("recursive"))?))
 }
 
+/// A new tree on top of `base_tree`, or from scratch without it, which removes all files that are not listed: a
+/// frequent mistake of agents.
 fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -141,6 +159,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
         None => EMPTY_TREE,
         Some(name) => {
             let objects = call.objects(id)?;
+            // `base_tree` may also be the sha of a commit.
             let found = name.parse::<ObjectId>().ok().and_then(|given| match objects.commit(given) {
                 Some(commit) => Some(commit.tree),
                 None => objects.tree_entries(given).map(|_| given),
@@ -149,6 +168,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
         }
     };
     let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
+    // Blobs are stored only after all entries are valid.
     let mut blobs = Vec::new();
     for item in items {
         let (path, leaf) = tree_item(call, id, item, &mut blobs)?;
@@ -160,11 +180,12 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
     }
     let tree = edit_tree(objects, base, &changes);
     let mut reply = OperationReply::created(shown_tree(call, id, tree, false)?);
+    // GitHub sends no `Location` for trees.
     reply.headers.retain(|(name, _)| *name != "location");
     Ok(reply)
 }
 
-/// One entry of a new tree: a path, and what is there from now on.
+/// One entry of a new tree. A null `sha` removes the path; `content` creates a blob.
 fn tree_item(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -211,6 +232,7 @@ fn tree_item(
     Ok((path.to_owned(), Some(TreeLeaf { mode, id: sha_id })))
 }
 
+/// A commit object. It is not on any branch yet. Trees and parents must exist (422).
 fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -235,6 +257,7 @@ fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().git_commit(call.repo(id)?, made)))
 }
 
+/// By full sha only.
 fn get_commit(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     not_empty(call, id)?;

@@ -10,6 +10,7 @@ use crate::http::RequestMethod::{Delete, Get, Post, Put};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{LabelId, RepositoryId};
 
+/// Pull requests use the same endpoints with their number.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -48,6 +49,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// In the order in which they were added.
 fn list_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let number = issues::find_issue_number(call, id)?;
@@ -57,7 +59,7 @@ fn list_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
 }
 
-/// The names that the body gives: a list, or an object with a list.
+/// The body is a list of labels, or an object with the list in `labels`; GitHub accepts both.
 fn read_label_names(call: &OperationCall<'_>) -> Result<Vec<String>, OperationError> {
     match call.json_body()? {
         Value::Array(items) => labels::parse_label_names(&items),
@@ -70,6 +72,7 @@ fn read_label_names(call: &OperationCall<'_>) -> Result<Vec<String>, OperationEr
     }
 }
 
+/// Applies a change and returns all labels of the issue.
 fn change_issue_labels(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -86,6 +89,7 @@ fn change_issue_labels(
     Ok(OperationReply::ok(call.view().labels(repository, on)))
 }
 
+/// Labels that do not exist in the repository are created, as on GitHub.
 fn add_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;
@@ -100,6 +104,7 @@ fn add_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     })
 }
 
+/// Replaces all labels. An empty list removes them.
 fn set_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;
@@ -108,6 +113,7 @@ fn set_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     change_issue_labels(call, id, number, |on| *on = new)
 }
 
+/// 204 even if there were none.
 fn remove_all(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;
@@ -115,11 +121,13 @@ fn remove_all(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::no_content())
 }
 
+/// 404 with GitHub's message if the issue does not have the label.
 fn remove_issue_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = issues::find_issue_number(call, id)?;
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
+    // A label may exist in the repository without being on the issue.
     let label =
         repository.label_by_name(call.path_argument("name")).map(|label| label.id).filter(|label| on.contains(label));
     let label = label.ok_or_else(|| OperationError::new(404, "Label does not exist"))?;

@@ -1,4 +1,4 @@
-//! Lists of issues. They have pull requests in them, as on GitHub.
+//! Lists of issues. They contain pull requests, as on GitHub.
 
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use crate::route::{OperationRoute, define_route};
 use crate::state::{Issue, Repository};
 use crate::time::SimulatedTime;
 
+/// Organization-wide lists are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -28,7 +29,8 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Whether an issue is what the query asks for.
+/// Evaluates GitHub's filters: `state`, `labels` (all must match), `assignee`, `milestone`, `creator`, `mentioned` and
+/// `since`. The default is open issues.
 fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue: &Issue) -> bool {
     let query = &call.query;
     let account = |login: &str| call.state.account_by_login(login).map(|account| account.id);
@@ -57,6 +59,7 @@ fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue:
         Some("*") => issue.milestone.is_some(),
         Some(number) => number.parse().ok() == issue.milestone && issue.milestone.is_some(),
     };
+    // Only the body is searched; GitHub also looks into comments.
     let mentions = |login: &str| {
         let name = format!("@{}", login.to_lowercase());
         issue.body.as_ref().is_some_and(|body| body.to_lowercase().contains(&name))
@@ -70,7 +73,8 @@ fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue:
         && query.get("since").and_then(SimulatedTime::parse).is_none_or(|since| issue.updated_at >= since)
 }
 
-/// In the order that the query asks for; by default the newest first.
+/// `sort` and `direction`; newest first by default. The number breaks ties, so that pages are stable. Lists of pull
+/// requests use it, too.
 pub(super) fn sort_issues<T>(
     call: &OperationCall<'_>,
     found: &mut [T],
@@ -89,6 +93,7 @@ pub(super) fn sort_issues<T>(
     }
 }
 
+/// 410 if issues are disabled, 422 for an unknown state.
 fn list_repository_issues(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -107,6 +112,8 @@ fn list_repository_issues(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (repository, issue)| view.issue(repository, issue)))
 }
 
+/// Across all visible repositories; `filter` selects assigned, created or all issues. Each item contains its
+/// repository.
 fn list_assigned(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     let concerns = |issue: &Issue| match call.query.get("filter").unwrap_or("assigned") {

@@ -1,4 +1,4 @@
-//! Issues: opening, changing, locking them.
+//! Issues: creating, changing and locking them.
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,8 @@ use crate::http::RequestMethod::{Delete, Get, Patch, Post, Put};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission};
 
+/// Pull requests are issues, so these endpoints accept their numbers, too. Events, timelines, sub-issues and transfers
+/// are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Post, "/repos/{owner}/{repo}/issues", "issues/create", "issues/issues#create-an-issue", create_issue),
     define_route(
@@ -42,10 +44,12 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// A title's characters, and a body's.
+/// Maximum length of a title in characters.
 const MAX_TITLE: usize = 256;
+/// Maximum length of a body or a comment in characters.
 pub(super) const MAX_BODY: usize = 65_536;
 
+/// 410 if issues are disabled.
 pub(super) fn ensure_issues_enabled(repository: &Repository) -> Result<(), OperationError> {
     if repository.has_issues {
         return Ok(());
@@ -53,7 +57,7 @@ pub(super) fn ensure_issues_enabled(repository: &Repository) -> Result<(), Opera
     Err(OperationError::new(410, "Issues has been disabled in this repository."))
 }
 
-/// The number in the path, if there is such an issue or pull request.
+/// The number in the path, if such an issue or pull request exists. With issues disabled, only pull requests count.
 pub(super) fn find_issue_number(call: &OperationCall<'_>, id: RepositoryId) -> Result<u64, OperationError> {
     let number = call.path_number("issue_number")?;
     let repository = call.repo(id)?;
@@ -64,26 +68,30 @@ pub(super) fn find_issue_number(call: &OperationCall<'_>, id: RepositoryId) -> R
     Ok(number)
 }
 
+/// 200 with the issue as it is now.
 pub(super) fn build_issue_reply(call: &OperationCall<'_>, id: RepositoryId, number: u64) -> OperationResult {
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().issue(repository, issue)).with_modified_at(issue.updated_at))
 }
 
+/// Also returns pull requests, in their form as issues.
 fn get_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let number = find_issue_number(call, id)?;
     build_issue_reply(call, id, number)
 }
 
-/// What both opening and changing take.
+/// Fields that creating and updating share. `None` leaves a field unchanged.
 struct IssueFields {
     labels: Option<Vec<String>>,
     assignees: Option<Vec<AccountId>>,
+    /// `Some(None)` removes the milestone.
     milestone: Option<Option<u64>>,
 }
 
 impl IssueFields {
+    /// Validates everything before anything changes. The old field `assignee` is accepted beside `assignees`.
     fn read(call: &OperationCall<'_>, id: RepositoryId, fields: &BodyFields) -> Result<IssueFields, OperationError> {
         let repository = call.repo(id)?;
         let labels = fields.list("labels")?.map(labels::parse_label_names).transpose()?;
@@ -104,6 +112,7 @@ impl IssueFields {
         Ok(IssueFields { labels, assignees, milestone })
     }
 
+    /// Labels that do not exist are created here.
     fn apply(self, call: &mut OperationCall<'_>, id: RepositoryId, number: u64) -> Result<(), OperationError> {
         let labels = self.labels.map(|names| labels::ensure_labels(call, id, &names)).transpose()?;
         if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
@@ -115,6 +124,7 @@ impl IssueFields {
     }
 }
 
+/// Unlike the assignee endpoints, an account that cannot be assigned is an error (422).
 fn resolve_assignees(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -136,6 +146,7 @@ fn resolve_assignees(
     Ok(found)
 }
 
+/// Also for pull requests; `resource` is the name in the error.
 pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation(resource, "title", "missing_field"));
@@ -150,6 +161,7 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, Operati
     Ok(title.to_owned())
 }
 
+/// 422 beyond the limit.
 pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationError> {
     if body.chars().count() > MAX_BODY {
         return Err(OperationError::custom_validation(
@@ -161,13 +173,14 @@ pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationErro
     Ok(())
 }
 
+/// Anyone who can see the repository may open an issue.
 fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let author = call.require_account()?;
     let fields = call.body_fields()?;
     ensure_issues_enabled(call.repo(id)?)?;
     let title = match fields.get("title") {
-        // GitHub takes numbers for titles, too.
+        // GitHub accepts numbers as titles.
         Some(Value::Number(number)) => number.to_string(),
         _ => fields.required_text("title")?.to_owned(),
     };
@@ -177,7 +190,7 @@ fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let mut wanted = IssueFields::read(call, id, &fields)?;
     let repository = call.repo(id)?;
     if access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Triage) {
-        // From others these are dropped without a word.
+        // Without triage permission these fields are ignored silently, as on GitHub.
         wanted = IssueFields { labels: None, assignees: None, milestone: None };
     }
     let number = repository.next_number();
@@ -191,12 +204,14 @@ fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().issue(repository, issue)))
 }
 
+/// Updates `updated_at` of the repository.
 fn touch_repository(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     let now = call.now();
     call.repo_mut(id)?.updated_at = now;
     Ok(())
 }
 
+/// Authors may change title, body and state of their own issues; everything else needs triage permission.
 fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let number = find_issue_number(call, id)?;
@@ -215,6 +230,7 @@ fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
     if right < Some(RepositoryPermission::Triage) {
         wanted = IssueFields { labels: None, assignees: None, milestone: None };
     }
+    // Validated before the first change.
     let change = StateChange::read(&fields, issue)?;
     let now = call.now();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
@@ -228,26 +244,31 @@ fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
     build_issue_reply(call, id, number)
 }
 
-/// Opening and closing again.
+/// A requested change of the state. Pull requests use it, too.
 pub(super) enum StateChange {
+    /// The state stays as it is.
     None,
+    /// The reason is `None` for pull requests.
     Close(Option<IssueStateReason>),
+    /// Only for a closed issue.
     Reopen,
 }
 
 impl StateChange {
+    /// Reads `state` and `state_reason`. 422 if a merged pull request is to be reopened.
     pub(super) fn read(fields: &BodyFields, issue: &Issue) -> Result<StateChange, OperationError> {
         let state = fields.text_one_of("state", &["open", "closed"])?;
         let reason = fields.text_one_of("state_reason", &["completed", "not_planned", "duplicate", "reopened"])?;
         let reason = reason.and_then(IssueStateReason::from_name);
         let is_pull = issue.pull.is_some();
+        // A merge is final.
         let merged = issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
         match state {
             Some("closed") => {
                 let reason = reason
                     .filter(|reason| *reason != IssueStateReason::Reopened)
                     .unwrap_or(IssueStateReason::Completed);
-                // Closing again changes the reason only.
+                // Closing a closed issue only changes the reason.
                 Ok(StateChange::Close((!is_pull).then_some(reason)))
             }
             Some("open") if merged => Err(OperationError::custom_validation(
@@ -260,6 +281,7 @@ impl StateChange {
         }
     }
 
+    /// Closing a pull request also freezes its commits; see `writing::close_issue_or_pull`.
     pub(super) fn apply(
         self,
         call: &mut OperationCall<'_>,
@@ -289,6 +311,7 @@ impl StateChange {
     }
 }
 
+/// Requires triage permission, and locks only comments of others.
 fn lock_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = find_issue_number(call, id)?;
@@ -298,12 +321,14 @@ fn lock_issue(call: &mut OperationCall<'_>) -> OperationResult {
     set_lock(call, id, number, true, reason)
 }
 
+/// 204 even if it was not locked.
 fn unlock_issue(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let number = find_issue_number(call, id)?;
     set_lock(call, id, number, false, None)
 }
 
+/// 204 in both directions.
 fn set_lock(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -320,5 +345,5 @@ fn set_lock(
     Ok(OperationReply::no_content())
 }
 
-/// No more than this, as on GitHub.
+/// GitHub's limit; further assignees are dropped silently.
 pub(super) const MAX_ASSIGNEES: usize = 10;

@@ -1,4 +1,4 @@
-//! The labels of a repository.
+//! Labels of a repository.
 
 use serde_json::Value;
 
@@ -9,6 +9,7 @@ use crate::http::RequestMethod::{Delete, Get, Patch, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueLabel, LabelId, RepositoryId};
 
+/// Names are case-insensitive and may contain spaces, which clients escape.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -47,10 +48,12 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// What a label gets that was made by naming it on an issue.
+/// The color of labels that are created without one, grey.
 const COLOR: &str = "ededed";
+/// Maximum length of a name.
 const MAX_CHARACTERS: usize = 50;
 
+/// Sorted by name.
 fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -59,6 +62,7 @@ fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
 }
 
+/// 422 for a blank or long name.
 fn valid_name(name: &str) -> Result<(), OperationError> {
     if name.trim().is_empty() {
         return Err(OperationError::validation("Label", "name", "missing_field"));
@@ -69,6 +73,7 @@ fn valid_name(name: &str) -> Result<(), OperationError> {
     Ok(())
 }
 
+/// Six hexadecimal digits without `#`, which agents often send.
 fn valid_color(color: &str) -> Result<String, OperationError> {
     if color.len() == 6 && color.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(color.to_ascii_lowercase());
@@ -76,6 +81,7 @@ fn valid_color(color: &str) -> Result<String, OperationError> {
     Err(OperationError::validation("Label", "color", "invalid"))
 }
 
+/// 422 `already_exists` if a label has the name in any case.
 fn create_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -92,26 +98,31 @@ fn create_label(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().label(call.repo(id)?, &label)))
 }
 
+/// By the name in the path.
 fn find_label(call: &OperationCall<'_>, id: RepositoryId) -> Result<LabelId, OperationError> {
     call.repo(id)?.label_by_name(call.path_argument("name")).map(|label| label.id).ok_or_else(OperationError::not_found)
 }
 
+/// By name, in any case.
 fn get_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let label = find_label(call, id)?;
     build_label_reply(call, id, label)
 }
 
+/// 200 with the label as it is now.
 fn build_label_reply(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
     let repository = call.repo(id)?;
     let label = repository.labels.get(&label).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().label(repository, label)))
 }
 
+/// `new_name` renames; issues keep the label, since they refer to it by id.
 fn update_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let label = find_label(call, id)?;
+    // Older clients send the new name as `name`.
     let new_name = fields.text("new_name")?.or(fields.text("name")?).map(str::to_owned);
     let color = fields.text("color")?.map(valid_color).transpose()?;
     let description = fields.clearable_text("description")?;
@@ -129,18 +140,20 @@ fn update_label(call: &mut OperationCall<'_>) -> OperationResult {
     build_label_reply(call, id, label)
 }
 
+/// Removes it from all issues as well.
 fn delete_label(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let label = find_label(call, id)?;
     let repository = call.repo_mut(id)?;
     repository.labels.remove(&label);
+    // Ids of deleted labels must not remain on issues.
     for issue in repository.issues.values_mut() {
         issue.labels.retain(|one| *one != label);
     }
     Ok(OperationReply::no_content())
 }
 
-/// Names of labels in any of the forms that GitHub takes: texts, or objects with a name.
+/// Names in each form that GitHub accepts: strings, or objects with a `name`. Duplicates are dropped.
 pub(super) fn parse_label_names(items: &[Value]) -> Result<Vec<String>, OperationError> {
     let mut found: Vec<String> = Vec::new();
     for item in items {
@@ -154,7 +167,7 @@ pub(super) fn parse_label_names(items: &[Value]) -> Result<Vec<String>, Operatio
     Ok(found)
 }
 
-/// The labels with these names; those that are not there are made.
+/// Ids of labels with these names. Missing labels are created, as GitHub does when an issue names them.
 pub(super) fn ensure_labels(
     call: &mut OperationCall<'_>,
     id: RepositoryId,

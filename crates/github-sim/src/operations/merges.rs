@@ -1,4 +1,4 @@
-//! Merging one branch into another without a pull request.
+//! Merging a branch into another one without a pull request.
 
 use super::writing;
 use crate::access::RequiredAccess;
@@ -10,6 +10,7 @@ use crate::merging;
 use crate::route::{OperationRoute, define_route};
 use crate::view::CommitParts;
 
+/// `merge-upstream` is not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[define_route(
     Post,
     "/repos/{owner}/{repo}/merges",
@@ -18,6 +19,8 @@ pub(super) const ROUTES: &[OperationRoute] = &[define_route(
     merge_branches,
 )];
 
+/// 201 with the merge commit, 204 if there is nothing to merge, 409 for conflicts and for protected branches. There is
+/// never a fast-forward.
 fn merge_branches(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -29,6 +32,7 @@ fn merge_branches(call: &mut OperationCall<'_>) -> OperationResult {
     let head = writing::find_commit(call.state, repository, &head_name)
         .ok_or_else(|| OperationError::new(404, "Head does not exist"))?;
     let objects = call.objects(id)?;
+    // Nothing to merge is a success without a body.
     if is_ancestor(objects, head, base) {
         return Ok(OperationReply::no_content());
     }

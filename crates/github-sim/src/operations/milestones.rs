@@ -1,4 +1,4 @@
-//! Milestones.
+//! Milestones of a repository.
 
 use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
@@ -7,6 +7,7 @@ use crate::http::RequestMethod::{Delete, Get, Patch, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueState, Milestone, RepositoryId};
 
+/// Labels of a milestone are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -45,6 +46,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Open ones by default, sorted by due date or completeness.
 fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -52,13 +54,14 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     let mut found: Vec<_> =
         repository.milestones.values().filter(|one| wanted == "all" || one.state.name() == wanted).collect();
     if call.query.get("sort") == Some("completeness") {
+        // Completeness in thousandths, so that it can be sorted as an integer.
         let done = |one: &Milestone| {
             let inside = || repository.issues.values().filter(|issue| issue.milestone == Some(one.number));
             inside().filter(|issue| !issue.is_open()).count() * 1000 / inside().count().max(1)
         };
         found.sort_by_key(|one| (done(one), one.number));
     } else {
-        // Those without a date come last.
+        // Milestones without a due date come last.
         found.sort_by_key(|one| (one.due_on.is_none(), one.due_on, one.number));
     }
     if !call.is_ascending(true) {
@@ -67,12 +70,14 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.milestone(repository, one)))
 }
 
+/// The `state` field of the body.
 fn read_milestone_state(call: &OperationCall<'_>) -> Result<Option<IssueState>, OperationError> {
     let fields = call.body_fields()?;
     let wanted = fields.text_one_of("state", &["open", "closed"])?;
     Ok(wanted.map(|name| if name == "closed" { IssueState::Closed } else { IssueState::Open }))
 }
 
+/// Titles are unique in a repository, case-sensitively.
 fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation("Milestone", "title", "missing_field"));
@@ -81,6 +86,7 @@ fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Opti
     if taken { Err(OperationError::validation("Milestone", "title", "already_exists")) } else { Ok(()) }
 }
 
+/// Requires push access. Numbers are not used again while a higher one exists.
 fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -107,17 +113,20 @@ fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
+/// By the number in the path.
 fn find_milestone(call: &OperationCall<'_>, id: RepositoryId) -> Result<Milestone, OperationError> {
     let number = call.path_number("milestone_number")?;
     call.repo(id)?.milestones.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
+/// Closed ones are found, too.
 fn get_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let milestone = find_milestone(call, id)?;
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
+/// A null `due_on` removes the date.
 fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let mut milestone = find_milestone(call, id)?;
@@ -129,6 +138,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     milestone.description = fields.clearable_text("description")?.unwrap_or(milestone.description);
     milestone.due_on = if fields.is_null("due_on") { None } else { fields.time("due_on")?.or(milestone.due_on) };
     let now = call.now();
+    // Setting the present state again keeps the time of closing.
     if let Some(state) = read_milestone_state(call)?.filter(|state| *state != milestone.state) {
         milestone.state = state;
         milestone.closed_at = (state == IssueState::Closed).then_some(now);
@@ -138,6 +148,7 @@ fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
+/// Issues lose the milestone; their `updated_at` stays.
 fn delete_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let number = find_milestone(call, id)?.number;

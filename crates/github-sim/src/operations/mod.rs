@@ -1,5 +1,8 @@
-//! What can be asked of GitHub: one family of operations a file, each with its routes at the top. A new operation is a
-//! line in `ROUTES` and a function.
+//! The operations of GitHub's REST API: one family per file, with its routes at the top. A new operation is an entry in
+//! `ROUTES` and a handler.
+//!
+//! A handler reads and validates its whole input first and changes the state last, because a failed operation must
+//! leave no trace. Statuses and messages follow GitHub's documentation and its observed behaviour.
 
 mod accounts;
 mod actions;
@@ -34,6 +37,8 @@ pub(super) mod writing;
 
 use super::route::OperationRoute;
 
+/// All routes in matching order: within a family, and where families overlap, literal segments come before
+/// placeholders.
 pub(super) fn list_operation_routes() -> impl Iterator<Item = &'static OperationRoute> {
     let families: [&'static [OperationRoute]; 29] = [
         accounts::ROUTES,

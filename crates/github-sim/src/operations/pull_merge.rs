@@ -1,4 +1,12 @@
-//! Merging pull requests, and the issues that are closed by it.
+//! Merging pull requests, and closing the issues that they resolve.
+//!
+//! | method | history | commit by |
+//! |---|---|---|
+//! | `merge` | a commit with two parents | the caller, committed by GitHub |
+//! | `squash` | one commit on top of the base | the caller, committed by GitHub |
+//! | `rebase` | copies of all commits on top of the base | their authors, committed by GitHub |
+//!
+//! The repository can forbid each method. Branch protection is checked for all of them.
 
 use serde_json::json;
 
@@ -14,6 +22,7 @@ use crate::state::{
     Issue, IssueStateReason, PullRequest, PullRequestMerge, Repository, RepositoryId, RepositoryPermission,
 };
 
+/// Auto-merge and merge queues are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -38,16 +47,20 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// 204 or 404, without a body.
 fn is_merged(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (_, _, pull) = pulls::find_pull_request(call, id)?;
     if pull.merged.is_some() { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
+/// GitHub's answer to closed pull requests, drafts and conflicts alike.
 fn not_mergeable() -> OperationError {
     OperationError::new(405, "Pull Request is not mergeable")
 }
 
+/// Merges by `merge`, `squash` or `rebase`. 405 if it cannot be merged or a rule forbids it, 409 if `sha` is not the
+/// present head, so that a client does not merge unseen commits.
 fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let by = call.require_account()?;
@@ -61,6 +74,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     if !issue.is_open() || pull.draft {
         return Err(not_mergeable());
     }
+    // A client that names the reviewed head does not merge commits that were pushed since.
     if sha.is_some_and(|sha| sha != head.to_string()) {
         return Err(OperationError::new(409, "Head branch was modified. Review and try the merge again."));
     }
@@ -78,6 +92,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::new(405, format!("{name} not allowed on this repository.")));
     }
     check_rules(call, repository, issue, pull)?;
+    // Planned before anything is written: a conflict must leave no trace.
     let plan = merging::plan_merge(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
     let messages = MergeMessageBuilder::for_pull_request(call, id, title, text)?;
     let (author, committer) =
@@ -94,6 +109,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
         "rebase" => merging::rebase_commits(objects, base, head, &committer).map_err(|_| not_mergeable())?,
         _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.build_merge_message()),
     };
+    // Recorded before the branch moves, so that the stored base is the one before the merge.
     record_pull_merge(call, id, number, by, made)?;
     writing::move_branch(call.state, id, &base_name, made);
     close_issues(call, id, number, by, &base_name)?;
@@ -101,6 +117,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"})))
 }
 
+/// Branch protection, unless the caller is an exempt admin.
 fn check_rules(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -115,7 +132,7 @@ fn check_rules(
     }
 }
 
-/// Notes what was merged and where both ends were.
+/// Closes the pull request and stores the merge commit with the heads of both branches.
 fn record_pull_merge(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -129,18 +146,19 @@ fn record_pull_merge(
     Ok(())
 }
 
-/// What a commit that merges says.
+/// Builds the commit message with GitHub's defaults.
 struct MergeMessageBuilder {
     number: u64,
     from: String,
     pull_title: String,
-    /// Subjects of the commits, oldest first.
+    /// Messages of the commits, oldest first.
     commits: Vec<String>,
     title: Option<String>,
     text: Option<String>,
 }
 
 impl MergeMessageBuilder {
+    /// Collects everything before the objects are borrowed mutably.
     fn for_pull_request(
         call: &OperationCall<'_>,
         id: RepositoryId,
@@ -160,13 +178,14 @@ impl MergeMessageBuilder {
         })
     }
 
+    /// "Merge pull request #N from owner/branch", with the title as the body.
     fn build_merge_message(self) -> String {
         let title = self.title.unwrap_or_else(|| format!("Merge pull request #{} from {}", self.number, self.from));
         let text = self.text.unwrap_or(self.pull_title);
         if text.is_empty() { title } else { format!("{title}\n\n{text}") }
     }
 
-    /// One commit lends its own message; several are listed below the pull request's title.
+    /// A single commit lends its message; several are listed below the title of the pull request.
     fn build_squash_message(self) -> String {
         let subject = |message: &String| message.lines().next().unwrap_or_default().to_owned();
         let only = (self.commits.len() == 1).then(|| self.commits[0].clone());
@@ -185,7 +204,8 @@ impl MergeMessageBuilder {
     }
 }
 
-/// Issues that the pull request says it closes, if it went into the default branch.
+/// Closes the issues that title, body or commits name with a closing keyword. Only merges into the default branch close
+/// issues.
 fn close_issues(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -216,7 +236,8 @@ fn close_issues(
     Ok(())
 }
 
-/// `Fixes #5`, `closes: octo/demo#5` and the other words that GitHub knows.
+/// `Fixes #5`, `closes: octo/demo#5` and GitHub's other closing keywords, in any case. Issues of other repositories are
+/// ignored.
 fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
     const WORDS: [&str; 9] = ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -233,7 +254,7 @@ fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
     words.windows(2).filter_map(closes).collect()
 }
 
-/// Repositories can have branches deleted that were merged.
+/// Deletes the head branch if the repository is set so. Branches of forks, default and protected branches stay.
 fn delete_head(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -250,6 +271,8 @@ fn delete_head(
     Ok(())
 }
 
+/// Merges the base into the head branch. 202, although it is done at once. 422 for conflicts, or if there is nothing to
+/// merge.
 fn update_branch(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let by = call.require_account()?;

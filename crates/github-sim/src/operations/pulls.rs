@@ -1,4 +1,16 @@
-//! Pull requests: listing, opening, changing them, and what is in them.
+//! Pull requests: listing, opening, changing, and their commits and files.
+//!
+//! A pull request is an issue with a [`PullRequest`] attached. It moves through these states:
+//!
+//! ```text
+//! open ──▶ merged     (pull_merge; final, cannot be reopened)
+//!   │▲
+//!   ▼│
+//! closed               (by hand, or because a branch was deleted; can be reopened while the head branch exists)
+//! ```
+//!
+//! While it is open, head and base follow their branches, so commits, files and mergeability are computed on each
+//! request. When it is closed, both commits are frozen.
 
 use serde_json::{Map, Value, json};
 
@@ -14,6 +26,7 @@ use crate::route::{OperationRoute, define_route};
 use crate::state::{Issue, PullHead, PullRequest, Repository, RepositoryId, RepositoryPermission};
 use crate::view::CommitParts;
 
+/// Merging is in `pull_merge`, reviews are in `reviews`.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -59,7 +72,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// The pull request that the path names.
+/// The pull request in the path with its issue and repository. 404 for an issue that is not a pull request.
 pub(super) fn find_pull_request<'c>(
     call: &'c OperationCall<'_>,
     id: RepositoryId,
@@ -71,6 +84,7 @@ pub(super) fn find_pull_request<'c>(
     Ok((repository, issue, pull))
 }
 
+/// The same for changes.
 pub(super) fn existing_mut<'c>(
     call: &'c mut OperationCall<'_>,
     id: RepositoryId,
@@ -80,11 +94,12 @@ pub(super) fn existing_mut<'c>(
     issue.pull.as_deref_mut().ok_or_else(OperationError::not_found)
 }
 
+/// Filters: `state`, `head` and `base`.
 fn list_pull_requests(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let state = call.query.get("state").unwrap_or("open");
-    // Without an owner in front GitHub passes the filter over.
+    // GitHub ignores a `head` filter without an owner.
     let head = call.query.get("head").and_then(|head| head.split_once(':'));
     let fits = |issue: &Issue, pull: &PullRequest| {
         (state == "all" || issue.state.name() == state)
@@ -100,13 +115,14 @@ fn list_pull_requests(call: &mut OperationCall<'_>) -> OperationResult {
         .filter(|(issue, pull)| fits(issue, pull))
         .collect();
     issue_lists::sort_issues(call, &mut found, |(issue, _)| (repository, *issue));
-    // Only by date of creation are the newest first; by anything else GitHub begins at the other end.
+    // Sorted by creation, the newest come first; by any other key, GitHub's default direction is ascending.
     if call.query.get("sort").is_some_and(|sort| sort != "created") && call.query.get("direction").is_none() {
         found.reverse();
     }
     Ok(call.reply_with_page(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
 }
 
+/// With mergeability. Supports the diff and patch media types.
 fn get_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = find_pull_request(call, id)?;
@@ -129,6 +145,7 @@ fn get_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     }
 }
 
+/// Changes since the merge base, not since the present base branch.
 fn list_pull_files(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = find_pull_request(call, id)?;
@@ -137,6 +154,7 @@ fn list_pull_files(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, change| view.file_change(repository, head, change)))
 }
 
+/// Oldest first, at most 250.
 fn list_pull_commits(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = find_pull_request(call, id)?;
@@ -144,11 +162,13 @@ fn list_pull_commits(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
 }
 
+/// 422 with the field, GitHub's answer to an unknown branch.
 fn invalid_pull_field(field: &str) -> OperationError {
     OperationError::validation("PullRequest", field, "invalid")
 }
 
-/// Where a branch is that a pull request comes from: `branch`, or `owner:branch` of a fork.
+/// Resolves `head`: a branch, or `owner:branch` of a fork in the same network. `head_repo` selects among several forks
+/// of one owner.
 fn find_head(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -178,12 +198,15 @@ fn find_head(
     Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
 }
 
+/// Opens a pull request, or turns an open issue into one (`issue`). Mergeability is null at first, since GitHub
+/// computes it later.
 fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let author = call.require_account()?;
     let fields = call.body_fields()?;
     let head = fields.required_text("head")?;
     let base = fields.required_text("base")?.to_owned();
+    // `issue` turns an existing issue into a pull request and takes the place of title and body.
     let from_issue = fields.number("issue")?;
     let title = match from_issue {
         Some(_) => None,
@@ -205,6 +228,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(invalid_pull_field("issue"));
     }
     let number = from_issue.unwrap_or_else(|| repository.next_number());
+    // From here on nothing can fail.
     let (issue_id, pull_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
     let pull = PullRequest {
         id: pull_id,
@@ -234,7 +258,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().full_pull(repository, issue, pull, false)))
 }
 
-/// One can ask for a branch to be merged that one can push to.
+/// Requires push access to the head or to the base repository.
 fn may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) -> Result<(), OperationError> {
     let from = head.repository.and_then(|id| call.state.repository(id)).unwrap_or(repository);
     let pushes = |one: &Repository| {
@@ -243,6 +267,7 @@ fn may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) 
     if pushes(from) || pushes(repository) { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
+/// 422 if an open pull request for the same branches exists, or if the head has no commits beyond the base.
 fn check_ends(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -275,6 +300,7 @@ fn check_ends(
     Ok(())
 }
 
+/// Authors and accounts with triage permission may change title, body, base and state.
 fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let by = call.require_account()?;
@@ -300,6 +326,7 @@ fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     }
     let modify = fields.flag("maintainer_can_modify")?;
     let now = call.now();
+    // A new base makes GitHub compute mergeability again.
     let computed = base.is_none();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         issue.title = title.unwrap_or_else(|| issue.title.clone());
@@ -315,6 +342,7 @@ fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().full_pull(repository, issue, pull, computed)))
 }
 
+/// 422 if the head branch is gone.
 fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), OperationError> {
     let from = pull.head.repository.and_then(|id| call.state.repository(id));
     if from.is_some_and(|from| from.branch_head(&pull.head.branch).is_some()) {
@@ -328,7 +356,7 @@ fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), Operat
     Err(OperationError::validation_of(Value::Object(detail)))
 }
 
-/// Whether a commit can be found under this name; for review comments.
+/// The commit that a review comment refers to.
 pub(super) fn find_review_commit(call: &OperationCall<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
     writing::find_commit(call.state, repository, name)
 }

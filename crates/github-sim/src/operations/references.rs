@@ -1,4 +1,12 @@
-//! References: what branches and tags are to git.
+//! Git references: branches and tags under their full names.
+//!
+//! | change | refused if |
+//! |---|---|
+//! | create | the name exists, is invalid, or is a directory of other names; the object is not a commit |
+//! | move | the branch is protected; or it is no fast-forward and `force` is not set |
+//! | delete | the branch is protected, or it is the default branch |
+//!
+//! All refusals are 422. Annotated tags are not simulated, so a tag refers to a commit directly.
 
 use super::writing;
 use crate::access::RequiredAccess;
@@ -9,6 +17,7 @@ use crate::http::RequestMethod::{Delete, Get, Patch, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 
+/// `git/ref` finds exactly one reference, `git/matching-refs` all with a prefix.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/repos/{owner}/{repo}/git/ref/{ref*}", "git/get-ref", "git/refs#get-a-reference", get_reference),
     define_route(
@@ -56,12 +65,13 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// `heads/x` in the path, `refs/heads/x` in git; both are understood.
+/// Paths contain `heads/x`, git says `refs/heads/x`; both are accepted.
 fn full_name(call: &OperationCall<'_>) -> String {
     let name = call.path_argument("ref").trim_matches('/');
     if name.starts_with("refs/") { name.to_owned() } else { format!("refs/{name}") }
 }
 
+/// 404 for a prefix of several references: the old behaviour of returning a list is gone on GitHub.
 fn get_reference(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let name = full_name(call);
@@ -73,6 +83,7 @@ fn get_reference(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().git_ref(repository, &name, found)))
 }
 
+/// All references with this prefix; an empty list if there are none. 409 for an empty repository.
 fn list_matching_references(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let begin = full_name(call);
@@ -84,7 +95,7 @@ fn list_matching_references(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
 }
 
-/// The commit that a body names.
+/// The commit that a body names by full sha. 422 for unknown objects and for objects that are not commits.
 fn find_target_commit(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, OperationError> {
     let invalid =
         || OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
@@ -97,6 +108,7 @@ fn find_target_commit(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> 
     }
 }
 
+/// Only branches and tags. 422 if the name exists, is invalid, or collides with a directory of names.
 fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -134,18 +146,20 @@ fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().git_ref(call.repo(id)?, name, target)))
 }
 
+/// 422 instead of 404 for an unknown reference, as GitHub answers to writes.
 fn find_reference(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = full_name(call);
     let found = call.repo(id)?.refs.get(&name).copied();
     Ok((name, found.ok_or_else(|| OperationError::new(422, "Reference does not exist"))?))
 }
 
-/// A protected branch is told in the words of the git endpoints.
+/// Branch protection, with status 422 instead of 409.
 fn may_change(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<(), OperationError> {
     let Some(branch) = name.strip_prefix("refs/heads/") else { return Ok(()) };
     writing::may_change_branch(call, id, branch).map_err(|error| OperationError { status: 422, ..error })
 }
 
+/// Without `force`, only fast-forwards are allowed.
 fn update_reference(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -164,6 +178,7 @@ fn update_reference(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().git_ref(call.repo(id)?, &name, target)))
 }
 
+/// The default branch and protected branches cannot be deleted. Open pull requests of the branch are closed.
 fn delete_reference(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let (name, _) = find_reference(call, id)?;

@@ -1,4 +1,5 @@
-//! Releases and tags.
+//! Releases and tags. A release refers to a tag by name. Publishing creates a missing tag at `target_commitish`;
+//! deleting a release keeps the tag. Drafts have no tag yet, and only accounts with push access see them.
 
 use super::writing;
 use crate::access::{self, RequiredAccess};
@@ -8,6 +9,7 @@ use crate::http::RequestMethod::{Delete, Get, Patch, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{RepositoryId, RepositoryPermission, RepositoryRelease};
 
+/// Assets and generated notes are not simulated. `latest` and `tags/` come before `{release_id}`.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/repos/{owner}/{repo}/tags", "repos/list-tags", "repos/repos#list-repository-tags", list_tags),
     define_route(
@@ -61,6 +63,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// In descending order of names, as GitHub lists them.
 fn list_tags(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -70,10 +73,12 @@ fn list_tags(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (name, id)| view.tag(repository, name, *id)))
 }
 
+/// Drafts are visible only with push access.
 fn has_push_access(call: &OperationCall<'_>, id: RepositoryId) -> Result<bool, OperationError> {
     Ok(access::resolve_permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(RepositoryPermission::Push))
 }
 
+/// Newest first.
 fn list_releases(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let sees_drafts = has_push_access(call, id)?;
@@ -83,6 +88,7 @@ fn list_releases(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.release(repository, one)))
 }
 
+/// Creates a missing tag at `target_commitish`, unless it is a draft. 422 if a release for the tag exists.
 fn create_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
@@ -122,7 +128,7 @@ fn create_release(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().release(call.repo(id)?, &release)))
 }
 
-/// The tag that a published release needs, if it is not there yet.
+/// The reference that a published release needs, if it does not exist yet. It is written only after all checks.
 fn plan_release_tag(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -141,6 +147,7 @@ fn plan_release_tag(
     Ok(Some((full, commit)))
 }
 
+/// The newest release that is neither a draft nor a prerelease.
 fn get_latest_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -149,6 +156,7 @@ fn get_latest_release(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().release(repository, newest)))
 }
 
+/// Drafts have no tag yet, so they are not found.
 fn by_tag(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
@@ -157,6 +165,7 @@ fn by_tag(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().release(repository, found.ok_or_else(OperationError::not_found)?)))
 }
 
+/// By id; drafts only with push access.
 fn find_release(call: &OperationCall<'_>, id: RepositoryId) -> Result<RepositoryRelease, OperationError> {
     let number = call.path_number("release_id")?;
     let sees_drafts = has_push_access(call, id)?;
@@ -164,12 +173,14 @@ fn find_release(call: &OperationCall<'_>, id: RepositoryId) -> Result<Repository
     found.cloned().ok_or_else(OperationError::not_found)
 }
 
+/// Drafts only with push access.
 fn get_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let release = find_release(call, id)?;
     Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
 }
 
+/// Publishing a draft creates its tag and sets `published_at`.
 fn update_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let mut release = find_release(call, id)?;
@@ -187,6 +198,7 @@ fn update_release(call: &mut OperationCall<'_>) -> OperationResult {
     if let Some(target) = fields.text("target_commitish")? {
         target.clone_into(&mut release.target_commitish);
     }
+    // Absent fields keep their value; null and the empty text clear it.
     release.name = fields.clearable_text("name")?.unwrap_or(release.name);
     release.body = fields.clearable_text("body")?.unwrap_or(release.body);
     release.draft = fields.flag("draft")?.unwrap_or(release.draft);
@@ -202,7 +214,7 @@ fn update_release(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
 }
 
-/// The tag stays.
+/// The tag stays, as on GitHub.
 fn delete_release(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let release = find_release(call, id)?;

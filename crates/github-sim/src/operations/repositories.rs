@@ -1,4 +1,11 @@
-//! Repositories: making, changing, deleting them.
+//! Repositories: creating, changing and deleting them; topics and languages.
+//!
+//! | action | account | classic token | fine-grained token |
+//! |---|---|---|---|
+//! | create | owner, or member of the organization | `repo`, or `public_repo` for public ones | never |
+//! | change settings | admin | `repo`, or `public_repo` for public ones | admin on the repository |
+//! | replace topics | maintain | `repo`, or `public_repo` for public ones | maintain on the repository |
+//! | delete | admin | `delete_repo` in addition | admin on the repository |
 
 use std::collections::BTreeMap;
 
@@ -14,6 +21,7 @@ use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, AccountKind, Repository, RepositoryId, RepositoryPermission, TokenAccess};
 use crate::view::repository::count_language_bytes;
 
+/// Transfers, templates, hooks and deploy keys are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Post,
@@ -55,17 +63,20 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// The organization in the path; 404 for users.
 pub(super) fn find_organization(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let found = call.state.account_by_login(call.path_argument("org"));
     let found = found.filter(|account| account.kind == AccountKind::Organization);
     Ok(found.ok_or_else(OperationError::not_found)?.id)
 }
 
+/// In the account of the caller.
 fn create_own(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     create_repository(call, account)
 }
 
+/// Any member of the organization may create repositories.
 fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     let owner = find_organization(call)?;
@@ -79,22 +90,24 @@ fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
     create_repository(call, owner)
 }
 
+/// Scopes that GitHub requires: `repo`, or `public_repo` for public repositories.
 fn may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationError> {
     let reach = call.actor.as_ref().map(|actor| &actor.reach);
     let allowed = match reach {
         Some(TokenAccess::Scopes(scopes)) => scopes.contains("repo") || (scopes.contains("public_repo") && !private),
-        // Fine-grained tokens here name repositories that exist.
+        // Fine-grained tokens are limited to existing repositories here.
         Some(TokenAccess::Repositories(_)) | None => false,
     };
     if allowed { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
-/// What GitHub makes of a wanted name.
+/// GitHub replaces characters that a name cannot have by hyphens and cuts it at 100.
 pub(super) fn clean_name(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.trim().chars().map(|c| if fits(c) { c } else { '-' }).take(100).collect()
 }
 
+/// GitHub's 422, with a message of its own.
 pub(super) fn name_is_taken() -> OperationError {
     let mut error =
         OperationError::custom_validation("Repository", Some("name"), "name already exists on this account");
@@ -102,6 +115,7 @@ pub(super) fn name_is_taken() -> OperationError {
     error
 }
 
+/// Cleans a name and refuses reserved ones.
 fn valid_name(name: &str) -> Result<String, OperationError> {
     let cleaned = clean_name(name);
     if cleaned.is_empty() || cleaned == "." || cleaned == ".." || cleaned.to_lowercase().ends_with(".git") {
@@ -113,6 +127,7 @@ fn valid_name(name: &str) -> Result<String, OperationError> {
     Ok(cleaned)
 }
 
+/// Empty, or with a README if `auto_init` is set.
 fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
     let fields = call.body_fields()?;
     let name = valid_name(fields.required_text("name")?)?;
@@ -137,7 +152,7 @@ fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> Operatio
     Ok(OperationReply::created(call.view().full_repository(call.repo(id)?)))
 }
 
-/// A first commit with a README.
+/// The first commit, as `auto_init` makes it.
 fn create_initial_commit(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -162,20 +177,23 @@ fn create_initial_commit(
     Ok(())
 }
 
+/// Supports conditional requests by `updated_at`.
 fn get_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     Ok(OperationReply::ok(call.view().full_repository(repository)).with_modified_at(repository.updated_at))
 }
 
-/// Settings that both making and changing take.
+/// Settings that creating and updating share.
 struct RepositorySettings {
     description: Option<Option<String>>,
     homepage: Option<Option<String>>,
+    /// Flags that were given.
     flags: Vec<(&'static str, bool)>,
 }
 
 impl RepositorySettings {
+    /// 422 for wrong types; unknown settings are ignored.
     fn read(fields: &BodyFields) -> Result<RepositorySettings, OperationError> {
         const FLAGS: [&str; 7] = [
             "has_issues",
@@ -218,6 +236,7 @@ impl RepositorySettings {
     }
 }
 
+/// Requires admin permission. An archived repository accepts only `archived: false`. Renaming leaves a redirect.
 fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Admin)?;
     let fields = call.body_fields()?;
@@ -238,6 +257,7 @@ fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
             return Err(name_is_taken());
         }
     }
+    // An empty repository may name a default branch that does not exist yet.
     let branch = fields.text("default_branch")?.map(str::to_owned);
     if let Some(branch) = &branch
         && repository.branch_head(branch).is_none()
@@ -260,6 +280,7 @@ fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().full_repository(call.repo(id)?)))
 }
 
+/// Classic tokens need the `delete_repo` scope besides admin permission.
 fn delete_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Admin)?;
     let may = match call.actor.as_ref().map(|actor| &actor.reach) {
@@ -272,10 +293,11 @@ fn delete_repository(call: &mut OperationCall<'_>) -> OperationResult {
     }
     let by = call.require_account()?;
     let branches: Vec<String> = call.repo(id)?.branches().map(|(name, _)| name.to_owned()).collect();
-    // Pull requests from here into other repositories are over.
+    // Pull requests from here into other repositories are closed.
     for branch in branches {
         writing::delete_branch(call.state, id, &branch, by);
     }
+    // Pull requests into other repositories survive without their head repository.
     for repository in call.state.repositories.values_mut() {
         for pull in repository.issues.values_mut().filter_map(|issue| issue.pull.as_mut()) {
             if pull.head.repository == Some(id) {
@@ -290,11 +312,13 @@ fn delete_repository(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::no_content())
 }
 
+/// In the stored order.
 fn get_repository_topics(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     Ok(OperationReply::ok(json!({"names": call.repo(id)?.topics})))
 }
 
+/// At most 20 topics of lower-case letters, digits and hyphens.
 fn replace_topics(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Maintain)?;
     let fields = call.body_fields()?;
@@ -317,6 +341,7 @@ fn replace_topics(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"names": repository.topics})))
 }
 
+/// Bytes by language, largest first; an estimate by file extension.
 fn list_languages(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let found = count_language_bytes(call.objects(id)?, call.repo(id)?);

@@ -1,4 +1,4 @@
-//! Lists of repositories: one's own, someone's, an organization's.
+//! Lists of repositories: the caller's own, of a user, of an organization.
 
 use super::repositories::find_organization;
 use crate::access;
@@ -8,6 +8,7 @@ use crate::http::RequestMethod::Get;
 use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, Repository};
 
+/// The list of all public repositories is not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -32,6 +33,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Names ascend by default, times descend. Ids break ties, so that pages are stable.
 fn sort_repositories<'s>(
     call: &OperationCall<'_>,
     mut found: Vec<&'s Repository>,
@@ -52,6 +54,7 @@ fn sort_repositories<'s>(
     found
 }
 
+/// By `affiliation`, `visibility` or the older `type`, which cannot be combined with them (422).
 fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     let query = &call.query;
@@ -59,6 +62,7 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::new(422, "If you specify visibility or affiliation, you cannot specify type."));
     }
     let affiliation = query.get("affiliation").unwrap_or("owner,collaborator,organization_member");
+    // `type` is the older form of `affiliation` and `visibility` together.
     let kinds: Vec<&str> = match query.get("type") {
         Some("owner") => vec!["owner"],
         Some("member") => vec!["collaborator", "organization_member"],
@@ -76,18 +80,21 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
         Some("private") => one.private,
         _ => true,
     };
+    // A token may see less than its account.
     let seen = |one: &&Repository| access::can_see(call.state, call.actor.as_ref(), one);
     let found = call.state.repositories.values().filter(belongs).filter(visible).filter(seen).collect();
     let found = sort_repositories(call, found, "full_name");
     Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
+/// Works for organizations as well.
 fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.path_argument("username"));
     let account = found.ok_or_else(OperationError::not_found)?.id;
     list_owned(call, account)
 }
 
+/// `type` selects public, private, forks or sources.
 fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
     let account = find_organization(call)?;
     let wanted = call.query.get("type").unwrap_or("all");
@@ -104,7 +111,7 @@ fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
-/// Of others only what is public; this list shows private ones to their owner alone.
+/// Private repositories are listed only for the owner, even if the caller could see them.
 fn list_owned(call: &OperationCall<'_>, account: AccountId) -> OperationResult {
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account);
     let seen = |one: &&Repository| {

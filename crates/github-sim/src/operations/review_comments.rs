@@ -1,4 +1,4 @@
-//! Comments on the lines of a pull request.
+//! Comments on lines of a pull request.
 
 use super::{pulls, reviews};
 use crate::access::RequiredAccess;
@@ -8,6 +8,7 @@ use crate::http::RequestMethod::{Get, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{PullRequestReview, ReviewState};
 
+/// Editing and deleting review comments is not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -32,6 +33,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Oldest first by default.
 fn list_review_comments(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
@@ -42,6 +44,7 @@ fn list_review_comments(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, comment| view.review_comment(repository, issue, comment)))
 }
 
+/// 404 if the review does not belong to the pull request.
 fn of_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let review = call.path_number("review_id")?;
@@ -53,7 +56,7 @@ fn of_review(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, comment| view.review_comment(repository, issue, comment)))
 }
 
-/// A comment of its own comes with a review of its own, as on GitHub.
+/// A single comment creates a review of its own, as on GitHub.
 fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let author = call.require_account()?;
@@ -61,6 +64,7 @@ fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
     let fields = call.body_fields()?;
     let in_reply_to = fields.number("in_reply_to")?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
+    // By default the present head. GitHub requires the field; clients that omit it are tolerated.
     let commit = match fields.text("commit_id")? {
         Some(name) => pulls::find_review_commit(call, repository, name)
             .ok_or_else(|| OperationError::validation("PullRequestReviewComment", "commit_id", "invalid"))?,
@@ -68,7 +72,7 @@ fn create_review_comment(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let mut body = body;
     if let Some(first) = in_reply_to {
-        // An answer stands where the first comment stands.
+        // A reply has the position of the first comment of its thread.
         let first = pull.review_comments.iter().find(|one| one.id == first).ok_or_else(OperationError::not_found)?;
         body["path"] = serde_json::json!(first.path);
         body["line"] = serde_json::json!(first.line);

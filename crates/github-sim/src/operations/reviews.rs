@@ -1,4 +1,14 @@
-//! What people think of a pull request.
+//! Reviews of pull requests and requested reviewers.
+//!
+//! ```text
+//! (no event)                                 APPROVE, REQUEST_CHANGES, COMMENT
+//!     ▼                                                  ▼
+//!  PENDING ──submit with an event──▶ APPROVED, CHANGES_REQUESTED, COMMENTED
+//!                                            │
+//!                                            └──dismiss──▶ DISMISSED   (not for COMMENTED)
+//! ```
+//!
+//! For branch protection, the last decision of each reviewer with push access counts.
 
 use serde_json::{Value, json};
 
@@ -11,6 +21,7 @@ use crate::http::RequestMethod::{Delete, Get, Post, Put};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, PullRequestReview, RepositoryId, ReviewComment, ReviewState};
 
+/// Team reviewers and deleting pending reviews are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -70,16 +81,18 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// In order of creation.
 fn list_reviews(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     let asker = call.actor.as_ref().map(|actor| actor.account);
-    // What is not submitted yet is its author's own business.
+    // A pending review is visible only to its author.
     let shown = |review: &&PullRequestReview| review.state != ReviewState::Pending || Some(review.author) == asker;
     let found: Vec<_> = pull.reviews.iter().filter(shown).collect();
     Ok(call.reply_with_page(&found, |view, review| view.pull_review(repository, issue, review)))
 }
 
+/// The state that an event leads to; without an event the review stays pending.
 fn state_of(event: Option<&str>) -> ReviewState {
     match event {
         Some("APPROVE") => ReviewState::Approved,
@@ -89,9 +102,11 @@ fn state_of(event: Option<&str>) -> ReviewState {
     }
 }
 
+/// Events that submit a review.
 const EVENTS: [&str; 3] = ["APPROVE", "REQUEST_CHANGES", "COMMENT"];
 
-/// Nobody decides on what they wrote themselves.
+/// Authors can neither approve nor request changes on their own pull request. A request for changes needs a body; a
+/// comment needs a body or line comments.
 fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), OperationError> {
     match state {
         ReviewState::Approved if is_author => {
@@ -110,6 +125,8 @@ fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> 
     }
 }
 
+/// Any account that can see the repository may review, but only reviews of accounts with push access count for
+/// protection. The author of a submitted review is no longer a requested reviewer.
 fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let author = call.require_account()?;
@@ -125,6 +142,7 @@ fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
         Some(name) => pulls::find_review_commit(call, repository, name)
             .ok_or_else(|| OperationError::unprocessable("Commit is not part of the pull request"))?,
     };
+    // All comments are validated before the review exists.
     let drafts = items.iter().map(|item| ReviewCommentDraft::read(call, id, item)).collect::<Result<Vec<_>, _>>()?;
     let review_id = call.state.next_id();
     let now = call.now();
@@ -145,6 +163,7 @@ fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().pull_review(repository, issue, &review)))
 }
 
+/// Updates `updated_at`, by which lists are sorted.
 pub(super) fn touch_pull_request(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     let (number, now) = (call.path_number("pull_number")?, call.now());
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
@@ -153,7 +172,7 @@ pub(super) fn touch_pull_request(call: &mut OperationCall<'_>, id: RepositoryId)
     Ok(())
 }
 
-/// A comment on a line, before it has an id.
+/// A validated line comment without an id.
 pub(super) struct ReviewCommentDraft {
     path: String,
     line: Option<u64>,
@@ -163,6 +182,8 @@ pub(super) struct ReviewCommentDraft {
 }
 
 impl ReviewCommentDraft {
+    /// The path must be among the changed files (422). `position` is accepted in place of `line`. Whether the line is
+    /// part of the diff is not checked.
     pub(super) fn read(
         call: &OperationCall<'_>,
         id: RepositoryId,
@@ -188,6 +209,7 @@ impl ReviewCommentDraft {
         })
     }
 
+    /// Assigns ids and time.
     pub(super) fn into_comment(
         self,
         id: u64,
@@ -215,12 +237,14 @@ impl ReviewCommentDraft {
     }
 }
 
+/// By id within the pull request of the path.
 fn find_review(call: &OperationCall<'_>, id: RepositoryId) -> Result<PullRequestReview, OperationError> {
     let number = call.path_number("review_id")?;
     let (_, _, pull) = pulls::find_pull_request(call, id)?;
     pull.reviews.iter().find(|review| review.id == number).cloned().ok_or_else(OperationError::not_found)
 }
 
+/// Pending reviews of others are found by id, which GitHub would hide.
 fn get_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let review = find_review(call, id)?;
@@ -228,6 +252,7 @@ fn get_review(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().pull_review(repository, issue, &review)))
 }
 
+/// Stores a changed review and replies with it.
 fn replace_review(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullRequestReview) -> OperationResult {
     let pull = pulls::existing_mut(call, id)?;
     if let Some(place) = pull.reviews.iter_mut().find(|one| one.id == review.id) {
@@ -238,6 +263,7 @@ fn replace_review(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullR
     Ok(OperationReply::ok(call.view().pull_review(repository, issue, review)))
 }
 
+/// Submits the caller's own pending review.
 fn submit_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::TakePart)?;
     let mut review = find_review(call, id)?;
@@ -257,6 +283,7 @@ fn submit_review(call: &mut OperationCall<'_>) -> OperationResult {
     replace_review(call, id, &review)
 }
 
+/// Requires push access. Only decisions can be dismissed. `message` is required but not stored.
 fn dismiss_review(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let mut review = find_review(call, id)?;
@@ -268,12 +295,14 @@ fn dismiss_review(call: &mut OperationCall<'_>) -> OperationResult {
     replace_review(call, id, &review)
 }
 
+/// Teams are always empty.
 fn list_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let (_, _, pull) = pulls::find_pull_request(call, id)?;
     Ok(OperationReply::ok(json!({"users": call.view().simple_users(&pull.requested_reviewers), "teams": []})))
 }
 
+/// 422 for the author of the pull request and for accounts without access.
 fn request_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let names = call.body_fields()?.text_list("reviewers")?.unwrap_or_default();
@@ -300,6 +329,7 @@ fn request_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().pull_simple(repository, issue, pull)))
 }
 
+/// Unknown names are ignored.
 fn remove_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Triage)?;
     let names =

@@ -1,4 +1,17 @@
-//! Searching repositories, issues and code.
+//! Search for repositories, issues and code.
+//!
+//! | search | qualifiers |
+//! |---|---|
+//! | all | `repo`, `user`, `org` |
+//! | repositories | `in` (name, description), `is`, `language`, `topic`, `archived`, `fork`, `stars`, |
+//! | | `created`, `pushed` |
+//! | issues | `in` (title, body, comments), `is`, `state`, `type`, `label`, `author`, `assignee`, `commenter`, |
+//! | | `mentions`, `involves`, `milestone`, `no`, `reason`, `head`, `base`, `draft`, `comments`, `created`, |
+//! | | `updated`, `closed` |
+//! | code | `in` (path), `filename`, `extension`, `path`, `language`, `size` |
+//!
+//! Other qualifiers are accepted and restrict nothing, where GitHub would often answer with 422. Search needs no index:
+//! worlds are small.
 
 use serde_json::{Value, json};
 
@@ -14,6 +27,7 @@ use crate::state::{Issue, Repository};
 use crate::time::SimulatedTime;
 use crate::view::{ApiView, repository::count_language_bytes};
 
+/// Search for users, commits, topics and labels is not simulated. These routes have their own rate limits.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/search/repositories", "search/repos", "search/search#search-repositories", search_repositories),
     define_route(
@@ -26,11 +40,12 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/search/code", "search/code", "search/search#search-code", search_code),
 ];
 
-/// GitHub shows no more.
+/// GitHub shows at most this many results; `total_count` still counts all.
 const MAX_RESULTS: usize = 1000;
-/// Files above this are not looked into.
+/// Larger files are not indexed by GitHub.
 const MAX_BYTES: usize = 384 << 10;
 
+/// 422 without `q`, and beyond the first 1000 results.
 fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
     let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
     let missing = || OperationError::validation("Search", "q", "missing");
@@ -41,6 +56,7 @@ fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, Operation
     Ok(search)
 }
 
+/// `total_count`, `incomplete_results` and `items`.
 fn build_search_reply<T>(
     call: &OperationCall<'_>,
     found: &[T],
@@ -56,13 +72,15 @@ fn build_search_reply<T>(
     reply
 }
 
-/// The repositories in which a search looks: visible, and named if any are named.
+/// Visible repositories, restricted by `repo:`, `user:` and `org:`. 422 if one of these does not exist or is invisible,
+/// so a search reveals nothing about private repositories.
 fn find_searched_repositories<'c>(
     call: &'c OperationCall<'_>,
     search: &SearchTerms,
 ) -> Result<Vec<&'c Repository>, OperationError> {
     let state = &*call.state;
     let visible = |one: &&Repository| access::can_see(state, call.actor.as_ref(), one);
+    // Only positive qualifiers must exist: excluding an unknown repository is harmless.
     let named = |one: &&SearchQualifier| !one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
     for qualifier in search.qualifiers.iter().filter(named) {
         let known = match (qualifier.name.as_str(), qualifier.value.split_once('/')) {
@@ -92,6 +110,8 @@ fn find_searched_repositories<'c>(
     Ok(state.repositories.values().filter(visible).filter(fits).collect())
 }
 
+/// Words are searched in name, owner, description and topics, or where `in:` says. There is no relevance: the default
+/// order is by id.
 fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let search = parse_search_query(call)?;
     let state = &*call.state;
@@ -103,7 +123,7 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
         let name = [one.name.as_str(), state.login(one.owner)];
         let named = name.into_iter().filter(|_| looks_in("name"));
         let described = one.description.as_deref().filter(|_| looks_in("description"));
-        // A name counts as a whole, too: `sim-1` is two words and one name.
+        // Part of a name counts as well: `sim-1` is two words and one name.
         let is_name = |word: &String| looks_in("name") && one.name.to_lowercase().contains(word.as_str());
         let texts: Vec<&str> = named.chain(described).chain(one.topics.iter().map(String::as_str)).collect();
         let found: Vec<String> = texts.iter().flat_map(|text| tokenize_text(text)).collect();
@@ -131,6 +151,7 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     }))
 }
 
+/// Evaluates one qualifier; the caller applies the negation.
 fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &SearchQualifier, stars: usize) -> bool {
     let value = qualifier.value.as_str();
     match qualifier.name.as_str() {
@@ -148,11 +169,12 @@ fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &Searc
         "stars" => in_range(value, &stars, |text| text.parse().ok()),
         "created" => in_range(value, &one.created_at, SimulatedTime::parse),
         "pushed" => in_range(value, &one.pushed_at, SimulatedTime::parse),
-        // `repo`, `user` and `org` said where to look; what is unknown narrows nothing.
+        // `repo`, `user` and `org` are handled before, and unknown qualifiers restrict nothing.
         _ => !qualifier.negated,
     }
 }
 
+/// Issues and pull requests of all visible repositories. Words are searched in title, body and comments.
 fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     let search = parse_search_query(call)?;
     let places: Vec<&str> = search.qualifiers_named("in").flat_map(|one| one.value.split(',')).collect();
@@ -192,6 +214,7 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(reply)
 }
 
+/// Evaluates one qualifier. `@me` is the caller.
 fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.as_str();
     let state = &*call.state;
@@ -253,6 +276,7 @@ fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, 
     }
 }
 
+/// Requires authentication, as on GitHub. Only default branches are searched, and whole words are matched.
 fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
     call.require_account()?;
     let search = parse_search_query(call)?;
@@ -268,6 +292,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
                 continue;
             }
             let text = std::str::from_utf8(bytes).unwrap_or_default();
+            // `in:path` searches paths instead of contents.
             let in_path = search.qualifiers_named("in").any(|one| one.value == "path");
             let texts = [text].into_iter().filter(|_| !in_path).chain(in_path.then_some(path.as_str()));
             if search.words_fit(texts) && search.qualifiers.iter().all(|one| one.negated != file_fits(&path, text, one))
@@ -291,6 +316,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
     }))
 }
 
+/// Evaluates one qualifier on a file. Languages are recognised by extension.
 fn file_fits(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.to_lowercase();
     let path = path.to_lowercase();

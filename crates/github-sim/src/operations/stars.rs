@@ -1,4 +1,4 @@
-//! Stars.
+//! Stars of the caller.
 
 use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
@@ -7,6 +7,7 @@ use crate::http::RequestMethod::{Delete, Get, Put};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, TokenAccess};
 
+/// Lists of stargazers and of other users' stars are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -38,6 +39,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// Latest first by default. Repositories that the caller can no longer see are omitted.
 fn list_starred_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     let starred = call.state.account(account).map(|account| account.starred.clone()).unwrap_or_default();
@@ -54,6 +56,7 @@ fn list_starred_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
+/// 204 or 404.
 fn check_repository_starred(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     let id = call.require_repository(RequiredAccess::Read)?;
@@ -61,7 +64,7 @@ fn check_repository_starred(call: &mut OperationCall<'_>) -> OperationResult {
     if starred { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
-/// Stars belong to the account; a token for some repositories only does not reach them.
+/// Stars belong to the account, which a fine-grained token for some repositories does not cover.
 fn authorize_star_change(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let account = call.require_account()?;
     match call.actor.as_ref().map(|actor| &actor.reach) {
@@ -70,16 +73,19 @@ fn authorize_star_change(call: &OperationCall<'_>) -> Result<AccountId, Operatio
     }
 }
 
+/// Idempotent: a second star keeps the time of the first.
 fn star_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let account = authorize_star_change(call)?;
     let id = call.require_repository(RequiredAccess::Read)?;
     let now = call.now();
     if let Some(account) = call.state.accounts.get_mut(&account) {
+        // The first star decides the order of the list.
         account.starred.entry(id).or_insert(now);
     }
     Ok(OperationReply::no_content())
 }
 
+/// 204 even if there was no star.
 fn unstar_repository(call: &mut OperationCall<'_>) -> OperationResult {
     let account = authorize_star_change(call)?;
     let id = call.require_repository(RequiredAccess::Read)?;

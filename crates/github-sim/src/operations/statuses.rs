@@ -1,4 +1,4 @@
-//! What checks say of a commit.
+//! Commit statuses, which branch protection can require.
 
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use crate::http::RequestMethod::{Get, Post};
 use crate::route::{OperationRoute, define_route};
 use crate::state::{CheckState, CommitStatus, RepositoryId};
 
+/// The newer check runs are not simulated.
 pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(
         Get,
@@ -35,12 +36,15 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
+/// 422 for an unknown ref.
 fn resolve_commit_ref(call: &OperationCall<'_>, id: RepositoryId) -> Result<ObjectId, OperationError> {
     let name = call.path_argument("ref");
     let found = writing::find_commit(call.state, call.repo(id)?, name);
     found.ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {name}")))
 }
 
+/// `failure` if any context failed, `pending` if any is pending or there are none, otherwise `success`. Only the newest
+/// status of each context counts.
 fn get_combined_status(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let commit = resolve_commit_ref(call, id)?;
@@ -68,6 +72,7 @@ fn get_combined_status(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
+/// All statuses, newest first.
 fn list_commit_statuses(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Read)?;
     let commit = resolve_commit_ref(call, id)?;
@@ -76,12 +81,14 @@ fn list_commit_statuses(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, status| view.commit_status(repository, status)))
 }
 
+/// Requires push access and a full sha. A new status of the same context supersedes the old one.
 fn create_commit_status(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let fields = call.body_fields()?;
     let state = fields.required_text("state")?;
     let state = CheckState::from_name(state)
         .ok_or_else(|| OperationError::not_one_of("state", state, &["error", "failure", "pending", "success"]))?;
+    // Only a full sha: a status belongs to a commit and not to a branch.
     let sha = call.path_argument("sha");
     let found =
         sha.parse().ok().filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));

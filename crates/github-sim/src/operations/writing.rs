@@ -1,4 +1,5 @@
-//! What several operations do: finding commits by any name, making commits, moving branches, closing issues.
+//! What several operations share: resolving commits, creating commits, moving branches, closing issues. Seeds use it,
+//! too.
 
 use crate::access::resolve_permission;
 use crate::call::{BodyFields, OperationCall};
@@ -9,7 +10,7 @@ use crate::state::{
 };
 use crate::time::SimulatedTime;
 
-/// The commit that a branch, a tag, a full reference or a (shortened) sha names.
+/// Resolves a full sha, a branch, a tag, a full or shortened reference, `HEAD`, or an abbreviated sha, in this order.
 pub(crate) fn find_commit(state: &WorldState, repository: &Repository, name: &str) -> Option<ObjectId> {
     let objects = state.objects(repository);
     let named = |name: String| repository.refs.get(&name).copied();
@@ -24,7 +25,7 @@ pub(crate) fn find_commit(state: &WorldState, repository: &Repository, name: &st
         .filter(|id| objects.commit(*id).is_some())
 }
 
-/// Who a commit is by: what the body says, else the one who asks.
+/// The `author` or `committer` of a body; `None` if absent. Name and email are required, the date defaults to now.
 pub(super) fn parse_commit_signature(
     call: &OperationCall<'_>,
     fields: &BodyFields,
@@ -44,6 +45,7 @@ pub(super) fn parse_commit_signature(
     Ok(Some(made))
 }
 
+/// The signature of an account; `ghost` for a deleted one.
 pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: SimulatedTime) -> CommitSignature {
     match state.account(account) {
         Some(account) => CommitSignature::new(account.display_name(), &account.commit_email(), at.0),
@@ -51,11 +53,12 @@ pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: Simulated
     }
 }
 
-/// The one who commits what GitHub merges.
+/// GitHub itself commits the merges that it makes.
 pub(crate) fn build_github_signature(at: SimulatedTime) -> CommitSignature {
     CommitSignature::new("GitHub", "noreply@github.com", at.0)
 }
 
+/// Stores a commit without moving a branch.
 pub(super) fn store_commit(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -64,18 +67,20 @@ pub(super) fn store_commit(
     Ok(call.objects_mut(id)?.insert(GitObject::Commit(commit)))
 }
 
-/// Points a branch somewhere else, and lets all know who look at it.
+/// Points a branch to a commit, creates it if necessary, and updates the pull requests that come from it. No checks:
+/// callers have applied branch protection.
 pub(crate) fn move_branch(state: &mut WorldState, id: RepositoryId, branch: &str, to: ObjectId) {
     let now = state.now;
     if let Some(repository) = state.repositories.get_mut(&id) {
         if repository.branches().next().is_none() {
-            // The first branch that is pushed is the default one.
+            // The first branch of a repository becomes its default branch.
             branch.clone_into(&mut repository.default_branch);
         }
         repository.refs.insert(format!("refs/heads/{branch}"), to);
         repository.pushed_at = now;
         repository.updated_at = now;
     }
+    // Pull requests may come from a fork, so all repositories are searched.
     for repository in state.repositories.values_mut() {
         for issue in repository.issues.values_mut().filter(|issue| issue.state == IssueState::Open) {
             let from =
@@ -87,7 +92,7 @@ pub(crate) fn move_branch(state: &mut WorldState, id: RepositoryId, branch: &str
     }
 }
 
-/// Takes a branch away; pull requests from it and into it are over.
+/// Deletes a branch. Open pull requests from it and into it are closed, in forks as well.
 pub(crate) fn delete_branch(state: &mut WorldState, id: RepositoryId, branch: &str, by: AccountId) {
     let uses = |repository: &Repository, issue: &Issue| {
         issue.is_open()
@@ -118,7 +123,8 @@ pub(crate) fn delete_branch(state: &mut WorldState, id: RepositoryId, branch: &s
     }
 }
 
-/// Closes an issue or a pull request; of the latter it is kept where its branches were.
+/// Closes an issue or a pull request. The heads of both branches are stored, because a closed pull request shows them
+/// unchanged later.
 pub(crate) fn close_issue_or_pull(
     state: &mut WorldState,
     id: RepositoryId,
@@ -128,6 +134,7 @@ pub(crate) fn close_issue_or_pull(
 ) {
     let Some(repository) = state.repository(id) else { return };
     let Some(issue) = repository.issues.get(&number) else { return };
+    // Read before the issue is closed: afterwards the stored commits count.
     let ends = issue.pull.as_ref().map(|pull| (state.pull_head(issue, pull), state.pull_base(repository, issue, pull)));
     let now = state.now;
     let Some(issue) = state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) else {
@@ -140,7 +147,8 @@ pub(crate) fn close_issue_or_pull(
     issue.close(by, reason, now);
 }
 
-/// Refuses direct changes to a branch that takes pull requests only.
+/// 409 for a direct change to a branch whose protection requires pull requests or checks, unless the caller is an
+/// exempt admin.
 pub(super) fn may_change_branch(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -160,7 +168,7 @@ pub(super) fn may_change_branch(
     Err(OperationError::new(409, format!("Repository rule violations found\n\n{why}\n\n")))
 }
 
-/// As git's own rules for names of branches and tags.
+/// The rules of `git check-ref-format` for the part after `refs/heads/` or `refs/tags/`.
 pub(super) fn is_valid_ref(name: &str) -> bool {
     let bad = |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
     name.len() <= 255
@@ -171,7 +179,7 @@ pub(super) fn is_valid_ref(name: &str) -> bool {
         && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
 }
 
-/// A new reference must not be a folder of others, nor in a folder that is a reference.
+/// A reference is a file in git: `a` and `a/b` cannot both exist.
 pub(super) fn ref_has_room(repository: &Repository, name: &str) -> bool {
     let inside = format!("{name}/");
     !repository.refs.keys().any(|other| other.starts_with(&inside) || name.starts_with(&format!("{other}/")))

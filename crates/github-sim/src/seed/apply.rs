@@ -1,4 +1,4 @@
-//! From what seeds say to a world: accounts, repositories and their settings, tokens.
+//! Applies seeds to a world: accounts, repositories and their settings, and tokens.
 
 use crate::seed::builder::WorldBuilder;
 use std::collections::BTreeMap;
@@ -9,6 +9,8 @@ use crate::rate::ApiRateLimits;
 use crate::state::{AccessToken, Account, IssueLabel, LabelId, Repository, RepositoryId, TokenAccess, WorldState};
 use crate::world::World;
 
+/// Applies seeds in order; the extended one comes first. Later seeds override `now` and the limits, and add everything
+/// else.
 pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + Clone) -> Result<World, SeedError> {
     let state = WorldState::default();
     let mut making = WorldBuilder { latest: state.now, state, origin: "" };
@@ -27,22 +29,26 @@ pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + C
         for (index, account) in seed.accounts.iter().enumerate() {
             add_stars(&mut making, account, &format!("accounts[{index}].starred"))?;
         }
+        // Tokens refer to accounts and repositories.
         for (index, token) in seed.tokens.iter().enumerate() {
             add_token(&mut making, token, &format!("tokens[{index}]"))?;
         }
         now = seed.now.or(now);
         limits = seed.limits.unwrap_or(limits);
         for (index, fault) in seed.faults.iter().enumerate() {
-            fault.validate(&making.state).map_err(|reason| making.content_error(format!("faults[{index}]"), reason))?;
+            fault
+                .validate(&making.state)
+                .map_err(|error| making.content_error(format!("faults[{index}]"), error.to_string()))?;
             faults.push(fault.clone());
         }
-        // The next seed goes on where this one ended.
+        // The next seed continues where this one ended.
         making.state.now = making.latest;
     }
     making.state.now = now.unwrap_or(making.latest);
     Ok(World::new(making.state, limits, faults))
 }
 
+/// Adds an account, or updates the profile of an existing one.
 fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if seed.login.is_empty() || seed.login.len() > 39 || !seed.login.chars().all(fits) {
@@ -63,6 +69,7 @@ fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     Ok(())
 }
 
+/// Absent fields keep their value, so that an extending seed may state only what is new.
 fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     let more = |new: &Option<String>, old: &mut Option<String>| {
         if new.is_some() {
@@ -76,6 +83,7 @@ fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     more(&seed.location, &mut account.location);
 }
 
+/// A second pass over the accounts, because an organization may be listed before its members.
 fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let organization = making.find_account(&seed.login, place)?;
     for (login, right) in &seed.members {
@@ -87,6 +95,7 @@ fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     Ok(())
 }
 
+/// Stars come after all repositories of the seed. Each one takes a minute of simulated time.
 fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let account = making.find_account(&seed.login, place)?;
     for name in &seed.starred {
@@ -99,6 +108,7 @@ fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> 
     Ok(())
 }
 
+/// Tokens come after repositories, because fine-grained ones refer to them.
 fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
     if seed.token.is_empty() || seed.token.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(making.content_error(place, "a token has no blanks, and is not empty"));
@@ -122,11 +132,13 @@ fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Re
     Ok(())
 }
 
+/// Adds a repository or extends an existing one: settings, then history, then issues and pull requests.
 fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &str) -> Result<(), SeedError> {
     let Some((owner, name)) = seed.name.split_once('/') else {
         return Err(making.content_error(place, format!("name {:?}: write owner/name", seed.name)));
     };
     let owner = making.find_account(owner, place)?;
+    // The name in parentheses helps people; `line_of` ignores it.
     let place = &format!("{place} ({})", seed.name);
     let known = making.state.repository_by_name(making.state.login(owner), name);
     let id = match known {
@@ -167,6 +179,7 @@ fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &
     Ok(())
 }
 
+/// A label with an existing name keeps its id, so that issues of an extended seed keep the label.
 fn add_labels(making: &mut WorldBuilder<'_>, id: RepositoryId, seed: &RepositorySeed) {
     for label in &seed.labels {
         let label_id = LabelId(making.state.next_id());

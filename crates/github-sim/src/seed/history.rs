@@ -1,4 +1,4 @@
-//! Commits, branches, tags, and what is published of them.
+//! Applies the git part of a seed: commits, branches, tags, and what is published of them.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use crate::operations::writing;
 use crate::seed::builder::WorldBuilder;
 use crate::state::{CommitStatus, RepositoryId, RepositoryRelease, WorkflowRun};
 
+/// Commits first, then branches, then tags: later ones refer to earlier ones.
 pub(super) fn add_git_history(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -21,6 +22,7 @@ pub(super) fn add_git_history(
     for (index, commit) in seed.commits.iter().enumerate() {
         add_commit(making, id, commit, &format!("{place}.commits[{index}]"))?;
     }
+    // A branch that exists already is moved.
     for (index, branch) in seed.branches.iter().enumerate() {
         let place = format!("{place}.branches[{index}]");
         let from = resolve_seed_commit(making, id, branch.from.as_deref(), &place)?;
@@ -36,7 +38,8 @@ pub(super) fn add_git_history(
     Ok(())
 }
 
-/// A commit by any of its names, `main~2` being two before `main`.
+/// A commit by branch, tag or sha; `main~2` is two commits before `main`, along first parents. `None` is the default
+/// branch.
 fn resolve_seed_commit(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -58,6 +61,7 @@ fn resolve_seed_commit(
     found.ok_or_else(|| making.content_error(place, format!("there is no branch, tag or commit {name:?}")))
 }
 
+/// Adds one commit and moves its branch. A merge is applied before the listed files.
 fn add_commit(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -70,6 +74,7 @@ fn add_commit(
     let owner = making.state.login(repository.owner).to_owned();
     let branch = seed.branch.clone().unwrap_or_else(|| repository.default_branch.clone());
     let (network, existing, is_empty) = (repository.network, repository.branch_head(&branch), repository.is_empty());
+    // The first commit of a repository has no parent; a new branch begins at `from`.
     let head = match existing {
         Some(head) => Some(head),
         None if is_empty => None,
@@ -82,6 +87,7 @@ fn add_commit(
         Some(name) => Some(resolve_seed_commit(making, id, Some(name), place)?),
         None => None,
     };
+    // Checked before anything is written, with git's rules for paths.
     if let Some(bad) = seed.files.keys().chain(&seed.delete).find(|path| !is_valid_path(path)) {
         return Err(making.content_error(place, format!("{bad:?} is no path of a file")));
     }
@@ -99,6 +105,7 @@ fn add_commit(
     }
     let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     for (path, text) in &seed.files {
+        // An existing file keeps its mode.
         let mode = find_tree_entry(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
         let blob = objects.insert(GitObject::Blob(text.clone().into_bytes()));
         changes.insert(path.clone(), Some(TreeLeaf { mode, id: blob }));
@@ -107,6 +114,7 @@ fn add_commit(
         changes.insert(path.clone(), None);
     }
     let tree = edit_tree(objects, tree, &changes);
+    // The branch itself is the first parent, the merged one the second.
     let parents = head.into_iter().chain(merged).collect();
     let message = seed.message.clone();
     let made =
@@ -118,6 +126,7 @@ fn add_commit(
     Ok(())
 }
 
+/// Releases, commit statuses and workflow runs.
 pub(super) fn add_publications(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -127,12 +136,14 @@ pub(super) fn add_publications(
     let owner = making.state.repository(id).map(|one| making.state.login(one.owner).to_owned()).unwrap_or_default();
     for (index, release) in seed.releases.iter().enumerate() {
         let place = format!("{place}.releases[{index}]");
+        // A release may name a tag that does not exist yet.
         let commit = resolve_seed_commit(making, id, Some(&release.tag), &place)
             .or_else(|_| resolve_seed_commit(making, id, None, &place))?;
         let author = making.find_account(release.author.as_deref().unwrap_or(&owner), &place)?;
         let at = making.advance_clock(release.at);
         let release_id = making.state.next_id();
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
+        // Drafts have no tag yet.
         if !release.draft {
             repository.refs.entry(format!("refs/tags/{}", release.tag)).or_insert(commit);
         }
@@ -154,6 +165,7 @@ pub(super) fn add_publications(
         let place = format!("{place}.statuses[{index}]");
         let commit = resolve_seed_commit(making, id, Some(&status.on), &place)?;
         let creator = making.find_account(status.creator.as_deref().unwrap_or(&owner), &place)?;
+        // Later statuses of the same context supersede earlier ones, so their order in the seed matters.
         let (status_id, created_at) = (making.state.next_id(), making.advance_clock(None));
         let made = CommitStatus {
             id: status_id,
@@ -175,6 +187,7 @@ pub(super) fn add_publications(
         let actor = making.find_account(run.actor.as_deref().unwrap_or(&owner), &place)?;
         let (run_id, at) = (making.state.next_id(), making.advance_clock(run.at));
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
+        // Runs are numbered per workflow.
         let number = repository.runs.values().filter(|one| one.path == run.path).count() as u64 + 1;
         let made = WorkflowRun {
             id: run_id,

@@ -1,4 +1,32 @@
-//! Worlds as files: who is there, which repositories, what is in them. `docs/reference/simulate.md` describes the format.
+//! Seeds: initial states as files. `docs/reference/simulate.md` describes the format. A seed can extend another one, so
+//! a task adds only what it needs:
+//!
+//! ```toml
+//! extends = "w0"
+//!
+//! [[accounts]]
+//! login = "mona"
+//!
+//! [[tokens]]
+//! token = "ghp_mona"
+//! account = "mona"
+//! scopes = ["repo"]
+//!
+//! [[repositories]]
+//! name = "mona/demo"
+//!
+//! [[repositories.commits]]
+//! message = "Add a README"
+//! files = { "README.md" = "# demo\n" }
+//!
+//! [[repositories.issues]]
+//! title = "The README has no license"
+//! labels = ["documentation"]
+//! ```
+//!
+//! Loading has two phases. Parsing checks syntax, keys and types, and knows lines. Applying checks references between
+//! things, such as an unknown account, and looks the line up afterwards. Events without a time of their own follow each
+//! other by a minute, so a seed without any times is still deterministic.
 
 mod apply;
 mod builder;
@@ -13,7 +41,7 @@ pub use file::SeedFile;
 use super::world::World;
 use crate::source_file::{SourceFileProblem, TextFileError, from_json, from_toml, line_of, read_text};
 
-/// The worlds that come with Gradus, by name.
+/// The built-in worlds by name, from small to large.
 pub const BUILT_IN: [(&str, &str); 5] = [
     ("w0", include_str!("../../seeds/w0.toml")),
     ("w1", include_str!("../../seeds/w1.toml")),
@@ -22,22 +50,30 @@ pub const BUILT_IN: [(&str, &str); 5] = [
     ("w4", include_str!("../../seeds/w4.toml")),
 ];
 
+/// Files are TOML or JSON; the control API takes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedFormat {
     Json,
     Toml,
 }
 
+/// Why a seed is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedError {
     #[error("there is no seed {name:?}: give a file (.toml or .json) or one of {known}")]
     Unknown { name: String, known: String },
     #[error("{}: {reason}", path.display())]
-    Unreadable { path: PathBuf, reason: std::io::Error },
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        reason: std::io::Error,
+    },
     #[error("{origin}: line {line}: {reason}")]
     Syntax { origin: String, line: usize, reason: String },
+    /// A value is wrong. `place` is the path of the field, and `line` is filled in where the text is known.
     #[error("{origin}: {}{place}: {reason}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
     Content { origin: String, line: Option<usize>, place: String, reason: String },
+    /// Detected by the number of layers.
     #[error("{origin}: it extends {name:?}, which in the end extends it again")]
     Circle { origin: String, name: String },
     // Without the name: an answer must not tell whether there is such a file.
@@ -49,6 +85,7 @@ pub enum SeedError {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SeedSources {
     BuiltIn,
+    /// Built-in seeds and files beside the seed.
     Files,
 }
 
@@ -56,15 +93,16 @@ fn built_in_names() -> String {
     BUILT_IN.map(|(name, _)| name).join(", ")
 }
 
-/// Seeds that extend each other more often than this go in a circle.
+/// Longer chains of extensions are taken for a circle.
 const MAX_LAYERS: usize = 16;
 
 impl SeedFile {
-    /// A world that comes with Gradus, or a file.
+    /// Loads a built-in seed by name, or a file by path.
     pub fn load_named(name: &str) -> Result<SeedFile, SeedError> {
         SeedFile::find_beside(name, None)
     }
 
+    /// Relative paths are resolved against the folder of the extending seed.
     fn find_beside(name: &str, folder: Option<&Path>) -> Result<SeedFile, SeedError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return SeedFile::parse(text, SeedFormat::Toml, name);
@@ -86,7 +124,7 @@ impl SeedFile {
         Ok(seed)
     }
 
-    /// `origin` is what errors call it.
+    /// Parses a seed. `origin` names it in errors.
     pub fn parse(text: &str, format: SeedFormat, origin: &str) -> Result<SeedFile, SeedError> {
         let mut seed: SeedFile = match format {
             SeedFormat::Json => from_json(text),
@@ -100,8 +138,8 @@ impl SeedFile {
         Ok(seed)
     }
 
-    /// Of a seed that is a table of another file: that file's text, the table's name, what errors call the file, and where
-    /// files that it extends are.
+    /// For a seed that is a table of another file: the text of that file, the name of the table, the name of the file
+    /// in errors, and the folder of files that it extends.
     #[must_use]
     pub fn with_source(mut self, text: &str, table: &'static str, origin: &str, folder: Option<&Path>) -> SeedFile {
         (self.text, self.table) = (text.into(), table);
@@ -110,12 +148,13 @@ impl SeedFile {
         self
     }
 
-    /// The world that it tells of.
+    /// Builds the world, after all seeds that it extends.
     pub fn to_world(&self) -> Result<World, SeedError> {
         self.build_world(SeedSources::Files)
     }
 
-    /// The same for a seed that came with a request: it extends seeds that come with Gradus, and reads no files.
+    /// For a seed from a request: it may extend only built-in seeds. Reading files would let any client of the port
+    /// probe the file system.
     pub(super) fn world_without_files(&self) -> Result<World, SeedError> {
         self.build_world(SeedSources::BuiltIn)
     }
@@ -138,6 +177,7 @@ impl SeedFile {
             layers.push(layer);
         }
         layers.reverse();
+        // Errors are raised without a line; it is looked up in the text of the layer that the error names.
         apply::apply_seed_files(layers.iter().chain([self])).map_err(|error| match error {
             SeedError::Content { origin, line: None, place, reason } => {
                 let seed = layers.iter().chain([self]).find(|seed| seed.origin == origin);
@@ -148,7 +188,7 @@ impl SeedFile {
         })
     }
 
-    /// Where something that it tells of stands, if its text is known.
+    /// The line of a field; `None` for seeds whose text is not TOML.
     fn line_of(&self, place: &str) -> Option<usize> {
         let is_known = !self.text.is_empty();
         is_known.then(|| line_of(&self.text, &format!("{}.{place}", self.table)))

@@ -1,4 +1,6 @@
-//! Milestones, issues and pull requests.
+//! Applies milestones, issues and pull requests of a seed. Milestones come first, since issues refer to them by title.
+//! Issues come before pull requests, since they usually have the lower numbers. Pull requests are merged in the order
+//! of the file, so a later one sees the base that an earlier one left.
 
 use super::SeedError;
 use super::file::{CommentSeed, IssueSeed, PullSeed, RepositorySeed};
@@ -12,6 +14,7 @@ use crate::state::{
 };
 use crate::time::SimulatedTime;
 
+/// In the order milestones, issues, pull requests.
 pub(super) fn add_issues_and_pulls(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -28,6 +31,7 @@ pub(super) fn add_issues_and_pulls(
             number,
             title: milestone.title.clone(),
             description: milestone.description.clone(),
+            // A seed does not say who created a milestone.
             creator: owner,
             state: if milestone.closed { IssueState::Closed } else { IssueState::Open },
             due_on: milestone.due_on,
@@ -46,7 +50,7 @@ pub(super) fn add_issues_and_pulls(
     Ok(())
 }
 
-/// The number that was asked for, or the next one.
+/// The given number if it is free, otherwise the next one.
 fn choose_issue_number(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -70,6 +74,7 @@ fn find_account_ids(making: &WorldBuilder<'_>, names: &[String], place: &str) ->
     names.iter().map(|name| making.find_account(name, place)).collect()
 }
 
+/// Labels must exist: unlike the API, a seed does not create them by naming them, since that is usually a typo.
 fn find_label_ids(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -84,6 +89,7 @@ fn find_label_ids(
     names.iter().map(find).collect()
 }
 
+/// Returns the time of the last comment.
 fn add_comments(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -111,6 +117,7 @@ fn add_comments(
     Ok(last)
 }
 
+/// Adds an issue with its comments, then closes it if the seed says so.
 fn add_issue(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -142,9 +149,11 @@ fn add_issue(
         repository.issues.insert(number, issue);
     }
     let last = add_comments(making, id, number, &seed.comments, place)?;
+    // `closed_as` alone closes the issue a minute after its last comment.
     let closed_at =
         (seed.closed_at.is_some() || seed.closed_as.is_some()).then(|| making.advance_clock(seed.closed_at));
     if let Some(issue) = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) {
+        // Comments update an issue.
         issue.updated_at = last.max(at);
         if let Some(closed_at) = closed_at {
             issue.close(closed_by, Some(seed.closed_as.unwrap_or(IssueStateReason::Completed)), closed_at);
@@ -153,6 +162,7 @@ fn add_issue(
     Ok(())
 }
 
+/// Adds a pull request with its reviews and comments, then merges or closes it.
 fn add_pull(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -170,6 +180,7 @@ fn add_pull(
         return Err(making.content_error(place, "the repository is gone"));
     };
     let base = seed.base.clone().unwrap_or_else(|| repository.default_branch.clone());
+    // The branches must exist at this point: commits are applied before.
     let base_sha = repository
         .branch_head(&base)
         .ok_or_else(|| making.content_error(place, format!("there is no branch {base:?}")))?;
@@ -192,6 +203,7 @@ fn add_pull(
     for (index, review) in seed.reviews.iter().enumerate() {
         let author = making.find_account(&review.author, &format!("{place}.reviews[{index}]"))?;
         let (at, review_id) = (making.advance_clock(review.at), making.state.next_id());
+        // Reviews are about the head at the time of the seed, even if later seeds move the branch.
         let commit = pull.head.sha;
         pull.reviews.push(PullRequestReview {
             id: review_id,
@@ -218,6 +230,7 @@ fn add_pull(
     Ok(())
 }
 
+/// A branch of this repository, or `owner:branch` of a fork in the same network.
 fn resolve_pull_head(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -244,6 +257,7 @@ fn resolve_pull_head(
     Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
 }
 
+/// Merges as the API would: the commit is by GitHub, the branch moves, and the pull request is closed.
 fn merge_seeded_pull(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -258,6 +272,7 @@ fn merge_seeded_pull(
     let (base, head, base_name, network) = find_merge_inputs(making, id, number)
         .ok_or_else(|| making.content_error(place, "there is nothing to merge"))?;
     let (author, committer) = (writing::signature_of(&making.state, by, at), writing::build_github_signature(at));
+    // GitHub's form for squash merges; merge commits of seeds use it, too.
     let message = format!("{} (#{number})", seed.title);
     let origin = making.origin;
     let objects = making.state.networks.entry(network).or_default();
@@ -267,12 +282,14 @@ fn merge_seeded_pull(
         place: place.to_owned(),
         reason: format!("it cannot be merged, there are conflicts in {}", paths.join(", ")),
     })?;
+    // A rebase cannot be seeded.
     let commit = if how.squash {
         let tree = plan.write(objects);
         objects.insert(GitObject::Commit(GitCommit { tree, parents: vec![base], author, committer, message }))
     } else {
         merging::merge_commit(objects, plan, (base, head), (author, committer), message)
     };
+    // Closed before the base branch moves, so that the stored base is the one before the merge.
     writing::close_issue_or_pull(&mut making.state, id, number, by, None);
     let issue = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number));
     if let Some(pull) = issue.and_then(|issue| issue.pull.as_mut()) {
@@ -282,6 +299,7 @@ fn merge_seeded_pull(
     Ok(())
 }
 
+/// Base commit, head commit, name of the base branch, and network.
 fn find_merge_inputs(
     making: &WorldBuilder<'_>,
     id: RepositoryId,

@@ -1,4 +1,4 @@
-//! Users, organizations and the tokens that speak for them.
+//! Users, organizations, and the tokens that act for them.
 
 use crate::state::ids::AccountId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,15 @@ use super::repository::RepositoryPermission;
 use crate::state::ids::RepositoryId;
 use crate::time::SimulatedTime;
 
+/// The `type` of an account in GitHub's API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccountKind {
+    /// A person.
     #[default]
     User,
+    /// Cannot have tokens on GitHub; a seed may give it one nevertheless.
     Organization,
+    /// Like a user, but shown as `Bot`.
     Bot,
 }
 
@@ -27,23 +31,30 @@ impl AccountKind {
     }
 }
 
+/// A user, an organization or a bot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     pub id: AccountId,
+    /// The unique name, compared case-insensitively.
     pub login: String,
     pub kind: AccountKind,
+    /// The display name.
     pub name: Option<String>,
+    /// The public email address, which commits carry.
     pub email: Option<String>,
     pub bio: Option<String>,
     pub company: Option<String>,
     pub location: Option<String>,
+    /// Also shown as `updated_at`, since profiles cannot be changed.
     pub created_at: SimulatedTime,
-    /// Of an organization: who belongs to it, and with what right to all its repositories.
+    /// For an organization: its members, with their permission on all of its repositories.
     pub members: BTreeMap<AccountId, RepositoryPermission>,
+    /// Starred repositories, and when.
     pub starred: BTreeMap<RepositoryId, SimulatedTime>,
 }
 
 impl Account {
+    /// The id is assigned by `WorldState::add_account`.
     pub fn new(login: &str, kind: AccountKind, created_at: SimulatedTime) -> Account {
         Account {
             id: AccountId::default(),
@@ -60,34 +71,37 @@ impl Account {
         }
     }
 
-    /// As commits name them.
+    /// The name in commits.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.login)
     }
 
+    /// GitHub's noreply address if the account has no public one.
     pub fn commit_email(&self) -> String {
         let hidden = || format!("{}+{}@users.noreply.github.com", self.id.0, self.login);
         self.email.clone().unwrap_or_else(hidden)
     }
 }
 
+/// A personal access token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessToken {
     pub account: AccountId,
     pub reach: TokenAccess,
 }
 
-/// What a token may do of what its owner may do.
+/// What a token allows out of what its owner may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenAccess {
-    /// A classic token's scopes.
+    /// A classic token: OAuth scopes such as `repo`, `public_repo`, `delete_repo` and `gist`.
     Scopes(BTreeSet<String>),
-    /// A fine-grained token: these repositories, with at most these rights. Others are read if they are public.
+    /// A fine-grained token: these repositories with at most these permissions. Other public repositories can be read.
     Repositories(BTreeMap<RepositoryId, RepositoryPermission>),
 }
 
 impl TokenAccess {
+    /// Always false for fine-grained tokens.
     pub fn has_scope(&self, scope: &str) -> bool {
         match self {
             TokenAccess::Scopes(scopes) => scopes.contains(scope),

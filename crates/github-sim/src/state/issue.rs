@@ -1,4 +1,4 @@
-//! Issues, and what hangs on them: labels, milestones, comments.
+//! Issues and what belongs to them: labels, milestones and comments.
 
 use crate::state::ids::LabelId;
 use std::collections::BTreeMap;
@@ -9,17 +9,19 @@ use super::pull::PullRequest;
 use crate::state::ids::AccountId;
 use crate::time::SimulatedTime;
 
+/// A label of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssueLabel {
     pub id: LabelId,
     pub name: String,
-    /// Six hexadecimal digits.
+    /// Six hexadecimal digits in lower case, without `#`.
     pub color: String,
     pub description: Option<String>,
+    /// Whether GitHub created it with the repository.
     pub is_default: bool,
 }
 
-/// What GitHub gives every new repository.
+/// The labels that GitHub gives to every new repository. `next_id` provides their ids.
 pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, IssueLabel> {
     const LABELS: [(&str, &str, &str); 9] = [
         ("bug", "d73a4a", "Something isn't working"),
@@ -40,6 +42,7 @@ pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, Iss
     LABELS.into_iter().map(label).collect()
 }
 
+/// Of issues, pull requests and milestones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueState {
@@ -56,9 +59,11 @@ impl IssueState {
     }
 }
 
+/// Why an issue was closed, or that it was reopened. Pull requests have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueStateReason {
+    /// The default when an issue is closed.
     Completed,
     NotPlanned,
     Duplicate,
@@ -75,6 +80,7 @@ impl IssueStateReason {
         }
     }
 
+    /// `None` for other texts.
     pub fn from_name(name: &str) -> Option<IssueStateReason> {
         let all = [
             IssueStateReason::Completed,
@@ -86,29 +92,42 @@ impl IssueStateReason {
     }
 }
 
+/// An issue or a pull request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Issue {
+    /// Unique in the world. Clients usually refer to `number`.
     pub id: u64,
+    /// Unique in the repository, from 1; issues and pull requests share the sequence.
     pub number: u64,
     pub title: String,
+    /// Markdown. The empty text is stored as `None`.
     pub body: Option<String>,
+    /// May edit the issue without any permission on the repository.
     pub author: AccountId,
+    /// In the order in which they were added.
     pub labels: Vec<LabelId>,
+    /// At most 10.
     pub assignees: Vec<AccountId>,
+    /// The number of a milestone of the same repository.
     pub milestone: Option<u64>,
     pub state: IssueState,
     pub state_reason: Option<IssueStateReason>,
+    /// Only accounts with push access can comment on a locked issue.
     pub locked: bool,
+    /// One of GitHub's four reasons.
     pub lock_reason: Option<String>,
     pub created_at: SimulatedTime,
+    /// Changes with every change of the issue and with every comment.
     pub updated_at: SimulatedTime,
+    /// `None` while it is open.
     pub closed_at: Option<SimulatedTime>,
     pub closed_by: Option<AccountId>,
-    /// What makes it a pull request.
+    /// Present if this is a pull request.
     pub pull: Option<Box<PullRequest>>,
 }
 
 impl Issue {
+    /// An open issue without labels, assignees and body.
     pub fn new(id: u64, number: u64, title: &str, author: AccountId, now: SimulatedTime) -> Issue {
         Issue {
             id,
@@ -135,6 +154,7 @@ impl Issue {
         self.state == IssueState::Open
     }
 
+    /// Does not touch the pull request part; `writing::close_issue_or_pull` freezes its commits, too.
     pub fn close(&mut self, by: AccountId, reason: Option<IssueStateReason>, now: SimulatedTime) {
         self.state = IssueState::Closed;
         self.state_reason = reason;
@@ -143,6 +163,7 @@ impl Issue {
         self.updated_at = now;
     }
 
+    /// Pull requests get no state reason.
     pub fn reopen(&mut self, now: SimulatedTime) {
         self.state = IssueState::Open;
         self.state_reason = self.pull.is_none().then_some(IssueStateReason::Reopened);
@@ -152,6 +173,7 @@ impl Issue {
     }
 }
 
+/// A comment on an issue or a pull request. Comments on lines are [`super::ReviewComment`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssueComment {
     pub id: u64,
@@ -163,9 +185,11 @@ pub struct IssueComment {
     pub updated_at: SimulatedTime,
 }
 
+/// A milestone of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Milestone {
     pub id: u64,
+    /// Unique in the repository, from 1. The sequence is separate from that of issues.
     pub number: u64,
     pub title: String,
     pub description: Option<String>,

@@ -1,4 +1,4 @@
-//! A repository: its settings, references and all that belongs to it.
+//! A repository: settings, references, and everything that belongs to it.
 
 use crate::state::ids::RepositoryId;
 use std::collections::BTreeMap;
@@ -12,19 +12,24 @@ use crate::state::ids::AccountId;
 use crate::state::ids::LabelId;
 use crate::time::SimulatedTime;
 
-/// In rising order.
+/// Permissions in ascending order; the derived `Ord` is used for comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepositoryPermission {
+    /// To read.
     Pull,
+    /// To manage issues and pull requests.
     Triage,
+    /// To write.
     Push,
+    /// To manage the repository without sensitive actions.
     Maintain,
+    /// Everything.
     Admin,
 }
 
 impl RepositoryPermission {
-    /// As collaborators' `role_name` says it.
+    /// The `role_name` of collaborators, which differs from the permission names.
     pub fn role_name(self) -> &'static str {
         match self {
             RepositoryPermission::Pull => "read",
@@ -36,59 +41,80 @@ impl RepositoryPermission {
     }
 }
 
-/// What a branch asks of changes.
+/// Branch protection, as far as it is simulated. Part of the seed format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BranchProtection {
-    /// Changes come by pull request only.
+    /// Direct pushes are refused.
     pub require_pull_request: bool,
+    /// Approvals by accounts with push access that a merge needs.
     pub required_approvals: u32,
-    /// Contexts of commit statuses that must be successful.
+    /// Contexts of commit statuses that must be successful on the head.
     pub required_checks: Vec<String>,
-    /// Admins may do as they like.
+    /// Admins are exempt from all rules.
     pub admins_bypass: bool,
 }
 
+/// A repository.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repository {
     pub id: RepositoryId,
     pub owner: AccountId,
+    /// Without the owner.
     pub name: String,
     pub description: Option<String>,
     pub homepage: Option<String>,
+    /// Lower-case words, at most 20.
     pub topics: Vec<String>,
+    /// Private repositories are visible only to accounts with an explicit permission.
     pub private: bool,
+    /// Archived repositories are read-only.
     pub archived: bool,
+    /// May name a branch that does not exist yet, in an empty repository.
     pub default_branch: String,
+    /// If false, issues are answered with 410. Pull requests still work.
     pub has_issues: bool,
     pub has_wiki: bool,
     pub has_projects: bool,
+    /// The merge methods that the repository allows; at least one of the three should be set.
     pub allow_merge_commit: bool,
     pub allow_squash_merge: bool,
     pub allow_rebase_merge: bool,
+    /// Deletes the head branch of a merged pull request.
     pub delete_branch_on_merge: bool,
+    /// The parent of a fork; cleared when the parent is deleted.
     pub fork_of: Option<RepositoryId>,
-    /// Whose objects it shares: its own id, or that of the first of its forebears.
+    /// The key of its objects in `WorldState::networks`: its own id, or that of the root of its forks.
     pub network: RepositoryId,
     pub created_at: SimulatedTime,
+    /// When settings, issues or branches last changed.
     pub updated_at: SimulatedTime,
+    /// When a branch last moved.
     pub pushed_at: SimulatedTime,
+    /// Explicit collaborators, without the owner and members of the owning organization.
     pub collaborators: BTreeMap<AccountId, RepositoryPermission>,
-    /// By full name, `refs/heads/main`.
+    /// By full name, `refs/heads/main`. Symbolic references are not simulated.
     pub refs: BTreeMap<String, ObjectId>,
+    /// By branch name; patterns are not simulated.
     pub protection: BTreeMap<String, BranchProtection>,
+    /// By id; names are unique in any case.
     pub labels: BTreeMap<LabelId, IssueLabel>,
+    /// By number.
     pub milestones: BTreeMap<u64, Milestone>,
-    /// Pull requests too: they share the numbers.
+    /// Issues and pull requests by number.
     pub issues: BTreeMap<u64, Issue>,
+    /// By id, which is also the order of creation.
     pub comments: BTreeMap<u64, IssueComment>,
+    /// By id.
     pub releases: BTreeMap<u64, RepositoryRelease>,
+    /// In order of creation.
     pub statuses: Vec<CommitStatus>,
+    /// By id, which is also the order of creation.
     pub runs: BTreeMap<u64, WorkflowRun>,
 }
 
 impl Repository {
-    /// With GitHub's defaults, labels included; `next_id` gives their ids.
+    /// A public repository with GitHub's default settings and labels; `next_id` provides ids of the labels.
     pub fn new(
         id: RepositoryId,
         owner: AccountId,
@@ -139,41 +165,48 @@ impl Repository {
         self.refs.get(&format!("refs/tags/{name}")).copied()
     }
 
+    /// Names without `refs/heads/`, sorted.
     pub fn branches(&self) -> impl Iterator<Item = (&str, ObjectId)> {
         self.refs.iter().filter_map(|(name, id)| Some((name.strip_prefix("refs/heads/")?, *id)))
     }
 
+    /// Names without `refs/tags/`, sorted.
     pub fn tags(&self) -> impl Iterator<Item = (&str, ObjectId)> {
         self.refs.iter().filter_map(|(name, id)| Some((name.strip_prefix("refs/tags/")?, *id)))
     }
 
-    /// Where the default branch is; none in a repository without commits.
+    /// `None` in a repository without commits.
     pub fn default_branch_head(&self) -> Option<ObjectId> {
         self.branch_head(&self.default_branch)
     }
 
+    /// A repository without any reference; git endpoints answer with 409.
     pub fn is_empty(&self) -> bool {
         self.refs.is_empty()
     }
 
+    /// The next number for an issue or a pull request. Numbers of seeds may leave gaps.
     pub fn next_number(&self) -> u64 {
         self.issues.last_key_value().map_or(1, |(number, _)| number + 1)
     }
 
+    /// Case-insensitive.
     pub fn label_by_name(&self, name: &str) -> Option<&IssueLabel> {
         let name = name.to_lowercase();
         self.labels.values().find(|label| label.name.to_lowercase() == name)
     }
 
+    /// Comments of an issue, oldest first.
     pub fn comments_of(&self, number: u64) -> impl Iterator<Item = &IssueComment> {
         self.comments.values().filter(move |comment| comment.issue == number)
     }
 
+    /// Includes open pull requests, as GitHub's `open_issues_count` does.
     pub fn open_issues(&self) -> usize {
         self.issues.values().filter(|issue| issue.is_open()).count()
     }
 
-    /// The newest status of each context at a commit.
+    /// The newest status of each context on a commit, sorted by context.
     pub fn statuses_at(&self, commit: ObjectId) -> Vec<&CommitStatus> {
         let mut newest: BTreeMap<&str, &CommitStatus> = BTreeMap::new();
         for status in self.statuses.iter().filter(|status| status.commit == commit) {

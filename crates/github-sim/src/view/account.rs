@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{ApiView, extend_json_object, node_id, put_urls};
 use crate::state::{Account, AccountId, AccountKind};
 
+/// URL templates of every user object. Most lead to paths that are not simulated.
 const URLS: [(&str, &str); 9] = [
     ("followers_url", "/followers"),
     ("following_url", "/following{/other_user}"),
@@ -18,6 +19,7 @@ const URLS: [(&str, &str); 9] = [
 ];
 
 impl ApiView<'_> {
+    /// GitHub's "simple user"; null for a deleted account.
     pub(crate) fn simple_user(&self, id: AccountId) -> Value {
         match self.state.account(id) {
             Some(account) => self.simple_account(account),
@@ -25,6 +27,7 @@ impl ApiView<'_> {
         }
     }
 
+    /// The short form that other resources embed.
     pub(crate) fn simple_account(&self, account: &Account) -> Value {
         let mut object = Map::with_capacity(20);
         let url = format!("{}/users/{}", self.base, account.login);
@@ -42,6 +45,7 @@ impl ApiView<'_> {
         Value::Object(object)
     }
 
+    /// The public profile. Followers are not simulated.
     pub(crate) fn user(&self, account: &Account) -> Value {
         let mut object = self.simple_account(account);
         let repositories = self.state.repositories.values().filter(|one| one.owner == account.id);
@@ -68,7 +72,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// What users see of themselves.
+    /// The additional fields that users see of themselves.
     pub(crate) fn private_user(&self, account: &Account) -> Value {
         let mut object = self.user(account);
         let private = self.state.repositories.values().filter(|one| one.owner == account.id && one.private).count();
@@ -82,6 +86,7 @@ impl ApiView<'_> {
                 "owned_private_repos": private,
                 "disk_usage": 0,
                 "collaborators": 0,
+                // Neutral values that clients only display.
                 "two_factor_authentication": true,
                 "plan": {"name": "free", "space": 976_562_499, "private_repos": 10_000, "collaborators": 0},
             }),
@@ -89,6 +94,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// The full form of an organization.
     pub(crate) fn organization(&self, account: &Account) -> Value {
         let mut object = self.organization_simple(account);
         let public = self.state.repositories.values().filter(|one| one.owner == account.id && !one.private);
@@ -113,6 +119,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// The form in lists, which differs from a simple user.
     pub(crate) fn organization_simple(&self, account: &Account) -> Value {
         let url = format!("{}/orgs/{}", self.base, account.login);
         json!({

@@ -1,4 +1,4 @@
-//! Commits, references, trees, and the differences between them.
+//! Commits, references, branches and file changes.
 
 use serde_json::{Value, json};
 
@@ -7,30 +7,33 @@ use crate::git::{CommitSignature, EMPTY_TREE, FileChange, GitCommit, ObjectId, d
 use crate::state::{CommitStatus, Repository};
 use crate::time::SimulatedTime;
 
-/// How much of a commit is shown.
+/// How much of a commit is rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitParts {
-    /// As lists show it.
+    /// As in lists.
     Head,
-    /// With the files that changed.
+    /// With statistics and changed files.
     Files,
 }
 
+/// The git identity, without an account.
 fn render_commit_person(signature: &CommitSignature) -> Value {
     json!({"name": signature.name, "email": signature.email, "date": SimulatedTime(signature.at)})
 }
 
+/// No commit is ever signed.
 fn render_unsigned_verification() -> Value {
     json!({"verified": false, "reason": "unsigned", "signature": null, "payload": null, "verified_at": null})
 }
 
 impl ApiView<'_> {
-    /// The account whose address a commit carries.
+    /// The account whose email address the commit carries; null if there is none.
     pub(crate) fn user_of(&self, signature: &CommitSignature) -> Value {
         let found = self.state.accounts.values().find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
         found.map_or(Value::Null, |account| self.simple_account(account))
     }
 
+    /// The form of the `repos` endpoints. At most 300 files; null for an unknown commit.
     pub(crate) fn commit(&self, repository: &Repository, id: ObjectId, parts: CommitParts) -> Value {
         let objects = self.state.objects(repository);
         let Some(commit) = objects.commit(id) else { return Value::Null };
@@ -67,19 +70,21 @@ impl ApiView<'_> {
             let additions: usize = changes.iter().map(|change| change.additions).sum();
             let deletions: usize = changes.iter().map(|change| change.deletions).sum();
             object["stats"] = json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
+            // GitHub's limit per page; further files cannot be requested here.
             let files = changes.iter().take(300).map(|change| self.file_change(repository, id, change));
             object["files"] = Value::Array(files.collect());
         }
         object
     }
 
-    /// What a commit did to its first parent.
+    /// Changes against the first parent, also for merges.
     pub(crate) fn changes_of(&self, repository: &Repository, commit: &GitCommit) -> Vec<FileChange> {
         let objects = self.state.objects(repository);
         let parent = commit.parents.first().and_then(|parent| objects.commit(*parent));
         diff_trees(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)
     }
 
+    /// A changed file. `patch` is absent for binary files.
     pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &FileChange) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&change.path);
@@ -103,7 +108,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// As the git endpoints show it.
+    /// The form of the `git` endpoints, which have no accounts and no files.
     pub(crate) fn git_commit(&self, repository: &Repository, id: ObjectId) -> Value {
         let Some(commit) = self.state.objects(repository).commit(id) else { return Value::Null };
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
@@ -128,6 +133,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// A reference with the type of its object.
     pub(crate) fn git_ref(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         let kind = self.state.objects(repository).get(id).map_or("commit", |object| object.kind());
@@ -139,6 +145,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// The form in lists.
     pub(crate) fn short_branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         json!({
@@ -148,6 +155,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// With the head commit and a summary of the protection.
     pub(crate) fn branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let branch_url = format!("{url}/branches/{}", escape_path(name));
@@ -170,6 +178,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// Archive URLs are not simulated.
     pub(crate) fn tag(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         let name_in_url = escape_path(name);
@@ -182,6 +191,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// A status as a check reported it.
     pub(crate) fn commit_status(&self, repository: &Repository, status: &CommitStatus) -> Value {
         let avatar = self.simple_user(status.creator)["avatar_url"].clone();
         json!({

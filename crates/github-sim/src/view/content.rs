@@ -1,4 +1,4 @@
-//! Files and directories, as the contents endpoints show them.
+//! Files and directories in the form of the contents endpoints.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,11 +8,12 @@ use super::{ApiView, escape_path};
 use crate::git::{GitFileMode, TreeEntry};
 use crate::state::Repository;
 
-/// Above this, GitHub sends no content with the rest.
+/// Above this size, GitHub sends no content and the encoding `none`.
 const MAX_INLINE: usize = 1 << 20;
-/// As GitHub breaks its base64.
+/// GitHub breaks Base64 after this many characters.
 const LINE: usize = 60;
 
+/// Base64 in lines, each ending in a line feed.
 pub(crate) fn in_lines(bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
@@ -27,7 +28,8 @@ pub(crate) fn in_lines(bytes: &[u8]) -> String {
 }
 
 impl ApiView<'_> {
-    /// Without the content: as directories list it, and as writes answer.
+    /// Without the content: as in directory listings and in replies to writes. `at` is the ref that the client asked
+    /// for, which URLs repeat.
     pub(crate) fn content_entry(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let objects = self.state.objects(repository);
@@ -60,7 +62,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// With what is in it.
+    /// With the content; links have a target and submodules a URL instead.
     pub(crate) fn file_with_content(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
         let mut object = self.content_entry(repository, path, entry, at);
         let bytes = self.state.objects(repository).blob(entry.id).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Issues, comments, labels, milestones.
+//! Issues, comments, labels and milestones.
 
 use serde_json::{Value, json};
 
@@ -7,6 +7,7 @@ use crate::access::{collect_collaborators, permission_of};
 use crate::state::{AccountId, Issue, IssueComment, IssueLabel, IssueStateReason, LabelId, Milestone, Repository};
 
 impl ApiView<'_> {
+    /// The URL contains the name, since GitHub's API addresses labels by name.
     pub(crate) fn label(&self, repository: &Repository, label: &IssueLabel) -> Value {
         json!({
             "id": label.id.0,
@@ -19,11 +20,13 @@ impl ApiView<'_> {
         })
     }
 
+    /// Ids of deleted labels are skipped.
     pub(crate) fn labels(&self, repository: &Repository, ids: &[LabelId]) -> Value {
         let known = ids.iter().filter_map(|id| repository.labels.get(id));
         Value::Array(known.map(|label| self.label(repository, label)).collect())
     }
 
+    /// Counts of open and closed issues are computed on each request.
     pub(crate) fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = milestone.number;
@@ -48,6 +51,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// Null without a milestone.
     pub(crate) fn milestone_of(&self, repository: &Repository, issue: &Issue) -> Value {
         let found = issue.milestone.and_then(|number| repository.milestones.get(&number));
         found.map_or(Value::Null, |milestone| self.milestone(repository, milestone))
@@ -57,7 +61,8 @@ impl ApiView<'_> {
         Value::Array(ids.iter().map(|id| self.simple_user(*id)).collect())
     }
 
-    /// What someone is to a repository.
+    /// The relation of an account to the repository: the first of owner, member, collaborator and contributor that
+    /// applies. A contributor has a merged pull request.
     pub(crate) fn author_association(&self, repository: &Repository, account: AccountId) -> &'static str {
         if repository.owner == account {
             return "OWNER";
@@ -68,6 +73,7 @@ impl ApiView<'_> {
         if collect_collaborators(self.state, repository).contains_key(&account) {
             return "COLLABORATOR";
         }
+        // Commits without a pull request do not count here, unlike on GitHub.
         let merged =
             |issue: &Issue| issue.author == account && issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
         if permission_of(self.state, account, repository).is_some() && repository.issues.values().any(merged) {
@@ -76,6 +82,7 @@ impl ApiView<'_> {
         "NONE"
     }
 
+    /// An issue, or a pull request in its form as an issue, with a `pull_request` object.
     pub(crate) fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
@@ -132,6 +139,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Reactions are not simulated; clients require the object.
     pub(crate) fn empty_reactions(&self, above: &str) -> Value {
         json!({
             "url": format!("{above}/reactions"),
@@ -139,6 +147,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// The page URL depends on whether the comment is on an issue or a pull request.
     pub(crate) fn issue_comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/issues/comments/{}", comment.id);

@@ -1,4 +1,5 @@
-//! How things look in GitHub's JSON. Views read the state and never change it.
+//! JSON representations of GitHub's API. Views read the state and never change it. Fields that are not simulated have
+//! GitHub's neutral values, since typed clients require them.
 
 mod account;
 mod commit;
@@ -19,22 +20,24 @@ use super::access::AuthenticatedActor;
 use super::http::AcceptedMediaType;
 use super::state::WorldState;
 
+/// A renderer for one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ApiView<'s> {
     pub(super) state: &'s WorldState,
-    /// What API addresses begin with.
+    /// The base of API URLs.
     pub(super) base: &'s str,
+    /// The caller, on whom `permissions` and private fields depend.
     pub(super) actor: Option<&'s AuthenticatedActor>,
     pub(super) media: AcceptedMediaType,
 }
 
 impl ApiView<'_> {
-    /// What addresses of pages begin with.
+    /// The base of URLs of web pages, which do not exist in the simulator.
     pub(super) fn site_url(&self) -> &str {
         self.base.strip_suffix("/api/v3").unwrap_or(self.base)
     }
 
-    /// A text that people wrote, in the forms that the client asked for.
+    /// Adds a Markdown text in the forms that the media type asks for: `body`, `body_text`, `body_html`.
     pub(super) fn put_body(&self, object: &mut Value, body: Option<&str>) {
         if !matches!(self.media, AcceptedMediaType::Text | AcceptedMediaType::Html) {
             object["body"] = json!(body);
@@ -48,18 +51,20 @@ impl ApiView<'_> {
     }
 }
 
-/// Texts as paragraphs; no Markdown is rendered.
+/// Escaped paragraphs. Markdown is not rendered.
 fn render_paragraphs(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let blocks = escaped.split("\n\n").filter(|block| !block.trim().is_empty());
     blocks.map(|block| format!("<p>{}</p>", block.trim().replace('\n', "<br>\n"))).collect::<Vec<_>>().join("\n")
 }
 
+/// The format of GitHub's legacy node ids: Base64 of `length:kind` and id. GraphQL is not simulated, so they are only
+/// opaque values.
 pub(super) fn node_id(kind: &str, id: impl std::fmt::Display) -> String {
     STANDARD.encode(format!("{:03}:{kind}{id}", kind.len()))
 }
 
-/// What must be escaped in a path whose slashes stay.
+/// Characters that are escaped in a path whose slashes stay.
 const IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -77,24 +82,25 @@ const IN_PATH: &AsciiSet = &CONTROLS
     .add(b'[')
     .add(b']');
 
+/// For file paths and branch names in URLs.
 pub(super) fn escape_path(path: &str) -> String {
     utf8_percent_encode(path, IN_PATH).to_string()
 }
 
-/// The same for a single segment.
+/// Escapes slashes, too.
 pub(super) fn escape_segment(text: &str) -> String {
     const IN_SEGMENT: &AsciiSet = &IN_PATH.add(b'/');
     utf8_percent_encode(text, IN_SEGMENT).to_string()
 }
 
-/// Puts more keys into an object.
+/// Adds fields to an object. Large objects are built in parts, because the `json!` macro has a recursion limit.
 pub(super) fn extend_json_object(object: &mut Value, more: Value) {
     if let (Value::Object(object), Value::Object(more)) = (object, more) {
         object.extend(more);
     }
 }
 
-/// Keys whose values are addresses below the same one.
+/// Adds fields whose values are URLs below `above`. Braces in them are RFC 6570 templates for the client.
 pub(super) fn put_urls(object: &mut Map<String, Value>, above: &str, urls: &[(&str, &str)]) {
     for (key, path) in urls {
         object.insert((*key).to_owned(), Value::String(format!("{above}{path}")));

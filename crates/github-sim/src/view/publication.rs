@@ -5,16 +5,20 @@ use serde_json::{Map, Value, json};
 use super::{ApiView, escape_path, escape_segment, node_id};
 use crate::state::{Gist, Repository, RepositoryRelease, WorkflowRun};
 
-/// A workflow, read from its file.
+/// A workflow, derived from its file.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkflowFile {
+    /// Stable: derived from repository and path.
     pub(crate) id: u64,
+    /// The `name:` of the file, otherwise its path.
     pub(crate) name: String,
     pub(crate) path: String,
+    /// Whether it can be dispatched by hand.
     pub(crate) has_dispatch: bool,
 }
 
 impl ApiView<'_> {
+    /// Assets are always empty.
     pub(crate) fn release(&self, repository: &Repository, release: &RepositoryRelease) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/releases/{}", release.id);
@@ -44,6 +48,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// `with_content` adds contents and a history of one revision, as for a single gist; lists omit them.
     pub(crate) fn gist(&self, gist: &Gist, with_content: bool) -> Value {
         let url = format!("{}/gists/{}", self.base, gist.id);
         let page = format!("{}/gist/{}", self.site_url(), gist.id);
@@ -86,6 +91,7 @@ impl ApiView<'_> {
             "truncated": false,
         });
         if with_content {
+            // A stand-in for a commit id; it changes with every update.
             let version = blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
             let lines: usize = gist.files.values().map(|content| content.lines().count()).sum();
             let change = json!({
@@ -100,6 +106,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Workflows are always active.
     pub(crate) fn workflow(&self, repository: &Repository, workflow: &WorkflowFile) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&workflow.path);
@@ -117,6 +124,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// `workflow` is `None` if the file no longer exists.
     pub(crate) fn workflow_run(
         &self,
         repository: &Repository,
@@ -131,6 +139,7 @@ impl ApiView<'_> {
             Some(who) => json!({"name": who.name, "email": who.email}),
             None => Value::Null,
         };
+        // 0 for a run whose workflow file is gone.
         let workflow_id = workflow.map_or(0, |workflow| workflow.id);
         let mut object = json!({
             "id": run.id,
@@ -141,6 +150,7 @@ impl ApiView<'_> {
             "path": run.path,
             "display_title": message.lines().next().unwrap_or_default(),
             "run_number": run.number,
+            // Re-runs are not simulated.
             "run_attempt": 1,
             "event": run.event,
             "status": run.status,

@@ -1,4 +1,4 @@
-//! Pull requests and reviews.
+//! Pull requests, reviews and review comments.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,13 @@ use crate::merging;
 use crate::state::{Issue, PullRequest, PullRequestReview, Repository, ReviewComment};
 
 impl ApiView<'_> {
+    /// The form in lists, without mergeability and counts, which are expensive.
     pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
         let (own, html, as_issue) =
             (format!("{url}/pulls/{number}"), format!("{page}/pull/{number}"), format!("{url}/issues/{number}"));
+        // Computed: an open pull request follows its branches.
         let head = self.state.pull_head(issue, pull);
         let base = self.state.pull_base(repository, issue, pull);
         let link = |href: String| json!({"href": href});
@@ -73,6 +75,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// `head` or `base`. The repository is null for a deleted fork.
     fn pull_end(
         &self,
         repository: Option<&Repository>,
@@ -89,7 +92,8 @@ impl ApiView<'_> {
         })
     }
 
-    /// `computed` is false right after something was changed: GitHub finds out later whether it can be merged.
+    /// The full form. `computed` is false right after a change: GitHub computes mergeability in the background, and
+    /// clients must poll for it.
     pub(crate) fn full_pull(
         &self,
         repository: &Repository,
@@ -100,12 +104,14 @@ impl ApiView<'_> {
         let mut object = self.pull_simple(repository, issue, pull);
         let changes = self.pull_changes(repository, issue, pull);
         let (mergeable, state) = merging::assess_mergeability(self.state, repository, issue, pull);
+        // Null until GitHub's background job has run, which is after the response to a change.
         let mergeable = if computed { mergeable } else { None };
         extend_json_object(
             &mut object,
             json!({
                 "merged": pull.merged.is_some(),
                 "mergeable": mergeable,
+                // GitHub computes both separately; here a merge without conflicts counts as rebaseable.
                 "rebaseable": mergeable,
                 "mergeable_state": if computed { state } else { "unknown" },
                 "merged_by": pull.merged.as_ref().map(|merged| self.simple_user(merged.by)),
@@ -121,12 +127,13 @@ impl ApiView<'_> {
         object
     }
 
-    /// Where a pull request's own changes begin.
+    /// The merge base, where the changes of a pull request begin.
     fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Option<ObjectId> {
         let base = self.state.pull_base(repository, issue, pull);
         merge_base(self.state.objects(repository), base, self.state.pull_head(issue, pull))
     }
 
+    /// The three-dot diff: changes of the head since the merge base.
     pub(crate) fn pull_changes(
         &self,
         repository: &Repository,
@@ -139,7 +146,7 @@ impl ApiView<'_> {
         diff_trees(objects, start.map_or(EMPTY_TREE, |start| start.tree), head.tree)
     }
 
-    /// Oldest first.
+    /// Commits that the base lacks, oldest first; at most 250, GitHub's limit.
     pub(crate) fn pull_commits(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Vec<ObjectId> {
         let objects = self.state.objects(repository);
         let base = self.state.pull_base(repository, issue, pull);
@@ -150,6 +157,7 @@ impl ApiView<'_> {
         commits
     }
 
+    /// A pending review has no `submitted_at`.
     pub(crate) fn pull_review(&self, repository: &Repository, issue: &Issue, review: &PullRequestReview) -> Value {
         let own = format!("{}/pulls/{}", self.repository_url(repository), issue.number);
         let html =
@@ -172,6 +180,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Positions equal lines: the position within the diff is not simulated.
     pub(crate) fn review_comment(&self, repository: &Repository, issue: &Issue, comment: &ReviewComment) -> Value {
         let url = self.repository_url(repository);
         let own = format!("{url}/pulls/comments/{}", comment.id);

@@ -1,4 +1,4 @@
-//! Repositories: the short form in lists, and the full one.
+//! Repositories: the short form of lists, the full form, and branch protection.
 
 use serde_json::{Map, Value, json};
 
@@ -7,6 +7,7 @@ use crate::access::resolve_permission;
 use crate::git::{GitFileMode, GitObjectStore, find_tree_entry};
 use crate::state::{BranchProtection, Repository, RepositoryPermission};
 
+/// URL templates of every repository object. Most lead to paths that are not simulated.
 const URLS: [(&str, &str); 37] = [
     ("forks_url", "/forks"),
     ("keys_url", "/keys{/key_id}"),
@@ -48,15 +49,18 @@ const URLS: [(&str, &str); 37] = [
 ];
 
 impl ApiView<'_> {
+    /// The API URL, which all resources of a repository begin with.
     pub(crate) fn repository_url(&self, repository: &Repository) -> String {
         format!("{}/repos/{}", self.base, self.state.full_name(repository))
     }
 
+    /// The URL of the web page.
     pub(crate) fn repository_page(&self, repository: &Repository) -> String {
         format!("{}/{}", self.site_url(), self.state.full_name(repository))
     }
 
-    /// As lists show it, and as everything else that names a repository does.
+    /// The form in lists and inside other resources. `permissions` are those of the caller, and absent for anonymous
+    /// ones.
     pub(crate) fn repository(&self, repository: &Repository) -> Value {
         let full_name = self.state.full_name(repository);
         let site = self.site_url();
@@ -77,6 +81,7 @@ impl ApiView<'_> {
         object.insert("ssh_url".to_owned(), json!(format!("git@{host}:{full_name}.git")));
         object.insert("clone_url".to_owned(), json!(format!("{page}.git")));
         object.insert("svn_url".to_owned(), json!(page));
+        // Counts are computed on each request, so nothing can become inconsistent.
         let forks = self.state.repositories.values().filter(|one| one.fork_of == Some(repository.id)).count();
         let stars = self.state.accounts.values().filter(|one| one.starred.contains_key(&repository.id)).count();
         let open = repository.open_issues();
@@ -89,6 +94,7 @@ impl ApiView<'_> {
                 "updated_at": repository.updated_at,
                 "pushed_at": repository.pushed_at,
                 "homepage": repository.homepage,
+                // In kilobytes, and of the whole network.
                 "size": objects.blob_bytes().div_ceil(1024),
                 "stargazers_count": stars,
                 "watchers_count": stars,
@@ -135,7 +141,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// As it looks on its own.
+    /// The form of a single repository. Merge settings are visible only with push access.
     pub(crate) fn full_repository(&self, repository: &Repository) -> Value {
         let mut object = self.repository(repository);
         let stars = object["stargazers_count"].clone();
@@ -163,6 +169,7 @@ impl ApiView<'_> {
             );
         }
         if let Some(parent) = repository.fork_of.and_then(|id| self.state.repository(id)) {
+            // `parent` is the direct origin, `source` the root of the network.
             let source = self.state.repository(repository.network).unwrap_or(parent);
             object["parent"] = self.repository(parent);
             object["source"] = self.repository(source);
@@ -175,6 +182,7 @@ impl ApiView<'_> {
         object
     }
 
+    /// Recognises a few licenses by their text; null without a license file.
     fn license(&self, repository: &Repository) -> Value {
         let objects = self.state.objects(repository);
         let found = repository.default_branch_head().and_then(|head| objects.commit(head)).and_then(|commit| {
@@ -183,6 +191,7 @@ impl ApiView<'_> {
                 .find_map(|name| find_tree_entry(objects, commit.tree, name))
         });
         let Some(text) = found.and_then(|entry| objects.blob(entry.id)) else { return Value::Null };
+        // The title of a license is at its beginning.
         let text = String::from_utf8_lossy(&text[..text.len().min(2000)]).to_lowercase();
         let known = [
             ("mit license", "mit", "MIT License", "MIT"),
@@ -203,6 +212,7 @@ impl ApiView<'_> {
         })
     }
 
+    /// GitHub omits the parts that are not enabled.
     pub(crate) fn branch_protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
         let url = format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
         let mut object = json!({
@@ -235,7 +245,7 @@ impl ApiView<'_> {
     }
 }
 
-/// File endings whose language is counted.
+/// File extensions and their language.
 const LANGUAGES: [(&str, &str); 12] = [
     ("py", "Python"),
     ("rs", "Rust"),
@@ -251,10 +261,11 @@ const LANGUAGES: [(&str, &str); 12] = [
     ("css", "CSS"),
 ];
 
+/// Bytes by language on the default branch, largest first.
 pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Repository) -> Vec<(&'static str, usize)> {
     let mut bytes: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
-    // Asked for with every repository: some hundred entries have to be enough to tell.
+    // Computed for every rendered repository, so a sample of the entries has to be enough.
     let mut budget = 500;
     let mut waiting: Vec<_> = tree.into_iter().collect();
     while let Some(tree) = waiting.pop() {
@@ -281,6 +292,7 @@ pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Reposi
     found
 }
 
+/// `None` if no known extension occurs.
 fn find_main_language(objects: &GitObjectStore, repository: &Repository) -> Option<&'static str> {
     count_language_bytes(objects, repository).first().map(|(name, _)| *name)
 }

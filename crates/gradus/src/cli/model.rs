@@ -94,7 +94,7 @@ impl ModelOptions {
                 "there is no model to think: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name an endpoint with --base-url and a model with --model"
                     .to_owned(),
             ),
-            Err(reason) => Err(reason.replace(", or use --judge offline", "").replace("--judge", "--model")),
+            Err(error) => Err(error.to_string().replace(", or use --judge offline", "").replace("--judge", "--model")),
         }
     }
 

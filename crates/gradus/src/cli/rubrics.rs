@@ -52,11 +52,11 @@ pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result
     match &arguments.command {
         RubricCommand::List(paths) => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
             Ok(library) => print_rubric_list(&library),
-            Err(reason) => Ok(reject_rubrics_input(&reason)),
+            Err(reason) => Ok(reject_rubrics_input(&reason.to_string())),
         },
         RubricCommand::Show { name, paths } => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
             Ok(library) => show_rubric(&library, name),
-            Err(reason) => Ok(reject_rubrics_input(&reason)),
+            Err(reason) => Ok(reject_rubrics_input(&reason.to_string())),
         },
         RubricCommand::Check { files } => check_rubric_files(files),
     }

@@ -60,7 +60,7 @@ impl DestinationOptions {
         if !self.log_to_phoenix && self.log_to_otlp.is_none() {
             return Ok(None);
         }
-        check_names(evaluators, &settings.names)?;
+        check_names(evaluators, &settings.names).map_err(|error| error.to_string())?;
         let environment = EnvironmentVariables::read();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;

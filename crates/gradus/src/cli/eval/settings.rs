@@ -41,11 +41,11 @@ impl EvalSettings {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
         let config = arguments.grading.judge.judge_config(&file);
-        let choice = config.select(&environment.judge_credentials())?;
+        let choice = config.select(&environment.judge_credentials()).map_err(|error| error.to_string())?;
         let judge = match &choice {
             JudgeChoice::Offline { .. } => None,
             JudgeChoice::Model(endpoint) => {
-                let mut judge = config.model_judge(endpoint)?;
+                let mut judge = config.model_judge(endpoint).map_err(|error| error.to_string())?;
                 judge.client = judge.client.with_max_calls(arguments.grading.max_calls);
                 Some(Arc::new(judge))
             }
@@ -53,7 +53,8 @@ impl EvalSettings {
         if arguments.sample == Some(0) {
             return Err("--sample: give at least 1".to_owned());
         }
-        let library = rubric_library(file.eval.rubrics.iter().chain(&arguments.grading.rubrics))?;
+        let library = rubric_library(file.eval.rubrics.iter().chain(&arguments.grading.rubrics))
+            .map_err(|error| error.to_string())?;
         let names = if arguments.grading.evaluators.is_empty() {
             file.eval.evaluators.clone().unwrap_or_default()
         } else {
@@ -61,7 +62,8 @@ impl EvalSettings {
         };
         // Whoever gives a rubric on the command line wants it judged.
         let is_strict = !arguments.grading.rubrics.is_empty();
-        let evaluators = select_evaluators(&library, &names, judge.as_deref(), !config.is_plain_text, is_strict)?;
+        let evaluators = select_evaluators(&library, &names, judge.as_deref(), !config.is_plain_text, is_strict)
+            .map_err(|error| error.to_string())?;
         let left_out: Vec<&str> = library
             .iter()
             .map(|rubric| rubric.name.as_str())
@@ -86,9 +88,21 @@ impl EvalSettings {
             sources,
             evaluators,
             offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
-            given_tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
-            tool_notes: notes.map(|path| tool_file::read_notes(path)).transpose()?.unwrap_or_default(),
-            limits: build_run_limits(arguments, judge.as_deref(), config.checked_concurrency()?)?,
+            given_tools: tools
+                .map(|path| tool_file::read_tools(path))
+                .transpose()
+                .map_err(|error| error.to_string())?
+                .unwrap_or_default(),
+            tool_notes: notes
+                .map(|path| tool_file::read_notes(path))
+                .transpose()
+                .map_err(|error| error.to_string())?
+                .unwrap_or_default(),
+            limits: build_run_limits(
+                arguments,
+                judge.as_deref(),
+                config.checked_concurrency().map_err(|error| error.to_string())?,
+            )?,
             judge,
             gates,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
