@@ -190,8 +190,8 @@ async fn connect_to_server(
             (client.serve(transport).await, last_words)
         }
         McpServer::Http { url, token } => {
-            let http = http_client()
-                .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
+            let http =
+                http_client().map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             config.auth_header.clone_from(token);
             let transport = StreamableHttpClientTransport::with_client(http, config);

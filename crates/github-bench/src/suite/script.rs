@@ -33,7 +33,11 @@ pub struct ScriptStep {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScriptReply {
     /// The next step with its arguments.
-    Call { thought: String, tool: String, arguments: Value },
+    Call {
+        thought: String,
+        tool: String,
+        arguments: Value,
+    },
     Answer(String),
 }
 

@@ -18,10 +18,7 @@ pub(super) enum CheckSource {
     /// Commits of `owner/name@branch` that the run added, newest first, with message, parents and changed files.
     Commits(String),
     /// Differences between the world before and after, by a glob on their path and optionally by kind.
-    Changes {
-        pattern: String,
-        what: Option<DifferenceKind>,
-    },
+    Changes { pattern: String, what: Option<DifferenceKind> },
     /// Recorded requests that match, as objects with method, path, query, operation, status and body.
     Requests(RequestPattern),
     /// The final message; null if the run ended without one.

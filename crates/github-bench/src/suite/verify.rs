@@ -137,9 +137,9 @@ fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(),
             }
             Err(CheckFailure::NoAlternative(failures))
         }
-        CheckCondition::AllOf(checks) => checks
-            .iter()
-            .try_for_each(|check| evaluate_check(check, scene).map_err(|reason| in_part(check, reason))),
+        CheckCondition::AllOf(checks) => {
+            checks.iter().try_for_each(|check| evaluate_check(check, scene).map_err(|reason| in_part(check, reason)))
+        }
     }
 }
 

@@ -56,12 +56,13 @@ const MAX_ANSWER: usize = 32 << 20;
 
 impl PhoenixClient {
     /// Fails only because of settings; nothing is sent yet.
-    pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, PhoenixSettingsError> {
+    pub fn new(
+        address: &PhoenixAddress,
+        settings: &PhoenixClientSettings,
+    ) -> Result<PhoenixClient, PhoenixSettingsError> {
         let seconds = |value: Option<f64>, name: &'static str, default: Duration| match value {
             None => Ok(default),
-            Some(value) => {
-                Duration::try_from_secs_f64(value).map_err(|_| PhoenixSettingsError::NotSeconds { name })
-            }
+            Some(value) => Duration::try_from_secs_f64(value).map_err(|_| PhoenixSettingsError::NotSeconds { name }),
         };
         let timeout = seconds(settings.timeout_s, "timeout_s", TIMEOUT)?;
         let give_up_after = seconds(settings.retry_s, "retry_s", GIVE_UP_AFTER)?;

@@ -52,9 +52,7 @@ pub(super) enum RubricTrialError {
     #[error("The offline judge gives no outcome for this.")]
     NoRuleVerdict,
     /// Asking could exceed the daily budget of the rule. Both amounts are formatted dollars.
-    #[error(
-        "The rule has spent {spent} of today's budget of {budget}; the rest may not cover this question."
-    )]
+    #[error("The rule has spent {spent} of today's budget of {budget}; the rest may not cover this question.")]
     Budget { budget: String, spent: String },
     #[error("The judge gave no verdict: {0}")]
     Judge(#[source] JudgeFailure),
