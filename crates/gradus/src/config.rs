@@ -291,10 +291,9 @@ pub(crate) struct UncheckedFile {
 impl UncheckedFile {
     /// Parses a file and finds the keys that need consent. Nothing in it takes effect yet.
     pub(crate) fn read(path: &Path) -> Result<UncheckedFile, ConfigError> {
-        let bytes =
-            std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|source| ConfigError::NotUtf8 { path: path.to_owned(), source })?;
+        let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let text =
+            std::str::from_utf8(&bytes).map_err(|source| ConfigError::NotUtf8 { path: path.to_owned(), source })?;
         let file: ConfigFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             ConfigError::Format { path: path.to_owned(), line, source: Box::new(error) }

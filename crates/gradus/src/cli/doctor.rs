@@ -30,7 +30,8 @@ enum DoctorFinding {
 
 pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
     let mut findings = Vec::new();
-    match arguments.server.read_config().and_then(|config| config.summary()) {
+    let config = arguments.server.read_config().map_err(|error| error.to_string());
+    match config.and_then(|config| config.summary().map_err(|error| error.to_string())) {
         Ok(summary) => {
             findings.push(("settings", DoctorFinding::Good(summary.text.clone())));
             collect_findings(&summary, &mut findings);
