@@ -1,4 +1,5 @@
-//! `gradus eval --dry-run`: what would be asked, and what it would cost.
+//! `gradus eval --dry-run`: the number of questions per evaluator and their estimated cost. It asks no model and writes
+//! nothing.
 
 use std::io::Write;
 
@@ -13,7 +14,7 @@ use super::settings::EvalSettings;
 use gradus_report::format_counted_noun;
 
 pub(super) fn run_dry_run(arguments: &EvalArguments, settings: &EvalSettings) -> anyhow::Result<CommandExit> {
-    // Nothing is made: a cache that is not there is empty.
+    // Opening creates the cache, which a dry run must not do: a missing cache counts as empty.
     let path = gradus_eval::run::StateFolder::from_path(&settings.state_dir).cache_path();
     let cache = (path.is_file() && !arguments.grading.fresh).then(|| VerdictCache::open(&path)).transpose()?;
     let mut estimator =
@@ -37,6 +38,8 @@ pub(super) fn run_dry_run(arguments: &EvalArguments, settings: &EvalSettings) ->
     Ok(read.command_exit(found))
 }
 
+/// Prints the table and returns the total in dollars; `None` if the price of the model is unknown. Questions that the
+/// cache answers cost nothing, and neither do evaluators that are rules.
 fn print_cost_estimate(
     estimator: &CostEstimator,
     settings: &EvalSettings,

@@ -7,15 +7,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr_is_seen;
 
-/// How often a log gets a line.
+/// Time between two lines when standard error is no terminal, such as the log of a CI job.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
+/// Progress of a run: a bar on a terminal, lines in a log, nothing with `--quiet`.
 pub(super) struct RunProgressBar {
     bar: Option<ProgressBar>,
     quiet: bool,
+    /// Elapsed time at the last line of the log.
     logged: Duration,
     with_model: bool,
-    /// Whether the judge's server was loading its model at the last look: that it does is said at once.
+    /// Whether the server was loading its model at the last tick. The log gets a line as soon as loading begins.
     is_loading: bool,
 }
 
@@ -37,6 +39,7 @@ impl RunProgressBar {
         }
     }
 
+    /// The text beside the bar: rate, time left, cost, calls in flight, cached and failed questions.
     fn message(&self, progress: &RunProgress) -> String {
         if let Some(waited) = progress.loading {
             return format!("waiting for the model server to load its model ({} s)", waited.as_secs());
@@ -79,6 +82,7 @@ impl ProgressWatcher for RunProgressBar {
     }
 }
 
+/// `42 s`, `3:05` or `2 h 10 min`, at most 100 hours.
 fn format_time_left(seconds: f64) -> String {
     let seconds = seconds.min(359_999.0) as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
