@@ -46,6 +46,7 @@ Examples:
 
 Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
 
+/// Entry point of the command. Without a run id it reports the latest run.
 pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
     let environment = EnvironmentVariables::read();
     let file = match ConfigFile::read(environment.config.as_deref()) {
@@ -89,6 +90,7 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         Ok(bench) => bench,
         Err(reason) => return Ok(reject_report_input(&reason.to_string())),
     };
+    // Gates may also be about the metrics of a benchmark, if the run is about one.
     let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
     let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
     let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
@@ -131,6 +133,7 @@ fn prepare_destinations(
     let read_from: Vec<PhoenixAddress> =
         record.sources.iter().filter_map(|source| PhoenixAddress::of_source(source)?.ok()).collect();
     let vouched = environment.phoenix_url.as_deref().and_then(|url| PhoenixAddress::of_url(url).ok());
+    // The user has named this address outside of the folder of runs, or it does not leave the machine.
     let is_vouched = |own: &PhoenixAddress| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
     // A folder of runs may come from a stranger, and must not decide who gets the key.
     if let (None, Some(own)) = (&arguments.phoenix, read_from.first())

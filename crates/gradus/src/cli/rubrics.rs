@@ -44,6 +44,7 @@ struct RubricPaths {
     rubrics: Vec<PathBuf>,
 }
 
+/// Entry point of the command. Rubrics of the settings file are listed and shown as well.
 pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result<CommandExit> {
     let file = match ConfigFile::read(EnvironmentVariables::read().config.as_deref()) {
         Ok(file) => file,
@@ -137,6 +138,7 @@ fn check_rubric_files(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     Ok(if refused > 0 { CommandExit::BadInput } else { CommandExit::Pass })
 }
 
+/// What a rubric judges, as users write it in the file.
 fn subject_name(rubric: &Rubric) -> &'static str {
     match rubric.subject {
         RubricSubject::Step => "step",

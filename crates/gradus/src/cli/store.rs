@@ -90,6 +90,7 @@ enum StoreCommand {
     },
 }
 
+/// Entry point of the command.
 pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<CommandExit> {
     let done = match &arguments.command {
         StoreCommand::Check(data) => check_store(data),
@@ -144,6 +145,7 @@ fn check_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandErro
     Ok(if report.problems.is_empty() { CommandExit::Pass } else { CommandExit::Unexpected })
 }
 
+/// Puts one quarantined trace, or all, back into the ready queue. The next start of the server assembles them.
 fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let trace = trace.map(|id| {
         let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
@@ -162,6 +164,7 @@ fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Re
     Ok(CommandExit::Pass)
 }
 
+/// Merges small blocks of spans and returns free pages to the file system (`VACUUM`). Prints the size before and after.
 fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
     if !path.is_file() {
@@ -213,6 +216,7 @@ fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result
     Ok(done.rows)
 }
 
+/// Reads an export into an empty store. `words_of` recomputes the full-text index, which an export does not contain.
 fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let wrong = |source: std::io::Error| StoreCommandError::File { path: file.to_owned(), source };
     let input: Box<dyn BufRead + Send> = if file == Path::new("-") {

@@ -187,6 +187,7 @@ fn print_tool_details(one: &ListedTool, out: &mut impl Write) -> std::io::Result
     Ok(())
 }
 
+/// The JSON of `--json`: the definition as a model gets it, with origin and effect.
 fn as_json(one: &ListedTool) -> Value {
     let definition = &one.tool.definition;
     json!({
@@ -195,6 +196,7 @@ fn as_json(one: &ListedTool) -> Value {
     })
 }
 
+/// What a call does to the data of GitHub; MCP tools state it in their annotations.
 fn effect_name(effect: ToolEffect) -> &'static str {
     match effect {
         ToolEffect::Read => "reads",
@@ -203,6 +205,7 @@ fn effect_name(effect: ToolEffect) -> &'static str {
     }
 }
 
+/// The first sentence of a description, for the list.
 fn first_sentence(text: &str) -> &str {
     text.find(". ").map_or(text, |end| &text[..=end])
 }

@@ -138,6 +138,7 @@ fn list_files(store: &TrustStore) -> Result<CommandExit, TrustCommandError> {
     Ok(CommandExit::Pass)
 }
 
+/// A path on the terminal: names of files are untrusted text as well.
 fn format_path(path: &Path) -> String {
     printable_line(&path.display().to_string())
 }

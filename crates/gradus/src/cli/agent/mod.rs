@@ -33,6 +33,7 @@ use gradus_report::{BOLD, DIM, format_counted_noun};
 /// After this time a notice says which MCP server is being waited for: starting one can mean to download it first.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Entry point of the command. Settings are read inside the runtime and errors are printed before anything is sent.
 pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let read = {
@@ -51,6 +52,7 @@ pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<Co
         print_diagnostic("nothing to do: the session's last request is answered; give another one");
         return Ok(CommandExit::NothingFound);
     }
+    // Only a notice: repeating a request can be intended.
     if settings.is_repeated() {
         print_diagnostic("this request was answered in the session before; it is done once more");
     }
@@ -62,6 +64,7 @@ pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<Co
 
 /// Checks GitHub's address, connects the MCP servers, runs the conversation, and exports the trace.
 async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSettings) -> anyhow::Result<CommandExit> {
+    // Not an error: public repositories can be read without a token.
     if !settings.has_token {
         print_diagnostic(&format!(
             "{} is not set: without a token only public things can be read; --token-env names another variable",
@@ -181,6 +184,8 @@ async fn run_conversation(
             _ = interrupt.recv() => None,
             _ = terminate.recv() => None,
         };
+        // Interrupted: observers get the event, so that open spans are closed with a status, and the user learns how to
+        // continue.
         let Some(ended) = ended else {
             driver.notify_interrupted();
             drop(driver);
@@ -197,6 +202,7 @@ async fn run_conversation(
         };
         drop(driver);
         if let Some(traced) = traced {
+            // The trace of a finished request is on disk before the next one begins.
             traced.flush_file().await;
         }
         let (end, answer) = match ended {
@@ -215,6 +221,7 @@ async fn run_conversation(
     }
 }
 
+/// Starts a request, or continues the one in the session.
 async fn work_on(
     driver: &mut AgentDriver<'_>,
     machine: &mut AgentStateMachine<'_>,

@@ -25,6 +25,8 @@ use gradus_github_bench::results::BenchReport;
 use gradus_report::format_counted_noun;
 use plan::{BenchPlanError, PreparedBench};
 
+/// Entry point of the command: select tasks, prepare, play, write files, grade. A benchmark that stopped early is
+/// reported without grading and keeps its folder for `--resume`.
 pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
     let suite = match TaskSuite::load(&arguments.suite) {
         Ok(suite) => suite,
@@ -49,7 +51,7 @@ pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<Co
         Ok(planned) => planned,
         Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
-    // Errors in options are found before anything is played, and before anything in the folder is changed.
+    // Grading reads the traces from the folder, as `gradus eval FOLDER/traces` would.
     let traces = planned.folder.join("traces").display().to_string();
     let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading_options(arguments));
     let names = BenchReport::metric_names(planned.agents().len(), arguments.trials);

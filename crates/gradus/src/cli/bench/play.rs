@@ -55,6 +55,7 @@ pub(super) fn run_trials(
     mut lines: Vec<TrialLine>,
 ) -> CompletedTrials {
     let has_worked = lines.iter().any(|line| line.calls > 0);
+    // The folder may have trials that this call does not ask for, after a change of --tasks or --trials.
     lines.retain(|line| planned.jobs.iter().any(|job| job.task.id == line.task && job.trial == line.trial));
     let is_played = |task: &str, trial: u32| lines.iter().any(|line| line.task == task && line.trial == trial);
     let jobs: Vec<_> = planned.jobs.iter().copied().filter(|job| !is_played(&job.task.id, job.trial)).collect();
@@ -98,6 +99,7 @@ pub(super) fn run_trials(
             (&foreign, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
         }
     };
+    // Trials without an answer of the endpoint: all, and consecutive ones.
     let (mut away, mut in_a_row, mut last): (usize, usize, Option<ModelCallFailure>) = (0, 0, None);
     let mut take = |finished: Result<FinishedTrial, BenchError>| -> Result<(), FolderError> {
         match finished {
@@ -190,6 +192,7 @@ impl BenchStopReason {
     }
 }
 
+/// The built-in agent, for scripted policies and for models.
 fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'a>], bench: &'a str) -> OwnAgent<'a> {
     OwnAgent {
         contestants,
@@ -200,6 +203,7 @@ fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'
     }
 }
 
+/// `None` with `--quiet` or if standard error is no terminal.
 fn create_progress_bar(quiet: bool, length: usize) -> Option<ProgressBar> {
     if quiet || !io::IsTerminal::is_terminal(&io::stderr()) {
         return None;
@@ -245,6 +249,7 @@ impl Drop for InterruptListener {
     }
 }
 
+/// Ends when `ended` is closed. `stop` is read by the trial pool before it starts a trial.
 async fn listen_for_interrupts(
     stop: &AtomicBool,
     programs: &ProcessGroupRegistry,

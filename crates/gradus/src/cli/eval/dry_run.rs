@@ -13,6 +13,8 @@ use super::judge_source::SampledSource;
 use super::settings::EvalSettings;
 use gradus_report::format_counted_noun;
 
+/// Reads all sources and plans all questions, with the cache, as a run would. Warns if the estimate exceeds
+/// `--max-cost`.
 pub(super) fn run_dry_run(arguments: &EvalArguments, settings: &EvalSettings) -> anyhow::Result<CommandExit> {
     // Opening creates the cache, which a dry run must not do: a missing cache counts as empty.
     let path = gradus_eval::run::StateFolder::from_path(&settings.state_dir).cache_path();
@@ -58,6 +60,7 @@ fn print_cost_estimate(
     let mut total = price.map(|_| 0.0);
     for (evaluator, estimate) in settings.evaluators.iter().zip(estimator.estimates()) {
         let cost = price.map(|price| price.cost_of_usage(estimate.usage()));
+        // Evaluators that are rules cost nothing, also with a model of unknown price.
         let cost = if evaluator.asks_a_model() { cost } else { Some(0.0) };
         total = total.zip(cost).map(|(sum, more)| sum + more);
         let shown = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("{cost:.4}"));

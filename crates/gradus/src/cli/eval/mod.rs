@@ -25,6 +25,7 @@ use super::outputs::{NoAddition, ReportAddition, evaluate_gates, has_failed};
 use super::sources::{SourceReadReport, print_diagnostic};
 use settings::EvalSettings;
 
+/// Entry point of the command.
 pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
     let prepared = match PreparedRun::new(arguments, &[]) {
         Ok(prepared) => prepared,
@@ -133,6 +134,7 @@ fn judge_prepared_run(
     folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
+    // An addition such as a benchmark can have results without trajectories.
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
         // An empty new run is removed. A run that was taken up has verdicts, even if its source is gone now.
         if is_new {
@@ -147,6 +149,7 @@ fn judge_prepared_run(
     if let Some(advice) = describe_stop_advice(&end, settings, arguments.grading.fresh) {
         print_diagnostic(&advice);
     }
+    // An outage of the judge must not look like a passed run, even without gates.
     if let Some(reason) = nothing_judged(&summary, settings) {
         print_diagnostic(&format!("the judge answered none of the questions: {reason}"));
         return Ok(if end == RunTermination::Interrupted { CommandExit::Interrupted } else { CommandExit::Unexpected });
@@ -254,6 +257,7 @@ fn judge_all(
         limits: settings.limits,
         ignore_cache: arguments.grading.fresh,
     };
+    // Every question in flight is a connection; the default limit of open files is often 1024.
     if settings.judge.is_some()
         && let Err(error) = gradus_host::raise_open_file_limit(settings.limits.concurrency)
     {
