@@ -131,6 +131,7 @@ impl PhoenixSection {
         }
     }
 
+    /// How outcomes become annotations, for exports to Phoenix and for the server.
     pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
         AnnotationSettings { trajectory_target: self.trajectory_target, names: self.names.clone() }
     }

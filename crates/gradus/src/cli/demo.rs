@@ -49,6 +49,8 @@ const PROJECT: &str = "gradus-demo";
 /// Bytes of traces per export request.
 const AT_ONCE: usize = 4 << 20;
 
+/// Entry point of the command. Without `--keep` everything but the report is in a temporary folder, which is removed at
+/// the end.
 pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
     let temporary = tempfile::tempdir().context("a temporary folder")?;
     let data = arguments.keep.clone().unwrap_or_else(|| temporary.path().join("data"));
@@ -63,6 +65,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     let config = temporary.path().join("gradus.toml");
     std::fs::write(&config, "")?;
     let store = data.join(gradus_store::FILE_NAME);
+    // The options of grading, as a user would type them.
     let words = [
         "gradus".as_ref(),
         "--judge".as_ref(),

@@ -29,6 +29,7 @@ enum DoctorFinding {
     Bad(String),
 }
 
+/// Entry point of the command: one line per check. With settings that cannot be read, nothing else can be checked.
 pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
     let mut findings = Vec::new();
     let config = arguments.server.read_config().map_err(|error| error.to_string());

@@ -56,6 +56,7 @@ enum KeyCommandError {
     NoValidKey { name: String },
 }
 
+/// Entry point of the command.
 pub(super) fn run_keys_command(arguments: &KeyArguments) -> anyhow::Result<CommandExit> {
     Ok(carry_out(arguments).unwrap_or_else(|error| {
         print_diagnostic(&error.to_string());

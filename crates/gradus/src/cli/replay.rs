@@ -72,6 +72,7 @@ enum ReplayCommandError {
     Plan { path: PathBuf, source: serde_json::Error },
 }
 
+/// Entry point of the command. Records are replayed one after the other and each result is printed at once.
 pub(super) fn run_replay_command(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
     let records = match find_trial_records(arguments) {
         Ok(records) => records,

@@ -87,6 +87,7 @@ A request is acknowledged when its spans are on disk. SIGTERM finishes what is u
 
 Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
+/// Entry point of the command. Returns after SIGTERM or SIGINT, or at once if the server cannot start.
 pub(super) fn run_serve_command(arguments: &ServeArguments) -> CommandExit {
     let format = match arguments.log_format {
         LogFormatName::Text => LogFormat::Text,

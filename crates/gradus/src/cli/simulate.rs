@@ -38,6 +38,7 @@ The same requests give the same bytes, always. What is not simulated is answered
 
 Exit codes: 0 stopped, 2 it cannot start: a bad seed, a port that is taken.";
 
+/// Entry point of the command. The seed is checked completely before the port is opened.
 pub(super) fn run_simulate_command(arguments: &SimulateArguments) -> anyhow::Result<CommandExit> {
     let made = SeedFile::load_named(&arguments.seed).and_then(|seed| seed.to_world());
     let mut world = match made {

@@ -173,7 +173,7 @@ fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandEr
     let before = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
     let store = open_exclusive(data)?;
     let merged = store.compact()?;
-    // The write-ahead log is folded into the file when the store is closed; only then is its size the new one.
+    // Closed before its file is measured: SQLite writes what is left in the write-ahead log when the store is closed.
     drop(store);
     let after = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
     anstream::println!("{before} bytes before, {after} after; {merged} pieces put together");

@@ -59,6 +59,7 @@ enum ToolsCommandError {
     Server(#[from] McpError),
 }
 
+/// Entry point of the command: list tools, show one, or call one of an MCP server.
 pub(super) fn run_tools_command(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandExit> {
     let call = match read_call(arguments) {
         Ok(call) => call,

@@ -93,6 +93,7 @@ enum OutputFormat {
     Jsonl,
 }
 
+/// Entry point of the command. Errors in options are found before a source is read.
 pub(super) fn run_traces_command(arguments: &TraceArguments) -> anyhow::Result<CommandExit> {
     let (which, names, kept) = match &arguments.command {
         Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources, &show.kept),

@@ -61,6 +61,7 @@ enum TrustCommandError {
     Input(#[source] std::io::Error),
 }
 
+/// Entry point of the command. Declining is exit code 2, so that a script does not go on without trust.
 pub(super) fn run_trust_command(arguments: &TrustArguments) -> anyhow::Result<CommandExit> {
     Ok(carry_out(arguments).unwrap_or_else(|error| {
         print_diagnostic(&printable_line(&error.to_string()));

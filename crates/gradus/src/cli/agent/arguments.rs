@@ -118,6 +118,7 @@ pub(super) enum ReactForm {
 }
 
 impl ReactForm {
+    /// The form as the agent knows it; `ReactForm` exists for clap only.
     pub(super) fn to_tool_call_mode(self) -> ToolCallMode {
         match self {
             ReactForm::Text => ToolCallMode::Text,

@@ -162,10 +162,12 @@ impl<'s> PreparedBench<'s> {
         grading
     }
 
+    /// Names of the agents, in the order of `TrialJob::contestant`.
     pub(super) fn agents(&self) -> &[String] {
         &self.plan.agents
     }
 
+    /// The results of these trials. Agents without a single trial are in it as well.
     pub(super) fn build_report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
         BenchReport::from_results(BenchResults {
             suite: self.plan.suite.clone(),

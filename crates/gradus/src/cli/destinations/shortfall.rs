@@ -10,6 +10,8 @@ use serde::Serialize;
 use crate::cli::sources::print_diagnostic;
 use gradus_eval::annotation::OutcomeReference;
 
+/// Outcomes of a run that are missing at one destination. Memory is bounded: lines are written to the file as they
+/// come.
 pub(super) struct UndeliveredOutcomes {
     /// `phoenix` or `otlp`; part of the name of the file.
     to: &'static str,

@@ -22,6 +22,7 @@ pub(super) struct RunProgressBar {
 }
 
 impl RunProgressBar {
+    /// `with_model` adds cost and calls in flight, which the offline judge does not have.
     pub(super) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
         let bar = (!quiet && stderr_is_seen()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
@@ -33,6 +34,7 @@ impl RunProgressBar {
         RunProgressBar { bar, quiet, logged: Duration::ZERO, with_model, is_loading: false }
     }
 
+    /// Removes the bar, so that the results are not printed beside it.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -31,6 +31,7 @@ pub(super) struct ChartFrame {
 }
 
 impl ChartFrame {
+    /// Both sizes leave 60 to 70 pixels right of the plot for notes.
     pub(super) fn new(size: ChartSize, rows: usize) -> ChartFrame {
         match size {
             ChartSize::Wide => ChartFrame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 },

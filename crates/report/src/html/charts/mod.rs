@@ -39,6 +39,7 @@ pub enum BarFill {
 }
 
 impl BarFill {
+    /// The class in `style.css` that sets colour and pattern.
     pub fn css_class(self) -> &'static str {
         match self {
             BarFill::Right => "f-right",
