@@ -71,9 +71,9 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             if name.trim().is_empty() || name.chars().any(char::is_control) {
                 return Err(KeyCommandError::UnprintableName);
             }
-            // The error of `parse` is the word that is no scope.
-            let scopes =
-                KeyScopes::parse(scopes).map_err(|wrong| KeyCommandError::UnknownScope { scope: wrong.to_string() })?;
+            let first_unknown = || scopes.split(',').map(str::trim).find(|name| KeyScopes::parse(name).is_err());
+            let scopes = KeyScopes::parse(scopes)
+                .map_err(|_| KeyCommandError::UnknownScope { scope: first_unknown().unwrap_or_default().to_owned() })?;
             if scopes == KeyScopes::default() {
                 return Err(KeyCommandError::NoScope);
             }
