@@ -1,5 +1,7 @@
-//! Outcomes over OTLP, for any backend: each as an OpenInference EVALUATOR span that carries the verdict and links to
-//! the span it is about, and as a `gen_ai.evaluation.result` event of that span.
+//! Outcomes over OTLP/HTTP, for any backend. Each outcome becomes two records: an OpenInference EVALUATOR span in a
+//! trace of its own, which has a span link to the judged span, and a log record of that span, the event
+//! `gen_ai.evaluation.result` of the OpenTelemetry GenAI semantic conventions. Backends that show only one of the two
+//! signals get the verdict either way.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use crate::config::EnvironmentVariables;
 use gradus_eval::annotation::{OutcomeAnnotation, OutcomeTarget};
 use gradus_http::{HttpFailure, HttpResponse, RetryBudget, response_message};
 
-/// Why a backend did not take what was sent. Each message is one line: what, where, and what to do.
+/// Why a backend did not accept a request. Each message is one line: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CarrierError {
     #[error("{url}: {reason}; is this where OTLP over HTTP is received?")]
@@ -26,19 +28,39 @@ pub(crate) enum CarrierError {
     Refused { url: String, status: u16, said: String },
 }
 
-/// What came of one batch.
+/// Why an exporter cannot be made of the options and the environment; nothing was sent yet.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExporterSettingsError {
+    #[error("--log-to-otlp: {0}")]
+    Address(#[from] OtlpAddressError),
+    #[error("OTEL_EXPORTER_OTLP_HEADERS: {reason}")]
+    Headers { reason: String },
+    #[error(transparent)]
+    Client(#[from] reqwest::Error),
+}
+
+/// An address that is no HTTP address of an OTLP receiver. The message does not repeat the address, since people put
+/// keys into addresses; callers put the name of their option before it.
+#[derive(Debug, thiserror::Error)]
+#[error("write it as http://HOST:4318; headers go into OTEL_EXPORTER_OTLP_HEADERS")]
+pub(crate) struct OtlpAddressError;
+
+/// The result of one accepted batch. OTLP allows a backend to accept a request and reject some of its records
+/// (`partial_success`).
 #[derive(Debug, Default)]
 pub(crate) struct OtlpBatchResult {
+    /// Outcomes whose span was accepted, and whose event was accepted or not sent.
     pub(crate) taken: usize,
-    /// Outcomes of which the backend did not keep the span or the event.
+    /// Outcomes of which the backend rejected the span or the event.
     pub(crate) rejected: usize,
-    /// Why.
+    /// Why records were rejected, with their number.
     pub(crate) reasons: Vec<String>,
-    /// What it says although it has taken everything.
+    /// Messages of a backend that accepted everything, which OTLP allows as well.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Collects verdicts of one project and sends them when there are enough.
+/// Collects outcomes of one project and sends them in batches. The project is an attribute of the OTLP resource, so one
+/// request can be about one project only: callers send before they add an outcome of another one (`is_due`).
 #[derive(Debug)]
 pub(crate) struct VerdictExporter {
     http: reqwest::Client,
@@ -52,38 +74,44 @@ pub(crate) struct VerdictExporter {
     logs: LogSupport,
 }
 
-/// Whether a backend takes log records at all; many take spans only.
+/// Whether a backend accepts log records at all; many accept spans only. The first answer decides.
 #[derive(Debug, PartialEq, Eq)]
 enum LogSupport {
     Untried,
     Taken,
-    /// With what it said.
+    /// The status and message of the refusal. Log records are not sent any more.
     Refused(String),
 }
 
+/// Outcomes of one request. It bounds the size of a request: an explanation can be thousands of characters long.
 const AT_ONCE: usize = 200;
+/// To connect, and between two reads of an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one request is retried, unless `retry_s` of the settings says otherwise.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+/// Bytes of an answer that are read; an OTLP answer is a few bytes.
 const MAX_ANSWER: usize = 1 << 20;
+/// Name of the instrumentation scope, and `service.name` of the resource.
 const SCOPE: &str = "gradus";
 
 impl VerdictExporter {
-    /// `time` is that of the verdicts: the same whenever they are sent.
+    /// `time` is the RFC 3339 time of the verdicts. It is the time of the run and not of the export, so that sending
+    /// the same run twice gives the same records; an unreadable time counts as 0.
     pub(crate) fn new(
         url: &str,
         environment: &EnvironmentVariables,
         retry_s: Option<f64>,
         run_id: &str,
         time: &str,
-    ) -> Result<VerdictExporter, String> {
+    ) -> Result<VerdictExporter, ExporterSettingsError> {
         let base = base_of(url)?;
         let headers = gradus_http::parse_header_list(environment.otlp_headers.as_ref())
-            .map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
+            .map_err(|error| ExporterSettingsError::Headers { reason: error.to_string() })?;
         let http = gradus_http::http_client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
         let time: Option<jiff::Timestamp> = time.parse().ok();
         let give_up_after = retry_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(VerdictExporter {
-            http: http.map_err(|error| error.to_string())?,
+            http: http?,
             base,
             headers,
             retry_budget: RetryBudget::new(give_up_after.unwrap_or(GIVE_UP_AFTER)),
@@ -95,7 +123,7 @@ impl VerdictExporter {
         })
     }
 
-    /// Why no log records are sent, if only spans are taken.
+    /// Why no log records are sent, once the backend has refused them; `None` before the first answer.
     pub(crate) fn no_logs(&self) -> Option<&str> {
         match &self.logs {
             LogSupport::Refused(why) => Some(why),
@@ -103,26 +131,30 @@ impl VerdictExporter {
         }
     }
 
-    /// Whether what waits must be sent before something of this project is added.
+    /// Whether the pending outcomes must be sent before one of this project is added: the batch is full, or it is of
+    /// another project.
     pub(crate) fn is_due(&self, project: Option<&str>) -> bool {
         !self.waiting.is_empty() && (self.project.as_deref() != project || self.waiting.len() >= AT_ONCE)
     }
 
-    /// What was added and not sent yet.
+    /// A copy of what was added and not sent yet, for the list of undelivered outcomes if the export is interrupted.
     pub(crate) fn pending(&self) -> Vec<OutcomeAnnotation> {
         self.waiting.clone()
     }
 
+    /// Drops what was added and not sent yet.
     pub(crate) fn clear_pending(&mut self) {
         self.waiting.clear();
     }
 
+    /// Adds an outcome to the batch, which must be empty or of the same project.
     pub(crate) fn add(&mut self, project: Option<&str>, annotation: OutcomeAnnotation) {
         self.project = project.map(str::to_owned);
         self.waiting.push(annotation);
     }
 
-    /// Whether the backend is there, with a request that holds nothing.
+    /// Checks that the backend answers, with an empty export request. It retries for three seconds at most: a wrong
+    /// address should be reported before a run begins, not after a minute.
     pub(crate) async fn probe(&self) -> Result<(), CarrierError> {
         let hasty = RetryBudget {
             give_up_after: Duration::from_secs(3).min(self.retry_budget.give_up_after),
@@ -131,7 +163,8 @@ impl VerdictExporter {
         self.post("/v1/traces", Vec::new(), hasty).await.map(drop)
     }
 
-    /// Sends all that was added. After an error there is no use in going on; what was not sent comes with it.
+    /// Sends the batch: first all spans, then all log records. An error comes after the retries are used up, so further
+    /// sends would fail as well; the unsent outcomes are returned with it.
     pub(crate) async fn send(&mut self) -> Result<OtlpBatchResult, (CarrierError, Vec<OutcomeAnnotation>)> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -158,9 +191,9 @@ impl VerdictExporter {
                     sent.record_partial_success(&answer, "events", waiting.len());
                 }
                 (Err(error), _) if error.may_pass() => return Err((error, waiting)),
-                // It took the spans, which say the same.
+                // The backend has no logs, which is no loss: the spans hold the same verdicts.
                 (Err(error), LogSupport::Untried) => self.logs = LogSupport::Refused(error.status_and_words()),
-                // It takes log records, and not these.
+                // It accepted log records before, so the fault is in these records.
                 (Err(error), _) => {
                     sent.rejected = waiting.len();
                     sent.reasons.push(format!("{} events: {error}", waiting.len()));
@@ -171,6 +204,8 @@ impl VerdictExporter {
         Ok(sent)
     }
 
+    /// Posts protobuf, with retries for connection errors and retryable statuses. 404, 405 and 501 mean that the signal
+    /// is not supported at this address.
     async fn post(&self, path: &str, body: Vec<u8>, retry_budget: RetryBudget) -> Result<HttpResponse, CarrierError> {
         let url = format!("{}{path}", self.base);
         let request = || {
@@ -191,13 +226,13 @@ impl VerdictExporter {
     }
 }
 
-/// The address that `/v1/traces` and `/v1/logs` are added to.
-pub(crate) fn base_of(url: &str) -> Result<String, String> {
-    let wrong = || "--log-to-otlp: write it as http://HOST:4318; headers go into OTEL_EXPORTER_OTLP_HEADERS".to_owned();
-    let read = Url::parse(url).map_err(|_| wrong())?;
+/// The address that `/v1/traces` and `/v1/logs` are added to; one that already ends in them is accepted. Addresses with
+/// a user, a password or a query are refused, since such keys would appear in messages and in the manifest of the run.
+pub(crate) fn base_of(url: &str) -> Result<String, OtlpAddressError> {
+    let read = Url::parse(url).map_err(|_| OtlpAddressError)?;
     let has_key = !read.username().is_empty() || read.password().is_some() || read.query().is_some();
     if !matches!(read.scheme(), "http" | "https") || !read.has_host() || has_key {
-        return Err(wrong());
+        return Err(OtlpAddressError);
     }
     let path = read.path().trim_end_matches('/');
     let path = path.strip_suffix("/v1/traces").or(path.strip_suffix("/v1/logs")).unwrap_or(path);
@@ -205,7 +240,8 @@ pub(crate) fn base_of(url: &str) -> Result<String, String> {
 }
 
 impl OtlpBatchResult {
-    /// Adds what an answer to so many spans or events says. An outcome is both, so what was rejected is not added up.
+    /// Adds the `partial_success` of an answer to `of` spans or events. An outcome is one of each, so the larger number
+    /// of rejections counts and not the sum. A backend that reports more rejections than records is not believed.
     fn record_partial_success(&mut self, answer: &HttpResponse, what: &str, of: usize) {
         let Some(partial) = partial_success(&answer.body) else { return };
         let said = gradus_core::visible::printable_line(&partial.reason.unwrap_or_default());
@@ -220,7 +256,7 @@ impl OtlpBatchResult {
 }
 
 impl CarrierError {
-    /// Whether the same request may be taken later.
+    /// Whether the same request may succeed later: network errors, 429 and all statuses from 500.
     fn may_pass(&self) -> bool {
         match self {
             CarrierError::HttpFailure { .. } => true,
@@ -244,8 +280,9 @@ fn text_attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, Attrib
     (Cow::Borrowed(key), AttributeValue::Str(Cow::Borrowed(text)))
 }
 
-/// A verdict as a span and as an event, both in protobuf. Their ids come from what they are about, so that sending them
-/// twice makes no more of them.
+/// An outcome as a span and as a log record, both in protobuf. The trace id is a digest of run and trajectory; the span
+/// id and `log.record.uid` are digests of run, judged span, evaluator and identifier. A backend that deduplicates by id
+/// therefore keeps one copy of a repeated export. `None` for an annotation of a whole trace: there is no span to link.
 fn encode_annotation(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     let OutcomeTarget::Span { trace_id, span_id } = &annotation.target else { return None };
     let (trace, span) = (TraceId::parse(trace_id), SpanId::parse(span_id));
@@ -282,6 +319,7 @@ fn encode_annotation(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64)
     Some((encoded_span, encoded_log))
 }
 
+/// Attributes of the EVALUATOR span: OpenInference's `evaluations.N.evaluation.*`.
 fn build_span_attributes<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
         text_attribute("openinference.span.kind", "EVALUATOR"),
@@ -302,6 +340,8 @@ fn build_span_attributes<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a st
     AttributeList(attributes)
 }
 
+/// Attributes of the `gen_ai.evaluation.result` event, by the GenAI semantic conventions; `gradus.outcome` is our own,
+/// as they have no word for a question that does not apply.
 fn build_event_attributes<'a>(annotation: &'a OutcomeAnnotation, outcome: &'a str, uid: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
         text_attribute("gen_ai.evaluation.name", &annotation.name),

@@ -1,4 +1,5 @@
-//! Sources that are no files: projects of a local store, of a running server, of a Phoenix.
+//! Sources that are no files: `store:PROJECT` of the local store, `gradus://` of a running server, and a store given by
+//! the path of its database. `ingest` does not know them; they come in through `SourceResolver`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,15 +8,15 @@ use gradus_http::SecretString;
 use gradus_ingest::{SourceError, SourceResolver, TraceSource};
 use gradus_server::{ServerSource, StoreSource};
 
-/// Before the name of a project of the local store.
+/// Prefix of a project of the local store; without a name after it, all projects.
 const STORE: &str = "store:";
 
-/// Finds stores and servers.
+/// Resolves names of stores and servers.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownSources {
-    /// Where the local store is.
+    /// The state folder with the local store.
     pub(crate) state_dir: PathBuf,
-    /// For a server that wants one.
+    /// GRADUS_API_KEY, sent to servers that are named as `gradus://` sources.
     pub(crate) server_key: Option<SecretString>,
 }
 

@@ -1,5 +1,5 @@
-//! The `gradus` command: arguments, environment and settings file become typed settings, libraries do the work, and what
-//! comes of it becomes output and an exit code.
+//! The `gradus` command: arguments, environment and settings file become typed settings, the libraries do the work, and
+//! the results become output and an exit code.
 
 mod carrier;
 pub mod cli;

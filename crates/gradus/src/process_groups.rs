@@ -1,15 +1,16 @@
-//! Programs that are at work: each in a process group of its own, and all of them ended with whoever started them.
+//! Process groups of running agent programs. An agent may start further processes; each agent has a process group of
+//! its own, so that all of them can be ended with one signal.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Process groups that are at work.
+/// The running process groups, by id. Clones share one list: the thread that handles interrupts has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessGroupRegistry(Arc<Mutex<BTreeSet<i32>>>);
 
-/// A group that is ended when this is dropped, however that comes about.
+/// A process group that is killed when this value is dropped, also after an error or a cancelled future.
 #[derive(Debug)]
 pub(crate) struct AgentProcessGroup {
     id: Option<Pid>,
@@ -17,14 +18,15 @@ pub(crate) struct AgentProcessGroup {
 }
 
 impl ProcessGroupRegistry {
-    /// `id` is that of the process that leads the group.
+    /// Adds the group that the process `id` leads. `None` is a process that has ended already; nothing is killed for
+    /// it.
     pub(crate) fn register(&self, id: Option<u32>) -> AgentProcessGroup {
         let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.lock().extend(id.map(|id| id.as_raw_nonzero().get()));
         AgentProcessGroup { id, programs: self.clone() }
     }
 
-    /// Ends all of them at once.
+    /// Sends SIGKILL to all groups, before the whole process exits.
     pub(crate) fn end_all(&self) {
         for id in self.lock().iter().filter_map(|id| Pid::from_raw(*id)) {
             let _ = kill_process_group(id, Signal::KILL);
@@ -37,9 +39,10 @@ impl ProcessGroupRegistry {
 }
 
 impl AgentProcessGroup {
+    /// Sends a signal to every process of the group.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
-            // None is left, mostly.
+            // Usually all processes have ended, and the error (ESRCH) says so.
             let _ = kill_process_group(id, signal);
         }
     }

@@ -1,5 +1,6 @@
-//! Programs of others as players: each trial gets a simulator and a receiver of its own, and the program is told where
-//! they are. What it did is known by the spans that it sent, else by its requests.
+//! Programs of users as agents of a benchmark. Each trial has a simulator and an OTLP receiver of its own, whose
+//! addresses the program gets in environment variables. The steps of a trial come from the spans that the program sent;
+//! without spans, from its requests to the simulator.
 
 use std::ffi::OsString;
 use std::io;
@@ -28,31 +29,35 @@ use crate::process_groups::ProcessGroupRegistry;
 use gradus_ingest::{RecordIntake, SourceLimits};
 use gradus_server::RunningServer;
 
-/// A command line, as a shell takes it.
+/// An agent that is a command line for `sh -c`. One value plays all trials of a benchmark.
 #[derive(Debug)]
 pub(crate) struct ForeignAgent {
     pub(crate) command: String,
+    /// For one trial; after it the process group gets SIGTERM, then SIGKILL.
     pub(crate) timeout: Duration,
-    /// Variables of ours that it gets beside `PATH` and the like.
+    /// Names of variables that the program gets from our environment beside `PATH` and the like. Everything else is
+    /// withheld, since our environment has keys.
     pub(crate) passed_variables: Vec<String>,
     /// Whether each run is replayed without some of its requests.
     pub(crate) replays: bool,
-    /// Which bench it is.
+    /// The id of the benchmark, part of trace and session ids.
     pub(crate) bench: String,
-    /// Those that are at work.
+    /// The running programs, for interrupts.
     pub(crate) programs: ProcessGroupRegistry,
-    /// Whether a trial of this bench has ever asked GitHub for something: then the program is there.
+    /// Whether a trial of this benchmark has ever sent a request to the simulator, which proves that the command
+    /// exists.
     pub(crate) has_worked: AtomicBool,
 }
 
-/// An answer is kept up to this; the rest is read and dropped, so that the program does not hang.
+/// Bytes of an answer that are kept; the rest is read and dropped, so that the program does not block on a full pipe.
 const MAX_ANSWER: usize = 1 << 20;
+/// Bytes of standard error that are kept, from its end, where the message of a crash is.
 const MAX_COMPLAINT: usize = 2_000;
-/// How long a program whose time is over may take to end by itself.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long what a program has left behind may go on, once the program has ended.
+/// How long output is read after the program has ended, while a process that it left behind keeps the pipe open.
 const AFTERWARDS: Duration = Duration::from_secs(1);
-/// What a shell says of a program that is not there, or that it may not run.
+/// Exit codes of a POSIX shell for a command that it may not execute, or that does not exist.
 const NOT_FOUND: [i32; 2] = [126, 127];
 
 impl TrialRunner for ForeignAgent {
@@ -69,21 +74,24 @@ impl TrialRunner for ForeignAgent {
     }
 }
 
-/// How a program ended, and what it said.
+/// How a program ended, and its output.
 struct ProgramExit {
     end: AgentRunEnd,
+    /// Standard output; `None` if the program did not start or ran out of time.
     answer: Option<String>,
-    /// As its shell gives it.
+    /// The exit code of the shell; `None` after a signal or a timeout.
     code: Option<i32>,
 }
 
 impl ForeignAgent {
+    /// Plays one trial: runs the program, reads spans and requests, verifies the result, and optionally replays it.
+    /// Fails only for reasons that are none of the agent: a missing command, or a receiver that cannot start.
     async fn run_trial(&self, arena: &mut TrialEnvironment, job: &TrialJob<'_>) -> Result<FinishedTrial, BenchError> {
         let failed = |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
         let task = job.task;
         let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", &error))?;
-        let receiver = RunningServer::start_private(folder.path()).await;
-        let receiver = receiver.map_err(|error| BenchError::Agent(error.to_string()))?;
+        let receiver =
+            RunningServer::start_private(folder.path()).await.map_err(|error| BenchError::Agent(error.to_string()))?;
         let seed = arena.world().clone();
         let before = seed.state().clone();
         let begun = Instant::now();
@@ -98,7 +106,7 @@ impl ForeignAgent {
         if !exchanges.is_empty() {
             self.has_worked.store(true, Ordering::Relaxed);
         }
-        // Once it has worked, something in it was not found, which is its own failure.
+        // If the command has worked before, the 127 comes from something inside it, which is a failure of the agent.
         if let (AgentRunEnd::Failed(reason), false) = (&ended.end, self.has_worked.load(Ordering::Relaxed))
             && ended.code.is_some_and(|code| NOT_FOUND.contains(&code))
         {
@@ -107,7 +115,7 @@ impl ForeignAgent {
         let own_id = |id| own_id(&self.bench, &task.id, job.trial, id);
         let (trajectories, otlp) =
             read_received_traces(folder.path(), &own_id).map_err(|error| failed("the spans it sent", &error))?;
-        // A program may work in several conversations; what it was asked for is the one that did most.
+        // A program may have several conversations (helper agents); the one with most steps is taken as the main one.
         let trajectory = trajectories.into_iter().max_by_key(|one| one.steps.len());
         let record = TrialRecord {
             task: task.id.clone(),
@@ -121,7 +129,7 @@ impl ForeignAgent {
             faults: Vec::new(),
             is_foreign: true,
         };
-        // Without spans its requests are all that is known.
+        // Without spans, each request to the simulator counts as a step.
         let record = if record.steps.is_empty() { record.by_requests() } else { record };
         let tokens = trajectory.as_ref().map(|one| one.tokens).unwrap_or_default();
         let cost_usd = trajectory.as_ref().and_then(|one| one.cost_usd);
@@ -134,7 +142,7 @@ impl ForeignAgent {
         };
         let spent =
             BudgetUsage { tokens: Some(tokens.total()).filter(|sum| *sum > 0), seconds: Some(seconds), cost_usd };
-        // Its tools are its own: rules that hold calls against schemas have nothing to say.
+        // The tools of the program are unknown, so rules that compare calls with schemas get no tools.
         let (verification, rules) = assess_trial(task, &record, &before, &after, &[], spent);
         let (trajectory, session) = trajectory.map(|one| (one.trajectory_id, one.session_id)).unzip();
         let session = session.flatten().unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
@@ -148,7 +156,8 @@ impl ForeignAgent {
         Ok(FinishedTrial { line, record, otlp })
     }
 
-    /// Runs the program to its end, or to the end of its time. Its answer is what it prints.
+    /// Runs the program until it ends or its time is over. Standard input and GRADUS_REQUEST have the request, standard
+    /// output is the answer.
     async fn run_program(&self, url: &str, receiver: &RunningServer, job: &TrialJob<'_>) -> ProgramExit {
         let otlp = format!("http://{}", receiver.http);
         let mut command = tokio::process::Command::new("sh");
@@ -162,7 +171,7 @@ impl ForeignAgent {
             .env("GRADUS_TRIAL", job.trial.to_string())
             .env("GITHUB_API_URL", url)
             .env("GITHUB_TOKEN", &job.task.token)
-            // What `gh` and others look at first; its user's own token is for no trial.
+            // `gh` and others prefer these variables. The user's own token must not reach a trial.
             .env("GH_TOKEN", &job.task.token)
             .env_remove("GITHUB_ENTERPRISE_TOKEN")
             .env_remove("GH_ENTERPRISE_TOKEN")
@@ -172,7 +181,7 @@ impl ForeignAgent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own, so that what it starts ends with it.
+            // A process group of its own, so that processes which it starts can be killed with it.
             .process_group(0)
             .kill_on_drop(true);
         for name in ["NO_PROXY", "no_proxy"] {
@@ -185,19 +194,20 @@ impl ForeignAgent {
                 return ProgramExit { end, answer: None, code: None };
             }
         };
-        // When this is dropped, whatever it has started and left behind is ended.
+        // Dropping this kills every process that the program has started and left behind.
         let group = self.programs.register(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let request = job.task.request.clone();
         let tell = async {
             if let Some(mut stdin) = stdin {
-                // A program that does not read it has it in its environment.
+                // A program may close its standard input without reading it: the request is in its environment as well.
                 let _ = stdin.write_all(request.as_bytes()).await;
             }
         };
         let mut answer = OutputCapture { text: Vec::new(), limit: MAX_ANSWER, keeps_end: false, is_cut: false };
         let mut complaint = OutputCapture { text: Vec::new(), limit: MAX_COMPLAINT, keeps_end: true, is_cut: false };
         let ended = {
+            // Input and output must be moved while the program runs: it would block on a full pipe otherwise.
             let talk = async {
                 tokio::join!(tell, answer.take_in(stdout), complaint.take_in(stderr));
             };
@@ -216,7 +226,8 @@ impl ForeignAgent {
                 group.signal(Signal::TERM);
                 let _ = tokio::time::timeout(GRACE, child.wait()).await;
             }
-            // Something that it left behind may hold its output open; what it said itself has been read by then.
+            // A process that it left behind may hold the pipe open, so reading to its end could take forever. The
+            // output of the program itself has arrived within this time.
             if !is_said {
                 let _ = tokio::time::timeout(AFTERWARDS, talk).await;
             }
@@ -226,7 +237,7 @@ impl ForeignAgent {
         let _ = child.wait().await;
         let code = ended.as_ref().ok().and_then(|status| status.as_ref().ok()).and_then(ExitStatus::code);
         let (end, answer) = match ended {
-            // What is not read is not judged either, by no check and by no rule.
+            // A cut answer fails: checks and rules would judge a text that the agent did not write.
             Ok(Ok(_)) if answer.is_cut => {
                 let reason = format!("its answer is longer than {} KiB", MAX_ANSWER >> 10);
                 (AgentRunEnd::Failed(reason), Some(answer.text()))
@@ -244,7 +255,7 @@ impl ForeignAgent {
     }
 }
 
-/// What a variable says of places that are asked without a proxy, and this machine.
+/// A NO_PROXY list with this machine added: simulator and receiver are on loopback, where a proxy cannot reach them.
 fn without_proxy(given: Option<OsString>) -> OsString {
     let mut places = given.unwrap_or_default();
     if !places.is_empty() {
@@ -254,16 +265,17 @@ fn without_proxy(given: Option<OsString>) -> OsString {
     places
 }
 
-/// The beginning, or the end, of a text, up to a limit.
+/// The beginning or the end of an output stream, up to a limit. The stream is read to its end in any case.
 struct OutputCapture {
     text: Vec<u8>,
+    /// In bytes.
     limit: usize,
     keeps_end: bool,
     is_cut: bool,
 }
 
 impl OutputCapture {
-    /// Reads to the end.
+    /// Reads the stream to its end or to an error. Memory stays within the limit and one buffer.
     async fn take_in(&mut self, source: Option<impl tokio::io::AsyncRead + Unpin>) {
         let Some(mut source) = source else { return };
         let mut buffer = vec![0; 16 << 10];
@@ -285,7 +297,8 @@ impl OutputCapture {
     }
 }
 
-/// The id of a trace among those of all trials: programs may give the same ones in each.
+/// A trace id that is unique among all trials of all benchmarks. Programs with a fixed random seed send the same ids in
+/// every trial, and their traces would be merged.
 fn own_id(bench: &str, task: &str, trial: u32, id: [u8; 16]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(format!("{bench}/{task}/{trial}/").as_bytes());
@@ -295,8 +308,8 @@ fn own_id(bench: &str, task: &str, trial: u32, id: [u8; 16]) -> [u8; 16] {
     own
 }
 
-/// What came into a receiver's store: as trajectories, and as one export request. Each trace gets the id that `own_id`
-/// gives it.
+/// The contents of a receiver's store, as trajectories and as one OTLP export request. Each trace gets the id that
+/// `own_id` gives it.
 fn read_received_traces(
     folder: &Path,
     own_id: &dyn Fn([u8; 16]) -> [u8; 16],
@@ -319,7 +332,7 @@ fn read_received_traces(
     Ok((read_trajectories(&otlp)?, otlp))
 }
 
-/// The trajectories in an export request.
+/// The trajectories in an OTLP export request.
 pub(crate) fn read_trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
     let mut found = Vec::new();
     let mut take = |_: usize, trajectory: Trajectory| {
@@ -332,8 +345,8 @@ pub(crate) fn read_trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
     Ok(found)
 }
 
-/// Which request belongs to which step is not known: spans and requests have no clock in common, and tools of others may
-/// make several requests or none.
+/// The steps of a trajectory without their requests (`exchanges` is empty): spans and requests have no clock in common,
+/// and a tool may send several requests or none.
 fn steps_of_spans(trajectory: &Trajectory) -> Vec<RunStep> {
     let steps = trajectory.steps.iter();
     steps

@@ -1,4 +1,5 @@
-//! The coverage report as text.
+//! The coverage report as text: how much of each source was read, and what is missing in it. Unreadable data is counted
+//! here, never hidden.
 
 use std::io::{self, Write};
 
@@ -7,9 +8,11 @@ use gradus_core::coverage::SourceCoverage;
 use super::{BOLD, DIM};
 use gradus_core::visible::printable_line;
 
-/// More sources than this are summed up in one line.
+/// Sources that are listed one by one; a folder can have thousands.
 const MAX_SOURCES: usize = 20;
 
+/// Prints each source and then the total; with a single source only that one. Names of sources and examples of defects
+/// are made printable.
 pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     if sources.len() > 1 {
         for source in sources.iter().take(MAX_SOURCES) {
@@ -27,6 +30,8 @@ pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &
     print_one(if let [one] = sources { one } else { total }, out)
 }
 
+/// The counts of one source. Shares of trajectories and steps say which questions can be judged: without thoughts, for
+/// example, those about thoughts do not apply.
 fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     let c = coverage;
     writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
@@ -59,6 +64,7 @@ fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// One line with a count and its share of `of`; nothing if `of` is 0, since a share of nothing has no meaning.
 fn print_share(out: &mut dyn Write, name: &str, count: u64, of: u64) -> io::Result<()> {
     if of == 0 {
         return Ok(());

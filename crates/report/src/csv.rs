@@ -1,5 +1,6 @@
-//! Tables for spreadsheets: the steps, one table for each evaluation, and all combined. No cell can run as a formula, and
-//! none has control characters.
+//! Tables for spreadsheets (RFC 4180): `steps.csv`, one table for each evaluator, and `combined.csv`. No cell can run
+//! as a formula (CSV injection), and none has control characters. The columns are an interface: scripts of users read
+//! them by name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,6 +13,7 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
 use gradus_eval::run::EvaluatorRecord;
 
+/// Columns of `steps.csv`; the first eight are also those of `combined.csv`.
 const STEP_COLUMNS: [&str; 11] = [
     "trajectory_id",
     "step_index",
@@ -25,6 +27,8 @@ const STEP_COLUMNS: [&str; 11] = [
     "is_error",
     "start",
 ];
+/// Columns of the table of one evaluator. A row is one outcome; cells of a trajectory-level outcome that are about a
+/// step are empty.
 const EVALUATION_COLUMNS: [&str; 16] = [
     "trajectory_id",
     "step_index",
@@ -44,7 +48,7 @@ const EVALUATION_COLUMNS: [&str; 16] = [
     "cost_usd",
 ];
 
-/// Writes all tables into a folder.
+/// Writes all tables into a folder, which must exist. The run is streamed: memory holds one trajectory at a time.
 pub fn write_csv_tables(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
     let evaluators = reader.record.evaluators.clone();
     let open = |name: &str| csv::Writer::from_path(folder.join(format!("{name}.csv")));
@@ -72,6 +76,7 @@ pub fn write_csv_tables(reader: &mut RunReader, folder: &Path) -> anyhow::Result
                 table.write_record(evaluation_row(trajectory, line).iter().map(|cell| sanitize_csv_cell(cell)))?;
             }
         }
+        // Outcomes are ordered by step, those of the whole trajectory last, so one pass pairs them with the steps.
         let mut rest = outcomes;
         for step in &trajectory.steps {
             let count = rest.iter().take_while(|line| line.step_index == Some(step.index)).count();
@@ -88,6 +93,7 @@ pub fn write_csv_tables(reader: &mut RunReader, folder: &Path) -> anyhow::Result
     Ok(())
 }
 
+/// One step; missing values are empty cells.
 fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 11] {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     [
@@ -105,6 +111,7 @@ fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 11] {
     ]
 }
 
+/// One outcome with the step that it is about.
 fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
@@ -134,7 +141,8 @@ fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
     ]
 }
 
-/// A step with what every evaluation said: those of the whole trajectory stand in each of its rows.
+/// A step with the label and score of every evaluator; outcomes of the whole trajectory are repeated in each of its
+/// rows. `both_correct` is empty unless both of its evaluators gave a verdict.
 fn combined_row(
     trajectory: &Trajectory,
     step: &TrajectoryStep,
@@ -144,6 +152,7 @@ fn combined_row(
 ) -> Vec<String> {
     let mut row: Vec<String> = step_row(trajectory, step)[..8].to_vec();
     let find = |name: &str| {
+        // Outcomes of the whole trajectory are at the end.
         let whole = all.iter().rev().take_while(|line| line.step_index.is_none());
         of_step.iter().chain(whole).find(|line| &*line.evaluator == name)
     };
@@ -163,15 +172,18 @@ fn combined_row(
     row
 }
 
+/// The arguments as JSON, or the malformed text of the model.
 fn format_step_arguments(step: &TrajectoryStep) -> String {
     step.arguments_text().unwrap_or_default().into_owned()
 }
 
-/// A cell that does nothing in a spreadsheet or on a terminal. Control characters and those that reorder text are spelled
-/// out (`\u{1b}`), line ends become `\n`, and a cell that would be taken for a formula gets an apostrophe in front.
+/// A cell that is inert in a spreadsheet and on a terminal. Control characters and those that reorder text are spelled
+/// out (`\u{1b}`), line ends become `\n`, and a cell that would be taken for a formula gets an apostrophe in front, as
+/// OWASP recommends. Numbers stay numbers, also negative ones. Full-width forms of `=`, `+`, `-` and `@` count as well:
+/// some spreadsheets normalise them.
 pub fn sanitize_csv_cell(cell: &str) -> String {
     let cell = reveal_invisible(&cell.replace("\r\n", "\n")).into_owned();
-    // Spreadsheets look behind white space.
+    // Spreadsheets ignore leading white space when they look for a formula.
     let first = cell.trim_start().chars().next();
     let risky = matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
         || cell.starts_with(['\t', '\n']);

@@ -1,4 +1,5 @@
-//! JSON for programs, which people look at, too: characters that steer a terminal are written as escapes.
+//! JSON for programs that people also look at with `cat`: characters that control a terminal or reorder text are
+//! written as `\uXXXX` escapes. The value is unchanged for every JSON parser.
 
 use std::io::{self, Write};
 
@@ -6,17 +7,18 @@ use gradus_core::visible::is_hidden;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 
-/// Writes a value on one line.
+/// Writes a value on one line, with a line end (JSON Lines).
 pub fn write_line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter(CompactFormatter)))?;
     out.write_all(b"\n")
 }
 
-/// Writes a value over lines.
+/// Writes a value over several lines, without a line end at the end.
 pub fn write_pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     Ok(value.serialize(&mut Serializer::with_formatter(out, EscapingFormatter(PrettyFormatter::new())))?)
 }
 
+/// Wraps a formatter of serde_json and escapes more characters in strings; everything else is delegated.
 struct EscapingFormatter<F>(F);
 
 macro_rules! pass_on {
@@ -34,11 +36,12 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
     }
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        // Most text is plain ASCII, which is seen at once.
+        // Fast path: most text is printable ASCII. The fold has no early exit, so that the compiler can vectorise it.
         if !fragment.bytes().fold(false, |is_odd, byte| is_odd | !(b' '..=b'~').contains(&byte)) {
             return writer.write_all(fragment.as_bytes());
         }
-        // Joiners and emoji selectors steer nothing, and whether they show depends on what is around them.
+        // Joiners and emoji selectors are legitimate in text and cannot move other characters. Whether they are visible
+        // depends on their neighbours, which a fragment does not have.
         let is_kept = |c: char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
         let is_unsafe = |c: char| !is_kept(c) && is_hidden(None, c, None);
         let mut rest = fragment;
@@ -47,6 +50,8 @@ impl<F: Formatter> Formatter for EscapingFormatter<F> {
             writer.write_all(before.as_bytes())?;
             let mut characters = behind.chars();
             if let Some(c) = characters.next() {
+                // Characters beyond the Basic Multilingual Plane are two escapes, a surrogate pair (RFC 8259, section
+                // 7).
                 let mut units = [0; 2];
                 c.encode_utf16(&mut units).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
             }

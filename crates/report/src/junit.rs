@@ -1,5 +1,5 @@
-//! JUnit XML for CI systems: every evaluation is a suite, every question a test. Characters that XML 1.0 forbids are spelled
-//! out, wherever a text comes from.
+//! JUnit XML for CI systems: every evaluator is a suite, every question a test case. Characters that XML 1.0 forbids
+//! are spelled out, wherever a text comes from: one of them would make the whole document unreadable.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -10,7 +10,8 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use gradus_core::visible::make_printable;
 
-/// `more` are suites of others, which come first.
+/// Writes one report; the suites of `more` come first. The document is built in memory, because JUnit has the counts of
+/// a suite before its cases.
 pub fn write_junit_report(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) -> anyhow::Result<()> {
     let record = reader.record.clone();
     let mut suites: Vec<TestSuite> =
@@ -22,6 +23,7 @@ pub fn write_junit_report(reader: &mut RunReader, more: Vec<TestSuite>, out: &mu
     };
     reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
         for line in outcomes {
+            // Steps are sorted by index, and indices may have gaps.
             let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
             let tool = at.ok().map_or("", |at| trajectory.steps[at].tool.as_str());
             let name = match line.step_index {
@@ -45,7 +47,8 @@ pub fn write_junit_report(reader: &mut RunReader, more: Vec<TestSuite>, out: &mu
     Ok(())
 }
 
-/// What is wrong fails, what could not be judged is an error, what does not apply is skipped.
+/// A wrong answer is a failure, a question that could not be judged is an error, and one that does not apply is
+/// skipped: CI systems count the three separately.
 fn build_test_status(line: &OutcomeLine, is_right: bool) -> TestCaseStatus {
     let reason = line.reason.as_deref().unwrap_or_default();
     match line.outcome {
@@ -70,8 +73,8 @@ fn build_test_status(line: &OutcomeLine, is_right: bool) -> TestCaseStatus {
     }
 }
 
-/// Text for an XML document: printable, and without what XML 1.0 forbids (section 2.2, `Char`). Both are spelled out, as
-/// a reader must see that something was there.
+/// Text for an XML document: printable, and without characters that XML 1.0 forbids even as references (section 2.2,
+/// `Char`). They are spelled out, so that a reader sees that something was there.
 pub fn xml_text(text: &str) -> Cow<'_, str> {
     let printable = make_printable(text);
     if !printable.contains(is_forbidden) {
@@ -84,7 +87,7 @@ pub fn xml_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(legal)
 }
 
-/// Surrogates are forbidden, too, and are no `char`.
+/// The complement of `Char` in XML 1.0, except surrogates, which are no `char` in Rust.
 fn is_forbidden(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }

@@ -1,7 +1,8 @@
 //! Trajectories, verdicts and summaries as people and programs read them: terminal, HTML, Markdown, CSV, JSON, JUnit.
 //!
-//! It shows what it is given: nothing is judged, stored or asked for here. Content of traces is untrusted: nothing of it reaches the terminal as an escape
-//! sequence, and nothing reorders the text around it.
+//! This crate formats and does nothing else: no judging, no storage, no network. Content of traces is untrusted. Each
+//! format has its own escaping, next to its writer: no text of a trace reaches a terminal as an escape sequence,
+//! reorders the text around it, runs as a formula in a spreadsheet, or becomes markup.
 
 pub mod coverage;
 pub mod csv;
@@ -22,7 +23,8 @@ pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, Tria
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::report::MetricResult;
 
-/// What a number is about that nobody judged and that is no share: a median over tasks, or a price.
+/// The population of a metric that the simulator measured and that is no share, such as a median over tasks or a price
+/// per solved task. `None` for shares and for metrics of a judge, which have counts of their own.
 pub fn measured_of(metric: &MetricResult) -> Option<String> {
     let (one, many) = match metric.name.as_str() {
         _ if metric.is_share || metric.judge != SIMULATOR => return None,
@@ -32,7 +34,7 @@ pub fn measured_of(metric: &MetricResult) -> Option<String> {
     Some(format!("of {}", format_counted_noun(metric.denominator, one, many)))
 }
 
-/// Styles; `anstream` drops them where nobody can see them.
+/// Styles of terminal output. Writers emit them always; `anstream` removes them if the output is no terminal.
 pub const BOLD: anstyle::Style = anstyle::Style::new().bold();
 pub const DIM: anstyle::Style = anstyle::Style::new().dimmed();
 pub const RED: anstyle::Style = anstyle::AnsiColor::Red.on_default();

@@ -1,4 +1,4 @@
-//! The summary as Markdown, for the page of a CI job.
+//! The summary as GitHub-flavoured Markdown, for the summary page of a CI job or a comment on a pull request.
 
 use std::io::{self, Write};
 
@@ -8,8 +8,11 @@ use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResu
 use super::{format_count, format_counted_noun};
 use gradus_core::visible::printable_line;
 
+/// Tools and findings that are listed: comments on GitHub are limited to 65,536 characters.
 const MAX_LISTED_FINDINGS: usize = 15;
 
+/// Writes the whole report: completeness, gates, metrics, tools, worst steps, cost. Sections without content are left
+/// out.
 pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus evaluation\n")?;
     let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
@@ -38,6 +41,7 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
         writeln!(out)?;
     }
     writeln!(out, "| | value | 95 % interval | judged | not judged | not applicable |\n|---|--:|---|--:|--:|--:|")?;
+    // `combined` and the share of correct trajectories are computed from the metrics before them.
     let others = [&summary.combined, &summary.trajectories_right].into_iter().flatten();
     for metric in summary.metrics.iter().chain(others) {
         write_metric(metric, out)?;
@@ -57,6 +61,7 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
         }
     }
     if !summary.findings.is_empty() {
+        // Folded: explanations are long, and the page of a CI job is read from the top.
         writeln!(out, "\n<details><summary>Worst steps</summary>\n")?;
         for finding in summary.findings.iter().take(MAX_LISTED_FINDINGS) {
             let step = finding.step_index.map_or_else(String::new, |step| format!(" step {step}"));
@@ -89,6 +94,7 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
     Ok(())
 }
 
+/// A row of the table of metrics. A metric without a value says `not judged`, which is not a 0.
 fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let value = metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));
@@ -105,7 +111,8 @@ fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// Text that is only text: no markup, no HTML, no mention, one line, and not too much of it.
+/// Untrusted text as one line of plain text: no markup, no HTML, no mention, no link, at most 300 characters. It is
+/// safe in table cells and list items.
 pub fn escape_markdown_cell(text: &str) -> String {
     const MAX_CHARACTERS: usize = 300;
     let line = printable_line(text);
@@ -119,7 +126,7 @@ pub fn escape_markdown_cell(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
-            // A zero-width joiner keeps a name from being notified.
+            // A zero-width joiner after `@` keeps GitHub from notifying a user or a team.
             '@' => safe.push_str("@\u{200d}"),
             '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' | '!' | '(' | ')' => {
                 safe.push('\\');
@@ -128,7 +135,7 @@ pub fn escape_markdown_cell(text: &str) -> String {
             c => safe.push(c),
         }
     }
-    // A bare address would become a link.
+    // GitHub turns bare addresses into links; a joiner inside prevents it.
     safe.replace("://", ":\u{200d}//").replace("www.", "www\u{200d}.")
 }
 

@@ -1,15 +1,17 @@
 //! A table that every output can show.
 
-/// Cells are texts that are ready to be shown, but not escaped.
+/// A table for the HTML report, with text that is formatted but not escaped: each output escapes for itself. All rows
+/// have as many cells as there are columns.
 #[derive(Debug)]
 pub struct ReportTable {
     pub title: &'static str,
-    /// What is to be known about it.
+    /// A sentence below the table, such as how an interval was computed.
     pub note: Option<String>,
     pub columns: Vec<TableColumn>,
     pub rows: Vec<Vec<String>>,
 }
 
+/// A column; numbers are right-aligned, and an interval in parentheses after a number gets a line of its own.
 #[derive(Clone, Debug)]
 pub struct TableColumn {
     pub name: String,

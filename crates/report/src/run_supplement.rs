@@ -1,4 +1,6 @@
-//! What a run's folder holds beside verdicts, such as the trials of a bench.
+//! Measurements in the folder of a run beside verdicts, such as the trials of a benchmark. The server shows them
+//! without knowing the benchmark: the crate that made them implements [`RunSupplement`], and the command line passes
+//! its loader to the server.
 
 use std::fmt;
 use std::path::Path;
@@ -8,38 +10,42 @@ use gradus_eval::run::RunFileError;
 
 use crate::report_table::ReportTable;
 
-/// Something that a run is about, and that is measured rather than judged.
+/// Something that a run is about and that is measured rather than judged. `score` must be called first where the values
+/// of the other methods depend on verdicts.
 pub trait RunSupplement: fmt::Debug + Send {
-    /// Holds what was judged against what is known.
+    /// Compares the verdicts of the run with the known truth. Reads the whole run.
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError>;
-    /// Names of [`RunSupplement::metrics`], for gates.
+    /// Names of [`RunSupplement::metrics`], so that gates can be parsed before anything is scored.
     fn metric_names(&self) -> Vec<String>;
+    /// Metrics beside those of the evaluators. Their judge is `SIMULATOR`.
     fn metrics(&self) -> Vec<MetricResult>;
-    /// May say better why a gate cannot pass.
+    /// May replace the reason of a gate that cannot pass by a better one.
     fn explain_gate(&self, gate: &mut GateResult);
+    /// Tables for the report, in the order in which they are shown.
     fn tables(&self) -> Vec<ReportTable>;
-    /// For a comparison of two runs.
+    /// Results by trajectory, for the comparison of two runs.
     fn measurements(&self) -> Vec<TrialMeasurement>;
 }
 
-/// What was measured of one trajectory.
+/// The measured results of one trajectory.
 #[derive(Clone, Debug)]
 pub struct TrialMeasurement {
-    /// Where it is not known, the session tells which trajectory it is.
+    /// `None` if the trace could not be assembled; then the session identifies the trajectory.
     pub trajectory_id: Option<String>,
     pub session_id: String,
     pub results: Vec<TrialResult>,
 }
 
-/// One thing that was measured.
+/// One measured yes-or-no result, such as success or safety.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialResult {
-    /// No evaluator has such a name.
+    /// Distinct from every name of an evaluator.
     pub name: &'static str,
-    /// For people.
+    /// The name that people read.
     pub title: &'static str,
     pub is_good: bool,
 }
 
-/// Finds the supplement of a run by its folder; None for a run without one.
+/// Loads the supplement of a run from the folder of the run; `None` for a run without one. The error is a line for the
+/// log: the run is then shown without its supplement.
 pub type SupplementLoader = fn(&Path) -> Result<Option<Box<dyn RunSupplement>>, String>;

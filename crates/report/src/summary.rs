@@ -1,4 +1,5 @@
-//! A run's summary for people at a terminal.
+//! The summary of a run on a terminal: completeness, metrics with 95 % intervals, tools, reasons of failed questions,
+//! worst steps, cost, gates. Long lists are cut; the other outputs have all of them.
 
 use std::io::{self, Write};
 
@@ -9,9 +10,10 @@ use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResu
 use super::{BOLD, DIM, GREEN, RED, YELLOW, format_count, format_counted_noun};
 use gradus_core::visible::printable_line;
 
-/// Tools and reasons that are shown; the other outputs have all.
+/// Rows of a list of tools or reasons on the terminal; the other outputs have all.
 const MAX_LISTED_ROWS: usize = 12;
 
+/// Prints the summary. An incomplete run says so before its numbers, since they are about a part of the trajectories.
 pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
@@ -28,6 +30,7 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
     }
     writeln!(out)?;
     for metric in &summary.metrics {
+        // Metrics of the simulator are measured and not judged, so they have no accuracy.
         let suffix = if metric.judge == SIMULATOR { "" } else { " accuracy" };
         print_metric(metric, suffix, out)?;
     }
@@ -41,6 +44,8 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
     print_gates(gates, out)
 }
 
+/// One line: value, count, 95 % interval, and how many questions have no verdict. A metric without a value is `not
+/// judged`, which is not a 0.
 fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
     let title = format!("{}{suffix}:", printable_line(&metric.title));
     let Some(value) = metric.value else {
@@ -50,6 +55,7 @@ fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io:
     let interval = metric.interval.map_or_else(String::new, |found| {
         format!(", 95 % interval {:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
     });
+    // Labels can have fractional scores; then the numerator is a sum and not a count.
     let of = if let Some(of) = super::measured_of(metric) {
         of
     } else if metric.numerator.fract() == 0.0 && metric.is_share {
@@ -60,6 +66,7 @@ fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io:
     writeln!(out, "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){}", value * scale, format_unjudged(metric))
 }
 
+/// Questions without a verdict. They are not part of the value, so a reader must see how many there are.
 fn format_unjudged(metric: &MetricResult) -> String {
     let mut text = String::new();
     for (count, what) in [(metric.failed, "could not be judged"), (metric.not_applicable, "not applicable")] {
@@ -70,6 +77,7 @@ fn format_unjudged(metric: &MetricResult) -> String {
     text
 }
 
+/// Calls by tool, most used first; `chosen rightly` is about calls that were judged.
 fn print_tools(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     if summary.tools.is_empty() {
         return Ok(());
@@ -90,6 +98,7 @@ fn print_tools(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<(
     print_more_rows(summary.tools.len(), "more tool", "more tools", out)
 }
 
+/// Why questions could not be judged, by evaluator; reasons that do not apply are not failures and are not listed.
 fn print_unjudged(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     let failed: Vec<_> = summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
     if failed.is_empty() {
@@ -102,7 +111,9 @@ fn print_unjudged(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Resul
     print_more_rows(failed.len(), "more reason", "more reasons", out)
 }
 
+/// The worst steps with their verdicts.
 fn print_findings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
+    // A finding takes several lines; more than a few would push the gates off the screen.
     const SHOWN: usize = 5;
     if summary.findings.is_empty() {
         return Ok(());
@@ -131,6 +142,7 @@ fn print_findings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
+/// Dollars, calls and tokens; nothing if no model was asked. An unknown price is stated and never shown as 0.
 fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     let cost = &summary.cost;
     if cost.calls == 0 && cost.from_cache == 0 {
@@ -168,6 +180,7 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
+/// The gates with verdict and value, last, where they are seen first on a terminal.
 fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     if gates.is_empty() {
         return Ok(());
@@ -185,6 +198,7 @@ fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// A line with the number of rows that were left out, if any.
 fn print_more_rows(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
     if count > MAX_LISTED_ROWS {
         writeln!(out, "  {DIM}and {}{DIM:#}", format_counted_noun((count - MAX_LISTED_ROWS) as u64, one, many))?;
@@ -192,6 +206,7 @@ fn print_more_rows(count: usize, one: &str, many: &str, out: &mut dyn Write) -> 
     Ok(())
 }
 
+/// The first `most` characters of a text, on one printable line.
 fn shorten_line(text: &str, most: usize) -> String {
     let line = printable_line(text);
     match line.char_indices().nth(most) {

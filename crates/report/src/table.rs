@@ -1,4 +1,5 @@
-//! The list of trajectories as a table.
+//! The list of trajectories as a table that fits the terminal. Widths are in terminal columns (Unicode East Asian
+//! Width), not in characters.
 
 use std::io::{self, Write};
 
@@ -8,12 +9,13 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::{BOLD, DIM};
 use gradus_core::visible::printable_line;
 
-/// Rows wait until all are known, so that columns fit and ids are cut where they are still unique.
+/// Rows are collected and printed at the end, so that columns fit and ids are cut to the shortest unique prefix.
 #[derive(Debug, Default)]
 pub struct TrajectoryTable {
     rows: Vec<TrajectoryTableRow>,
 }
 
+/// The cells of one trajectory, printable and already cut.
 #[derive(Debug)]
 struct TrajectoryTableRow {
     id: String,
@@ -24,16 +26,18 @@ struct TrajectoryTableRow {
     query: String,
 }
 
-/// The columns that are as wide as what is in them; tools and query share the rest.
+/// The shortest prefix of an id that is shown, in characters.
 const MIN_ID: usize = 8;
+/// The widest column of tools; tools and query share what the other columns leave.
 const TOOLS: usize = 34;
-/// What tools and query need together.
+/// The least width for tools and query together. Below it, the start time is dropped.
 const NARROWEST: usize = 44;
 const GAP: &str = "  ";
-/// Rows wait for the last one, so they must not keep more than can be shown.
+/// Columns of a text that are kept in a row. It bounds the memory of a table of many trajectories.
 const WIDEST: usize = 200;
 
 impl TrajectoryTable {
+    /// Adds a trajectory. Repeated calls of one tool in a row are shown once.
     pub fn add(&mut self, trajectory: &Trajectory) {
         let mut tools: Vec<String> = Vec::new();
         for step in &trajectory.steps {
@@ -55,6 +59,7 @@ impl TrajectoryTable {
         });
     }
 
+    /// Prints the table for a terminal of `width` columns, and a line with the total.
     pub fn print(&self, width: usize, out: &mut dyn Write) -> io::Result<()> {
         let id = self.unique_prefix();
         let widest = |title: &str, of: fn(&TrajectoryTableRow) -> &str| {
@@ -86,13 +91,13 @@ impl TrajectoryTable {
         writeln!(out, "{DIM}{total} {what}; `gradus traces show ID SOURCE...` prints one{DIM:#}")
     }
 
-    /// How much of the ids has to be shown to tell them apart.
+    /// The length of the shortest prefix that tells all ids apart. In sorted order only neighbours have to be compared.
     fn unique_prefix(&self) -> usize {
         let mut ids: Vec<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
         ids.sort_unstable();
         let needed = ids.windows(2).map(|pair| {
             let shared = pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
-            // An id that begins like all of another must be seen whole.
+            // An id that is a prefix of another one must be shown whole.
             if shared == pair[0].len() { pair[1].len() } else { shared + 1 }
         });
         let longest = ids.iter().map(|id| id.len()).max().unwrap_or(0);
@@ -100,13 +105,15 @@ impl TrajectoryTable {
     }
 }
 
-/// Cut and padded to a width in columns.
+/// Cuts and pads a text to a width in columns.
 fn fit_to_width(text: &str, width: usize) -> String {
     let text = truncate_to_width(text, width);
     let padding = width.saturating_sub(text.width());
     format!("{text}{}", " ".repeat(padding))
 }
 
+/// Cuts a text to a width in columns, with an ellipsis. Hexadecimal ids are cut without one, so that they can be copied
+/// and used as a prefix.
 fn truncate_to_width(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

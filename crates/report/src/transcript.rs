@@ -1,4 +1,5 @@
-//! One trajectory as a person would read it.
+//! One trajectory as a transcript in ReAct form: Thought, Action, Action Input, Observation. Missing parts are stated,
+//! and defects are listed below.
 
 use std::io::{self, Write};
 
@@ -7,9 +8,10 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use super::{BOLD, DIM, RED};
 use gradus_core::visible::{make_printable, printable_line};
 
-/// Longer texts are cut unless all is wanted.
+/// Characters of one text without `--full`: observations can be whole files.
 const MAX_CHARS: usize = 1_500;
 
+/// Prints the transcript; `full` prints long texts whole.
 pub fn print_transcript(trajectory: &Trajectory, full: bool, out: &mut dyn Write) -> io::Result<()> {
     let text = |text: &str| truncate_transcript_text(text, full);
     writeln!(out, "{BOLD}Trajectory {}{BOLD:#}", printable_line(&trajectory.trajectory_id))?;
@@ -35,6 +37,7 @@ pub fn print_transcript(trajectory: &Trajectory, full: bool, out: &mut dyn Write
     Ok(())
 }
 
+/// The known facts about the trajectory; unknown ones are left out.
 fn list_header_fields(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let mut add = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
@@ -56,6 +59,7 @@ fn list_header_fields(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// One step. Malformed arguments are shown as the model wrote them.
 fn print_step(step: &TrajectoryStep, full: bool, out: &mut dyn Write) -> io::Result<()> {
     let with = if step.parallel_with_previous { " (in the same reply as the previous step)" } else { "" };
     writeln!(out, "\n{BOLD}Step {}{BOLD:#}{DIM}{with}{DIM:#}", step.index)?;
@@ -77,19 +81,22 @@ fn print_step(step: &TrajectoryStep, full: bool, out: &mut dyn Write) -> io::Res
     }
 }
 
+/// A part of the whole trajectory: query or answer.
 fn print_section(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
     writeln!(out, "\n{BOLD}{name}:{BOLD:#} {}", indent_continuation_lines(text, "  "))
 }
 
+/// A part of a step.
 fn print_field(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
     writeln!(out, "  {name}: {}", indent_continuation_lines(text, "    "))
 }
 
-/// Further lines stand below the first, moved in: no text can pass for a label of ours.
+/// Indents all lines but the first, so that no line of a text can look like a label of the transcript.
 fn indent_continuation_lines(text: &str, by: &str) -> String {
     text.trim_end().replace('\n', &format!("\n{by}"))
 }
 
+/// A printable text, cut unless `full` is set; the number of missing characters is stated.
 fn truncate_transcript_text(text: &str, full: bool) -> String {
     let safe = make_printable(text);
     match safe.char_indices().nth(MAX_CHARS) {

@@ -1,5 +1,6 @@
-//! `gradus demo`: all of it at once, on this machine only. Agents with known mistakes work on a simulated GitHub, their
-//! traces go over OTLP into a server, are graded by rules, and what that finds is held against what is true.
+//! `gradus demo`: the whole chain at once, on this machine only. Scripted agents with known mistakes work on a
+//! simulated GitHub, their traces go over OTLP into a private server, the offline judge grades them, and its verdicts
+//! are compared with the truth.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -45,9 +46,11 @@ Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report or
 /// A dozen tasks of all kinds: looking, writing, working through pull requests, and two with a trap.
 const TASKS: &str = "4,7,9,11,12,14,15,16,17,28,48,49";
 const PROJECT: &str = "gradus-demo";
-/// So many bytes of traces are sent at once.
+/// Bytes of traces per export request.
 const AT_ONCE: usize = 4 << 20;
 
+/// Entry point of the command. Without `--keep` everything but the report is in a temporary folder, which is removed at
+/// the end.
 pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
     let temporary = tempfile::tempdir().context("a temporary folder")?;
     let data = arguments.keep.clone().unwrap_or_else(|| temporary.path().join("data"));
@@ -58,10 +61,11 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
         ));
         return Ok(CommandExit::BadInput);
     }
-    // Settings of the folder that it is called in have no say.
+    // An empty settings file: a `gradus.toml` in the working directory must not change the demo.
     let config = temporary.path().join("gradus.toml");
     std::fs::write(&config, "")?;
     let store = data.join(gradus_store::FILE_NAME);
+    // The options of grading, as a user would type them.
     let words = [
         "gradus".as_ref(),
         "--judge".as_ref(),
@@ -77,11 +81,11 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     let grading = GradingOnlyAddition::try_parse_from(words)?.grading;
     let graded = eval::EvalArguments::for_sources(vec![store.display().to_string()], grading);
 
-    // Before anything is played.
+    // Checked before anything is played: the report may not be writable.
     let prepared = match PreparedRun::new(&graded, &[]) {
         Ok(prepared) => prepared,
-        Err(reason) => {
-            print_diagnostic(&printable_line(&reason));
+        Err(error) => {
+            print_diagnostic(&printable_line(&error.to_string()));
             return Ok(CommandExit::BadInput);
         }
     };
@@ -124,6 +128,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     Ok(exit)
 }
 
+// Parses the options of grading from words, so that their defaults are those of `gradus eval`.
 #[derive(Parser)]
 struct GradingOnlyAddition {
     #[command(flatten)]
@@ -138,7 +143,8 @@ fn print_demo_step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
     writeln!(anstream::stdout(), "{BOLD}{what:<18}{BOLD:#} {text} {DIM}({:.1} s){DIM:#}", begun.elapsed().as_secs_f64())
 }
 
-/// Plays all runs; each trace goes to a server that keeps it in this folder. Where that was, and how much it got.
+/// Plays all trials and sends their traces to a private server whose store is in `data`. Returns the results, the
+/// address of the server, and the number of bytes sent. The server is stopped before it returns, also after an error.
 fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
     let suite = TaskSuite::built_in()?;
     let tasks = suite.select(TASKS)?;
@@ -146,7 +152,7 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
     let policies: Vec<ScriptedPolicy> = ScriptedPolicy::all().collect();
     let contestants: Vec<TrialContestant<'_>> = policies.iter().copied().map(TrialContestant::Policy).collect();
     let (jobs, _) = plan_jobs(&BenchAgents::Policies(policies), &tasks, &worlds, 1);
-    // Traces of another demo may be in the same folder.
+    // Part of the session ids: traces of an earlier demo may be in the same folder.
     let bench = format!("{:08x}", fastrand::u32(..));
     let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT, bench: &bench };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -165,7 +171,7 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
     let (mut lines, mut waiting, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut take = |finished: FinishedTrial| -> Result<(), DemoError> {
         bytes += finished.otlp.len();
-        // Requests one behind the other are one request.
+        // Protobuf messages of one type concatenate, so several export requests are one.
         waiting.extend_from_slice(&finished.otlp);
         lines.push(finished.line);
         if waiting.len() >= AT_ONCE {
@@ -182,6 +188,7 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
     Ok((lines, address.clone(), bytes))
 }
 
+/// The error of the callback of `run_all`: of a trial, or of sending its trace.
 struct DemoError(anyhow::Error);
 
 impl From<BenchError> for DemoError {
@@ -196,11 +203,14 @@ impl From<anyhow::Error> for DemoError {
     }
 }
 
-/// The truth beside the verdicts, and what to do next.
+/// The results of the benchmark, with the comparison of verdicts and truth, and a list of commands to try next. It
+/// replaces the summary on the terminal.
 struct DemoAddition {
     inner: BenchAddition,
+    /// When grading began.
     begun: Instant,
     html: PathBuf,
+    /// Whether the traces stay in a folder of the user (`--keep`).
     is_kept: bool,
 }
 
@@ -217,7 +227,7 @@ impl ReportAddition for DemoAddition {
         true
     }
 
-    /// A folder that is gone when the report is read says nothing.
+    /// A temporary folder is deleted before anybody reads the report, so its path would be useless there.
     fn source(&self) -> Option<String> {
         (!self.is_kept).then(|| "the traces of `gradus demo`, which were not kept (--keep FOLDER)".to_owned())
     }

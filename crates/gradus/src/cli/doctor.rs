@@ -1,4 +1,5 @@
-//! `gradus doctor`: what a server needs, looked at before it is missed.
+//! `gradus doctor`: checks what a server needs before it starts: settings, ports, folder, store, keys, disk, clock, and
+//! the endpoints of judges. It changes nothing. Works beside a running server, whose ports then count as good.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -19,19 +20,20 @@ pub(super) struct DoctorArguments {
     server: ServerOptions,
 }
 
-/// What was looked at, and how it is.
+/// The result of one check, with its text. Only `Bad` changes the exit code, to 2.
 enum DoctorFinding {
     Good(String),
-    /// It works, and could be better.
+    /// The server works, but may not for long.
     Warning(String),
-    /// It does not work.
+    /// The server cannot start or cannot work.
     Bad(String),
 }
 
+/// Entry point of the command: one line per check. With settings that cannot be read, nothing else can be checked.
 pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
     let mut findings = Vec::new();
-    let summary = |config: gradus_server::ServerConfig| config.summary().map_err(|error| error.to_string());
-    match arguments.server.read_config().and_then(summary) {
+    let config = arguments.server.read_config().map_err(|error| error.to_string());
+    match config.and_then(|config| config.summary().map_err(|error| error.to_string())) {
         Ok(summary) => {
             findings.push(("settings", DoctorFinding::Good(summary.text.clone())));
             collect_findings(&summary, &mut findings);
@@ -53,6 +55,7 @@ pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<
     Ok(exit)
 }
 
+/// All checks that need readable settings, in the order in which they are printed.
 fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, DoctorFinding)>) {
     findings.push(("http port", check_port(&summary.http.to_string(), "--http")));
     findings.push(("grpc port", check_port(&summary.grpc.to_string(), "--grpc")));
@@ -71,6 +74,7 @@ fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, D
     }
 }
 
+/// Binds the port for a moment. A port in use is fine if a Gradus server has it.
 fn check_port(address: &str, option: &str) -> DoctorFinding {
     match TcpListener::bind(address) {
         Ok(_) => DoctorFinding::Good(format!("{address} is free")),
@@ -84,7 +88,8 @@ fn check_port(address: &str, option: &str) -> DoctorFinding {
     }
 }
 
-/// Whether what listens there is one of us.
+/// Whether a Gradus server answers at an address, by the form of its `/healthz`. The `Host` header is `localhost`,
+/// because a server without keys accepts only local host names.
 fn is_gradus_server(address: &str) -> bool {
     const TIMEOUT: Duration = Duration::from_secs(2);
     let ask = async {
@@ -98,8 +103,8 @@ fn is_gradus_server(address: &str) -> bool {
     runtime.ok().and_then(|runtime| runtime.block_on(ask)).unwrap_or(false)
 }
 
+/// Writes and removes a temporary file. A missing folder is not created: its nearest existing parent is tested instead.
 fn check_data_folder(data: &Path) -> DoctorFinding {
-    // Looking changes nothing: a folder that is not there is made at the first start, where its parent lets it.
     let place = nearest_existing_folder(data);
     let probe = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(place)?;
@@ -113,7 +118,7 @@ fn check_data_folder(data: &Path) -> DoctorFinding {
     }
 }
 
-/// The nearest folder above that is there.
+/// The nearest ancestor that exists; the working directory for a relative path without one.
 fn nearest_existing_folder(data: &Path) -> &Path {
     let above = data.ancestors().find(|folder| folder.is_dir());
     above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -133,6 +138,7 @@ fn check_store_file(data: &Path) -> DoctorFinding {
     }
 }
 
+/// Only for a server that other machines can reach: without a key it does not start.
 fn check_keys(data: &Path) -> DoctorFinding {
     let keys = Store::open_to_read(&data.join(FILE_NAME)).and_then(|store| store.keys()).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
@@ -143,6 +149,8 @@ fn check_keys(data: &Path) -> DoctorFinding {
     }
 }
 
+/// Free space for unprivileged users (`f_bavail`). Below 32 MB SQLite cannot work reliably, below 1 GB a busy server
+/// fills the disk within hours.
 fn check_disk_space(data: &Path) -> DoctorFinding {
     const LITTLE: u64 = 1 << 30;
     const NOTHING: u64 = 32 << 20;
@@ -163,7 +171,8 @@ fn check_disk_space(data: &Path) -> DoctorFinding {
 }
 
 fn check_clock() -> DoctorFinding {
-    // Spans are judged and kept by their times; a clock that was never set is far off.
+    // Retention, daily budgets and rollups compare times of spans with the clock. A clock that was never set (1970) is
+    // the usual fault.
     let now = jiff::Timestamp::now();
     let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
     if (2025..2100).contains(&year) {
@@ -173,6 +182,7 @@ fn check_clock() -> DoctorFinding {
     }
 }
 
+/// Asks the judge of a rule one short question, which costs a few tokens: only an answer proves address, key and model.
 fn check_judge_endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> DoctorFinding {
     let url = judge.client.shown_url().to_owned();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

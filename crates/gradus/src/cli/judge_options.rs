@@ -1,4 +1,4 @@
-//! The options about the judge.
+//! The options about the judge: the same for `eval`, `bench` and `demo`.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use crate::config::ConfigFile;
 #[derive(Args, Clone, Debug)]
 pub(super) struct JudgeOptions {
     /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`.
-    /// Without it: `judge.name` of the settings file; OPENAI_MODEL, or gpt-4o, if OPENAI_API_KEY or OPENAI_BASE_URL is set;
-    /// claude-sonnet-5-5 if ANTHROPIC_API_KEY is; else `offline`.
+    /// Without it: `judge.name` of the settings file; OPENAI_MODEL, or gpt-4o, if OPENAI_API_KEY or OPENAI_BASE_URL is
+    /// set; claude-sonnet-5-5 if ANTHROPIC_API_KEY is; else `offline`.
     #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
     pub(super) judge: Option<String>,
     /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
@@ -51,9 +51,12 @@ pub(super) struct JudgeOptions {
     pub(super) prices: Option<PathBuf>,
 }
 
+/// A temperature as given on the command line; `None` is the word `none`, for models that reject the parameter. An
+/// absent option is `Option::None` around it and means the default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ModelTemperature(pub(super) Option<f64>);
 
+/// A clap value parser, which prints its error after the name of the option.
 pub(super) fn temperature(text: &str) -> Result<ModelTemperature, String> {
     if text == "none" {
         return Ok(ModelTemperature(None));
@@ -65,7 +68,8 @@ pub(super) fn temperature(text: &str) -> Result<ModelTemperature, String> {
 }
 
 impl JudgeOptions {
-    /// What is asked for here wins over the file.
+    /// Merges the options with `[judge]` of the file; options win. The judge's name and address stay apart from those
+    /// of the file, because the environment ranks between them.
     pub(super) fn judge_config(&self, file: &ConfigFile) -> JudgeConfig {
         let of_file = file.judge_config();
         JudgeConfig {

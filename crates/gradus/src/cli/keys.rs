@@ -1,4 +1,5 @@
-//! `gradus keys`: who may talk to a server that others can reach.
+//! `gradus keys`: API keys of a server that other machines can reach. Keys are written beside a running server, which
+//! sees a new or revoked key with its next request.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use clap::{Args, Subcommand};
 use gradus_store::{FILE_NAME, KeyScopes, Store, StoreError, new_key};
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::data_folder;
+use crate::config::{ConfigError, data_folder};
 use gradus_core::visible::printable_line;
 use gradus_server::now_ns;
 
@@ -35,35 +36,58 @@ enum KeyCommand {
     Revoke { name: String },
 }
 
+/// Why a key could not be added, listed or revoked; printed as one line, exit code 2.
+#[derive(Debug, thiserror::Error)]
+enum KeyCommandError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a key needs a name of printable characters")]
+    UnprintableName,
+    #[error("there is no scope {scope:?}; there are ingest, read and admin")]
+    UnknownScope { scope: String },
+    #[error("a key without a scope may do nothing; give --scopes ingest,read")]
+    NoScope,
+    /// Names of revoked keys are not reused, so that a name in a log always means the same key.
+    #[error("there is, or was, a key called {name:?}; choose another name")]
+    NameTaken { name: String },
+    #[error("there is no valid key called {name:?}; `gradus keys list` shows those there are")]
+    NoValidKey { name: String },
+}
+
+/// Entry point of the command.
 pub(super) fn run_keys_command(arguments: &KeyArguments) -> anyhow::Result<CommandExit> {
-    Ok(carry_out(arguments).unwrap_or_else(|reason| {
-        print_diagnostic(&reason);
+    Ok(carry_out(arguments).unwrap_or_else(|error| {
+        print_diagnostic(&error.to_string());
         CommandExit::BadInput
     }))
 }
 
-fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, String> {
+fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
     let folder = data_folder(arguments.data.as_deref())?;
-    let said = |error: StoreError| error.to_string();
     match &arguments.command {
         KeyCommand::Add { name, scopes } => {
             if name.trim().is_empty() || name.chars().any(char::is_control) {
-                return Err("a key needs a name of printable characters".to_owned());
+                return Err(KeyCommandError::UnprintableName);
             }
-            let scopes = KeyScopes::parse(scopes).map_err(|error| error.to_string())?;
+            let first_unknown = || scopes.split(',').map(str::trim).find(|name| KeyScopes::parse(name).is_err());
+            let scopes = KeyScopes::parse(scopes)
+                .map_err(|_| KeyCommandError::UnknownScope { scope: first_unknown().unwrap_or_default().to_owned() })?;
             if scopes == KeyScopes::default() {
-                return Err("a key without a scope may do nothing; give --scopes ingest,read".to_owned());
+                return Err(KeyCommandError::NoScope);
             }
-            let key = new_key().map_err(said)?;
-            if !Store::add_key_beside(&folder, name, &key, scopes, now_ns()).map_err(said)? {
-                return Err(format!("there is, or was, a key called {name:?}; choose another name"));
+            let key = new_key()?;
+            if !Store::add_key_beside(&folder, name, &key, scopes, now_ns())? {
+                return Err(KeyCommandError::NameTaken { name: name.clone() });
             }
+            // The key alone goes to standard output, so that a script can store it; the store has only its digest.
             print_diagnostic(&format!("key {name:?} may {}; it is not shown again:", scopes.join_names()));
             anstream::println!("{key}");
         }
         KeyCommand::List => {
-            let store = Store::open_to_read(&folder.join(FILE_NAME)).map_err(said)?;
-            for key in store.keys().map_err(said)? {
+            let store = Store::open_to_read(&folder.join(FILE_NAME))?;
+            for key in store.keys()? {
                 let created = jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
                 let created = created.round(jiff::Unit::Second).unwrap_or(created);
                 let state = if key.revoked_ns.is_some() { "revoked" } else { "valid" };
@@ -71,8 +95,8 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, String> {
             }
         }
         KeyCommand::Revoke { name } => {
-            if !Store::revoke_key_beside(&folder, name, now_ns()).map_err(said)? {
-                return Err(format!("there is no valid key called {name:?}; `gradus keys list` shows those there are"));
+            if !Store::revoke_key_beside(&folder, name, now_ns())? {
+                return Err(KeyCommandError::NoValidKey { name: name.clone() });
             }
             anstream::println!("{} is revoked", printable_line(name));
         }

@@ -1,4 +1,5 @@
-//! The command line: what can be said, and what each outcome's exit code is.
+//! The command line: one module per command, and the exit codes. Commands print errors of the user's input themselves,
+//! as one line, and return `BadInput`; an `Err` is an unexpected failure, which `run_cli` prints with its causes.
 
 mod agent;
 mod bench;
@@ -28,16 +29,22 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use sources::print_diagnostic;
 
-/// Exit codes, the same for every command.
+/// Exit codes, the same for every command. They are part of the interface: CI jobs branch on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandExit {
+    /// Done; gates passed or are inconclusive.
     Pass = 0,
+    /// The command broke off: a full disk, an unreachable endpoint, an error of this program.
     Unexpected = 1,
+    /// Arguments, settings or input files are wrong. clap uses the same code.
     BadInput = 2,
+    /// The work is done, and a gate failed.
     GateFailed = 3,
+    /// The input is readable and has no trajectories.
     NothingFound = 4,
-    /// All went well, but not every outcome could be written where it should go.
+    /// The work is done, but not every outcome or span could be exported.
     NotWritten = 5,
+    /// SIGINT or SIGTERM; 128 + 2, as shells have it.
     Interrupted = 130,
 }
 
@@ -53,7 +60,8 @@ struct CommandLine {
 enum CliCommand {
     /// Lists the trajectories in traces, or shows one as a transcript.
     Traces(traces::TraceArguments),
-    /// Judges every step of every trajectory: does the tool fit the thought, the thought the request, is the path short?
+    /// Judges every step of every trajectory: does the tool fit the thought, the thought the request, is the path
+    /// short?
     Eval(Box<eval::EvalArguments>),
     /// Prints a run's results again, in any form.
     Report(report::ReportArguments),
@@ -83,12 +91,13 @@ enum CliCommand {
     Trust(trust::TrustArguments),
 }
 
-/// Runs the command line.
+/// Runs a command line, whose first word is the name of the program, and returns the exit code of the process. Errors
+/// are printed here.
 pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match CommandLine::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; clap knows which is which.
+            // `--help` and `--version` are errors for clap, with exit code 0 and standard output.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
         }
@@ -112,7 +121,7 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
-        // A reader that went away (`| head`) is no failure.
+        // The reader of standard output has closed it (`| head`), which is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(CommandExit::Pass as u8),
         Err(error) => {
             anstream::eprintln!("gradus: {error:#}");
@@ -121,6 +130,7 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Whether a cause of the error is EPIPE, also inside a `serde_json::Error`, which hides the error of its writer.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<std::io::Error>();

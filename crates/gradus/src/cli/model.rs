@@ -1,4 +1,5 @@
-//! Which model an agent thinks with, said as `eval` is told its judge.
+//! The model of an agent. Options, variables and defaults are those of the judge of `gradus eval`, so the same
+//! selection code is used, with the names of the options replaced in its messages.
 
 use std::sync::Arc;
 
@@ -45,8 +46,29 @@ enum ProviderName {
     Anthropic,
 }
 
+/// Why there is no model for the agent. Messages name the options of `gradus agent`; `gradus bench` replaces them.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ModelOptionsError {
+    #[error(
+        "--context-tokens {context_tokens}: an agent needs at least 4000, and twice the {max_tokens} tokens of a reply"
+    )]
+    ContextTooSmall { context_tokens: usize, max_tokens: u32 },
+    #[error("--api-key-env: {variable} is not set")]
+    KeyNotSet { variable: String },
+    #[error(
+        "there is no model to think: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name an endpoint with --base-url and a model with --model"
+    )]
+    NoModel,
+    /// The options and the environment do not select a model.
+    #[error("{reason}")]
+    Selection { reason: String },
+    /// The endpoint has an address that no client can be made for.
+    #[error("{reason}")]
+    Client { reason: String },
+}
+
 impl ModelOptions {
-    /// As when nothing else is said: for commands that have other options of the same names.
+    /// The defaults of the options, for `gradus bench`: there, options of these names are about the judge.
     pub(super) fn from_model_name(model: &str, base_url: Option<&str>, api_key_env: Option<&str>) -> ModelOptions {
         ModelOptions {
             model: Some(model.to_owned()),
@@ -60,14 +82,16 @@ impl ModelOptions {
         }
     }
 
-    /// The model's endpoint. `gradus.toml` has no say: what it names is a judge.
-    pub(super) fn endpoint(&self, environment: &EnvironmentVariables) -> Result<ModelEndpoint, String> {
+    /// The endpoint of the model. `gradus.toml` is not used: the model that it names is a judge.
+    pub(super) fn endpoint(&self, environment: &EnvironmentVariables) -> Result<ModelEndpoint, ModelOptionsError> {
+        // Less would not hold the instructions, the tool definitions and a history beside the reply.
         if self.context_tokens < 4_000 || self.context_tokens < 2 * self.max_tokens as usize {
-            return Err(format!(
-                "--context-tokens {}: an agent needs at least 4000, and twice the {} tokens of a reply",
-                self.context_tokens, self.max_tokens
-            ));
+            return Err(ModelOptionsError::ContextTooSmall {
+                context_tokens: self.context_tokens,
+                max_tokens: self.max_tokens,
+            });
         }
+        // The judge selection takes the provider as a prefix of the model's name.
         let mut judge = self.model.clone();
         if let Some(provider) = self.provider {
             let name = match provider {
@@ -85,27 +109,35 @@ impl ModelOptions {
         let mut credentials = environment.judge_credentials();
         if let Some(variable) = &self.api_key_env {
             let key = EnvironmentVariables::read_secret(variable)
-                .ok_or_else(|| format!("--api-key-env: {variable} is not set"))?;
+                .ok_or_else(|| ModelOptionsError::KeyNotSet { variable: variable.clone() })?;
             (credentials.openai_key, credentials.anthropic_key) = (Some(key.clone()), Some(key));
         }
         match config.select(&credentials) {
             Ok(JudgeChoice::Model(endpoint)) => Ok(endpoint),
-            Ok(JudgeChoice::Offline { .. }) => Err(
-                "there is no model to think: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name an endpoint with --base-url and a model with --model"
-                    .to_owned(),
-            ),
-            Err(error) => Err(error.to_string().replace(", or use --judge offline", "").replace("--judge", "--model")),
+            Ok(JudgeChoice::Offline { .. }) => Err(ModelOptionsError::NoModel),
+            // The messages are about a judge, and an agent cannot be offline.
+            Err(error) => {
+                let reason = error.to_string().replace(", or use --judge offline", "").replace("--judge", "--model");
+                Err(ModelOptionsError::Selection { reason })
+            }
         }
     }
 
-    pub(super) fn client(&self, environment: &EnvironmentVariables, concurrency: usize) -> Result<ModelClient, String> {
+    /// A client for up to `concurrency` calls at a time. While a local model server loads its model, it prints a
+    /// notice.
+    pub(super) fn client(
+        &self,
+        environment: &EnvironmentVariables,
+        concurrency: usize,
+    ) -> Result<ModelClient, ModelOptionsError> {
         let client = ModelClient::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| ModelOptionsError::Client { reason: error.to_string() })?;
         Ok(client.with_load_notice(Arc::new(|waited| {
             print_diagnostic(&format!("waiting for the model server to load its model ({} s)", waited.as_secs()));
         })))
     }
 
+    /// The temperature to send; `None` sends none. Anthropic's newer models reject the parameter.
     pub(super) fn temperature(&self, provider: ModelProvider) -> Option<f64> {
         let given = self.temperature.map_or(Some(0.0), |given| given.0);
         given.filter(|_| provider == ModelProvider::OpenAi)

@@ -1,4 +1,4 @@
-//! Where a run's results go, and which gates they must pass: the same for `eval` and `report`.
+//! The output files of a run and its gates: the same for `eval`, `bench`, `demo` and `report`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -42,48 +42,67 @@ pub(super) struct OutputOptions {
     pub(super) strict: bool,
 }
 
+/// Why outputs cannot be written; found before the run begins.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OutputError {
+    #[error("{}: two outputs would be written there", path.display())]
+    Twice { path: PathBuf },
+    #[error("{}: it is a source, and would be overwritten", path.display())]
+    IsSource { path: PathBuf },
+    #[error("--csv makes several files: give a folder")]
+    CsvToStdout,
+    #[error("only one output can go to standard output")]
+    SeveralToStdout,
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+}
+
 impl OutputOptions {
+    /// The output files, without the CSV folder and without standard output.
     fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
         files.into_iter().flatten().map(PathBuf::as_path).filter(|path| !is_stdout(path))
     }
 
-    /// Finds out whether all files can be written before anything is spent on what goes into them.
-    pub(super) fn prepare(&self, sources: &[String]) -> Result<(), String> {
+    /// Checks that all files can be written, before money is spent on a run whose results could not be saved. It
+    /// creates missing files and folders, and does not truncate existing files: the run may still be refused.
+    pub(super) fn prepare(&self, sources: &[String]) -> Result<(), OutputError> {
         let files: Vec<PathBuf> =
             self.files().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())).collect();
         for (at, path) in files.iter().enumerate() {
             if files[..at].contains(path) {
-                return Err(format!("{}: two outputs would be written there", path.display()));
+                return Err(OutputError::Twice { path: path.clone() });
             }
+            // By canonical paths, as `report.json` and `./report.json` or a link are the same file.
             let is_source = |source: &String| {
                 Path::new(source)
                     .canonicalize()
                     .is_ok_and(|source| path.canonicalize().is_ok_and(|path| path == source))
             };
             if sources.iter().any(is_source) {
-                return Err(format!("{}: it is a source, and would be overwritten", path.display()));
+                return Err(OutputError::IsSource { path: path.clone() });
             }
         }
         let to_stdout = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
         if self.csv.as_deref().is_some_and(is_stdout) {
-            return Err("--csv makes several files: give a folder".to_owned());
+            return Err(OutputError::CsvToStdout);
         }
         if to_stdout.into_iter().flatten().filter(|path| is_stdout(path)).count() > 1 {
-            return Err("only one output can go to standard output".to_owned());
+            return Err(OutputError::SeveralToStdout);
         }
         for path in self.files() {
             let opened = File::options().append(true).create(true).open(path);
-            opened.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+            opened.map_err(|source| OutputError::Unwritable { path: path.to_owned(), source })?;
         }
         if let Some(folder) = &self.csv {
             std::fs::create_dir_all(folder)
-                .map_err(|error| format!("{}: cannot be written: {error}", folder.display()))?;
+                .map_err(|source| OutputError::Unwritable { path: folder.clone(), source })?;
         }
         Ok(())
     }
 
-    /// Writes everything that was asked for. People get the summary unless a program gets something instead.
+    /// Writes every output that an option names. The summary for people goes to standard output, unless one of the
+    /// outputs goes there: a program that reads it must not find two documents.
     pub(super) fn write(
         &self,
         reader: &mut RunReader,
@@ -144,86 +163,88 @@ impl OutputOptions {
     }
 }
 
-/// What another command adds to a run's results.
+/// What a command adds to the results of a run, in every output: the benchmark adds its trials. The default methods add
+/// nothing.
 pub(super) trait ReportAddition {
-    /// More numbers, beside those of the evaluations; gates can be about them. Asked for once, before anything is written.
+    /// More metrics beside those of the evaluators, on which gates can be set. Called once, before any other output
+    /// method, since the values of the other methods may depend on the run that `reader` reads.
     fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
         let _ = reader;
         Ok(Vec::new())
     }
 
-    /// What is needed to add all this again when the run is reported later; into the run's folder.
+    /// Saves into the folder of the run what a later `gradus report` needs to add the same again.
     fn keep(&self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// What a report calls the source, where its path says nothing.
+    /// A text that replaces the source in the manifest and in reports, for sources in temporary folders.
     fn source(&self) -> Option<String> {
         None
     }
 
-    /// Whether there is something to report of a run without a single trajectory.
+    /// Whether a run without a single trajectory still has something to report.
     fn is_enough(&self) -> bool {
         false
     }
 
-    /// May say better why a gate cannot pass.
+    /// May replace the reason of a failed or inconclusive gate by a better one.
     fn explain(&self, gate: &mut GateResult) {
         let _ = gate;
     }
 
-    /// For the JSON document: a name, and what it holds.
+    /// A key for the JSON document, and its value.
     fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
         Ok(None)
     }
 
-    /// For the page.
+    /// Tables for the HTML report.
     fn tables(&self) -> Vec<ReportTable> {
         Vec::new()
     }
 
-    /// Below the summary.
+    /// Markdown below the summary.
     fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         let _ = out;
         Ok(())
     }
 
-    /// More files, beside those of the steps.
+    /// More CSV files in the same folder.
     fn csv(&self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// More suites, before those of the evaluations.
+    /// JUnit suites before those of the evaluators.
     fn junit(&self) -> Vec<TestSuite> {
         Vec::new()
     }
 
-    /// More lines, before the outcomes and with their keys.
+    /// JSON lines before the outcomes, with the same keys where they mean the same.
     fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         let _ = (run_id, out);
         Ok(())
     }
 
-    /// Whether what it prints takes the place of the summary.
+    /// Whether the text of `print` replaces the summary on the terminal.
     fn stands_alone(&self) -> bool {
         false
     }
 
-    /// For people, before the summary.
+    /// Text for the terminal, before the summary.
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let _ = out;
         Ok(())
     }
 }
 
-/// Nothing is added.
+/// The addition of `gradus eval`: none.
 pub(super) struct NoAddition;
 
 impl ReportAddition for NoAddition {}
 
-/// The gates, checked.
+/// Checks the gates, in the order in which they were given. With `strict`, an inconclusive gate counts as failed.
 pub(super) fn evaluate_gates(
     gates: &[QualityGate],
     summary: &EvaluationSummary,
@@ -235,6 +256,7 @@ pub(super) fn evaluate_gates(
     results
 }
 
+/// Whether a gate failed, which means exit code 3. Inconclusive gates do not count, unless they were checked strictly.
 pub(super) fn has_failed(gates: &[GateResult]) -> bool {
     gates.iter().any(|gate| gate.verdict == GateVerdict::Fail)
 }

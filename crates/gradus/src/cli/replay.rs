@@ -1,4 +1,5 @@
-//! `gradus replay`: which steps of a run on the simulator were needed.
+//! `gradus replay`: finds the steps of a benchmark run that were not needed, by running it again on the simulator
+//! without some of them. Reads the records that `gradus bench` leaves in `records/` of its folder.
 
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use clap::Args;
 use gradus_github_agent::tools::{GitHubTools, ToolRestrictions};
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::replay::{CheckResults, ReplayEnvironment, ReplayReport, StepNecessity, replay_trial};
-use gradus_github_bench::suite::{BUILT_IN, BenchTask, TaskSuite};
+use gradus_github_bench::suite::{BUILT_IN, BenchTask, SuiteError, TaskSuite};
 use gradus_github_bench::trial::TrialPlan;
 use gradus_github_sim::World;
 use gradus_github_sim::state::WorldState;
@@ -47,14 +48,36 @@ hold without it, and no later argument and nothing in the final message comes fr
 
 Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 there is no run in the folder, or none of the task.";
 
-/// A record is read whole; a larger one is not of ours.
+/// Largest record that is read, in bytes. A record is read into memory as a whole; records of our own are far smaller.
 const MAX_BYTES: u64 = 1 << 30;
 
+/// Why records or their tasks could not be read; printed as one line, exit code 2.
+#[derive(Debug, thiserror::Error)]
+enum ReplayCommandError {
+    #[error("{}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    /// The folder has no `records`, so it is probably not the folder of a benchmark.
+    #[error("{}: {source}; give the folder of a run of `gradus bench`, or one of its records", path.display())]
+    NoRecords { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
+    #[error("{}: this is too large for a record of a run", path.display())]
+    TooLarge { path: PathBuf },
+    #[error("{}: this is no record of a run: {source}", path.display())]
+    NotRecord { path: PathBuf, source: serde_json::Error },
+    #[error("{}: its task {task:?} is not in the suite {suite:?}; name the suite with --suite", path.display())]
+    UnknownTask { path: PathBuf, task: String, suite: String },
+    /// `bench.json` of the folder, which names the suite.
+    #[error("{}: {source}", path.display())]
+    Plan { path: PathBuf, source: serde_json::Error },
+}
+
+/// Entry point of the command. Records are replayed one after the other and each result is printed at once.
 pub(super) fn run_replay_command(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
     let records = match find_trial_records(arguments) {
         Ok(records) => records,
         Err(error) => {
-            print_diagnostic(&printable_line(&error));
+            print_diagnostic(&printable_line(&error.to_string()));
             return Ok(CommandExit::BadInput);
         }
     };
@@ -87,26 +110,26 @@ pub(super) fn run_replay_command(arguments: &ReplayArguments) -> anyhow::Result<
     })
 }
 
-/// The records with their tasks, in the order of tasks and trials.
-fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, String> {
-    let place = |path: &Path, reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
+/// The records with their tasks, in the order of tasks and trials. Empty if the folder is empty or has no run of the
+/// wanted task.
+fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, ReplayCommandError> {
+    let unreadable = |path: &Path, source: io::Error| ReplayCommandError::Unreadable { path: path.to_owned(), source };
     let path = &arguments.run;
-    let about = fs::metadata(path).map_err(|error| place(path, &error))?;
+    let about = fs::metadata(path).map_err(|error| unreadable(path, error))?;
+    // A single record lies in FOLDER/records/, and FOLDER has the plan that names the suite.
     let folder = if about.is_dir() { path.as_path() } else { path.parent().and_then(Path::parent).unwrap_or(path) };
     let mut files = Vec::new();
     if about.is_dir() {
         let records = path.join("records");
-        let unreadable = |error: io::Error| {
-            format!("{}: {error}; give the folder of a run of `gradus bench`, or one of its records", records.display())
-        };
+        let no_records = |source: io::Error| ReplayCommandError::NoRecords { path: records.clone(), source };
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         let entries = match fs::read_dir(&records) {
-            // Nothing was left there, which is no mistake in what was given.
+            // An empty folder is a benchmark without runs (exit code 4), not a wrong argument.
             Err(error) if error.kind() == io::ErrorKind::NotFound && is_empty() => return Ok(Vec::new()),
-            entries => entries.map_err(unreadable)?,
+            entries => entries.map_err(no_records)?,
         };
         for entry in entries {
-            let file = entry.map_err(unreadable)?.path();
+            let file = entry.map_err(no_records)?.path();
             if file.extension().is_some_and(|ending| ending == "json") {
                 files.push(file);
             }
@@ -114,24 +137,22 @@ fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, B
     } else {
         files.push(path.clone());
     }
-    let suite = TaskSuite::load(&suite_name(arguments, folder)?).map_err(|error| error.to_string())?;
+    let suite = TaskSuite::load(&suite_name(arguments, folder)?)?;
     let wanted = match &arguments.task {
-        Some(task) => Some(suite.select(task).map_err(|error| error.to_string())?),
+        Some(task) => Some(suite.select(task)?),
         None => None,
     };
     let mut found = Vec::new();
     for file in files {
-        let size = fs::metadata(&file).map_err(|error| place(&file, &error))?.len();
+        let size = fs::metadata(&file).map_err(|error| unreadable(&file, error))?.len();
         if size > MAX_BYTES {
-            return Err(place(&file, &"this is too large for a record of a run"));
+            return Err(ReplayCommandError::TooLarge { path: file });
         }
-        let text = fs::read(&file).map_err(|error| place(&file, &error))?;
+        let text = fs::read(&file).map_err(|error| unreadable(&file, error))?;
         let record: TrialRecord = serde_json::from_slice(&text)
-            .map_err(|error| place(&file, &format!("this is no record of a run: {error}")))?;
+            .map_err(|source| ReplayCommandError::NotRecord { path: file.clone(), source })?;
         let Some(task) = suite.task(&record.task) else {
-            let reason =
-                format!("its task {:?} is not in the suite {:?}; name the suite with --suite", record.task, suite.name);
-            return Err(place(&file, &reason));
+            return Err(ReplayCommandError::UnknownTask { path: file, task: record.task, suite: suite.name.clone() });
         };
         if wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|one| one.id == task.id)) {
             found.push((record, task.clone()));
@@ -141,7 +162,8 @@ fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, B
     Ok(found)
 }
 
-fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, String> {
+/// The suite of `--suite`, else the one in the plan of the benchmark, else the built-in one: a record can be anywhere.
+fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, ReplayCommandError> {
     if let Some(name) = &arguments.suite {
         return Ok(name.clone());
     }
@@ -149,13 +171,15 @@ fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, Stri
     match fs::read(&path) {
         Ok(text) => {
             let plan: TrialPlan =
-                serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+                serde_json::from_slice(&text).map_err(|source| ReplayCommandError::Plan { path, source })?;
             Ok(plan.suite)
         }
         Err(_) => Ok(BUILT_IN.to_owned()),
     }
 }
 
+/// Replays one record on a simulator of its own on a loopback port, with the seed of the task and the faults that were
+/// active in the recorded run.
 async fn replay_record(record: &TrialRecord, task: &BenchTask) -> anyhow::Result<ReplayReport> {
     let mut seed: World = task.world()?;
     for fault in &record.faults {
@@ -165,6 +189,7 @@ async fn replay_record(record: &TrialRecord, task: &BenchTask) -> anyhow::Result
     let listener = gradus_github_sim::bind_loopback_port(0).await?;
     let url = format!("http://{}", listener.local_addr()?);
     let serving = tokio::spawn(gradus_github_sim::serve_world(listener, Arc::clone(&world), false));
+    // The recorded agent was allowed to make its calls, so the replay is as well; the world is simulated.
     let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     let tools = GitHubTools::new(&url, Some(&task.token), limits)?;
     let verify = |after: &WorldState, record: &TrialRecord| -> CheckResults {
@@ -176,6 +201,8 @@ async fn replay_record(record: &TrialRecord, task: &BenchTask) -> anyhow::Result
     Ok(found)
 }
 
+/// A headline per run, then one line per step with the verdict and its reason. Tool names come from recorded traces, so
+/// they are made printable and cut at 40 characters.
 fn print_replay_report(found: &ReplayReport, out: &mut impl io::Write) -> io::Result<()> {
     let bold = Style::new().bold();
     let who = if found.agent.is_empty() { String::new() } else { format!(" ({})", found.agent) };

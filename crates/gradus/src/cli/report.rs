@@ -1,4 +1,5 @@
-//! `gradus report`: a run's results again, in any form.
+//! `gradus report`: results of an earlier run in any output format, computed from the files of the run alone. Gates are
+//! checked anew, and outcomes can be exported later.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use gradus_eval::run::{RunManifest, RunState, StateFolder};
 
 use super::CommandExit;
 use super::bench::BenchAddition;
-use super::destinations::{self, DestinationOptions, ReachableDestinations};
+use super::destinations::{self, DestinationError, DestinationOptions, ReachableDestinations};
 use super::outputs::{NoAddition, OutputOptions, ReportAddition, evaluate_gates, has_failed};
 use super::sources::print_diagnostic;
 use crate::config::{ConfigFile, EnvironmentVariables, PhoenixSection};
@@ -45,11 +46,12 @@ Examples:
 
 Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
 
+/// Entry point of the command. Without a run id it reports the latest run.
 pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
     let environment = EnvironmentVariables::read();
     let file = match ConfigFile::read(environment.config.as_deref()) {
         Ok(file) => file,
-        Err(reason) => return Ok(reject_report_input(&reason)),
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
     let state_dir = arguments.state_dir.clone().or_else(|| environment.state_dir.clone());
     let state_dir = state_dir.or(file.state_dir);
@@ -65,6 +67,7 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     if arguments.list {
         return print_run_list(&state, &runs);
     }
+    // Run ids begin with their time and the latest is first.
     let wanted = arguments.run.as_deref().unwrap_or(&runs[0]);
     let matches: Vec<&String> = runs.iter().filter(|id| id.starts_with(wanted)).collect();
     let id = match matches.as_slice() {
@@ -85,8 +88,9 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     };
     let bench = match BenchReport::of_run(folder.path()) {
         Ok(bench) => bench,
-        Err(error) => return Ok(reject_report_input(&error.to_string())),
+        Err(reason) => return Ok(reject_report_input(&reason.to_string())),
     };
+    // Gates may also be about the metrics of a benchmark, if the run is about one.
     let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
     let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
     let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
@@ -95,11 +99,11 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     let gates = match (gates, arguments.outputs.prepare(&[])) {
         (Ok(gates), Ok(())) => gates,
         (Err(error), _) => return Ok(reject_report_input(&error.to_string())),
-        (_, Err(reason)) => return Ok(reject_report_input(&reason)),
+        (_, Err(error)) => return Ok(reject_report_input(&error.to_string())),
     };
     let destinations = match prepare_destinations(arguments, &environment, &folder.record, &file.phoenix) {
         Ok(destinations) => destinations,
-        Err(reason) => return Ok(reject_report_input(&reason)),
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
@@ -118,31 +122,33 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     Ok(destinations::combine_exits(exit, sent))
 }
 
+/// Checks the destinations. Without `--phoenix`, the Phoenix that the run has read from is used; the key is sent to it
+/// only if it is on this machine or if PHOENIX_COLLECTOR_ENDPOINT names it as well.
 fn prepare_destinations(
     arguments: &ReportArguments,
     environment: &EnvironmentVariables,
     record: &RunManifest,
     settings: &PhoenixSection,
-) -> Result<Option<ReachableDestinations>, String> {
+) -> Result<Option<ReachableDestinations>, DestinationError> {
     let read_from: Vec<PhoenixAddress> =
         record.sources.iter().filter_map(|source| PhoenixAddress::of_source(source)?.ok()).collect();
     let vouched = environment.phoenix_url.as_deref().and_then(|url| PhoenixAddress::of_url(url).ok());
+    // The user has named this address outside of the folder of runs, or it does not leave the machine.
     let is_vouched = |own: &PhoenixAddress| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
-    // A folder of runs may come from elsewhere, and must not be able to send for the key.
+    // A folder of runs may come from a stranger, and must not decide who gets the key.
     if let (None, Some(own)) = (&arguments.phoenix, read_from.first())
         && arguments.destinations.go_to_phoenix()
         && environment.phoenix_key.is_some()
         && !is_vouched(own)
     {
-        return Err(format!(
-            "--log-to-phoenix: the run has read from {}; say --phoenix {} to send the key in PHOENIX_API_KEY there",
-            own.base, own.base
-        ));
+        return Err(DestinationError::UnconfirmedPhoenix { base: own.base.clone() });
     }
     let read_from: Vec<&PhoenixAddress> = read_from.iter().collect();
     arguments.destinations.prepare(arguments.phoenix.as_deref(), &read_from, settings, &record.evaluators)
 }
 
+/// One line per run. A run whose manifest says `running` is only running if a process holds its lock; else it was
+/// killed.
 fn print_run_list(state: &StateFolder, runs: &[String]) -> anyhow::Result<CommandExit> {
     use std::io::Write;
     let mut out = anstream::stdout().lock();

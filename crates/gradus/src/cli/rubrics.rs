@@ -1,4 +1,4 @@
-//! `gradus rubrics`: which evaluations there are, what they ask, and whether a user's own are sound.
+//! `gradus rubrics`: lists and prints rubrics, and checks a user's own files.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -44,10 +44,11 @@ struct RubricPaths {
     rubrics: Vec<PathBuf>,
 }
 
+/// Entry point of the command. Rubrics of the settings file are listed and shown as well.
 pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result<CommandExit> {
     let file = match ConfigFile::read(EnvironmentVariables::read().config.as_deref()) {
         Ok(file) => file,
-        Err(reason) => return Ok(reject_rubrics_input(&reason)),
+        Err(error) => return Ok(reject_rubrics_input(&error.to_string())),
     };
     match &arguments.command {
         RubricCommand::List(paths) => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
@@ -62,6 +63,7 @@ pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result
     }
 }
 
+/// A table of all rubrics, and of the one evaluator that has no rubric because it is rules only.
 fn print_rubric_list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{:<24}{:<12}{:<24}{:<18}asks", "name", "of", "labels", "from")?;
@@ -79,6 +81,7 @@ fn print_rubric_list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
     Ok(CommandExit::Pass)
 }
 
+/// Prints the file of a rubric as it is, so that `gradus rubrics show NAME > mine.md` is a copy to edit.
 fn show_rubric(library: &RubricLibrary, name: &str) -> anyhow::Result<CommandExit> {
     let Some(rubric) = library.find(name) else {
         let known: Vec<&str> = library.iter().map(|rubric| rubric.name.as_str()).collect();
@@ -93,6 +96,8 @@ fn show_rubric(library: &RubricLibrary, name: &str) -> anyhow::Result<CommandExi
     Ok(CommandExit::Pass)
 }
 
+/// Checks every file and reports all errors, not only the first. A valid rubric is listed with its labels, scores and
+/// variables, as they were parsed: a misspelled variable is often visible only there.
 fn check_rubric_files(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     let mut refused = 0;
@@ -133,6 +138,7 @@ fn check_rubric_files(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     Ok(if refused > 0 { CommandExit::BadInput } else { CommandExit::Pass })
 }
 
+/// What a rubric judges, as users write it in the file.
 fn subject_name(rubric: &Rubric) -> &'static str {
     match rubric.subject {
         RubricSubject::Step => "step",

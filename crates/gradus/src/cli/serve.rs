@@ -1,4 +1,4 @@
-//! `gradus serve`.
+//! `gradus serve`: options, environment and file become a `ServerConfig`; the server crate does the rest.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use gradus_server::{LogFormat, ServeSection, ServerConfig};
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::{ConfigFile, EnvironmentVariables};
+use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 use gradus_github_bench::results::load_supplement;
 
 #[derive(Args)]
@@ -40,8 +40,9 @@ pub(super) struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// What is said here wins over the environment, the environment over the file.
-    pub(super) fn read_config(&self) -> Result<ServerConfig, String> {
+    /// The configuration of the server. Options win over the environment, the environment over the file. The server
+    /// calls it again on SIGHUP, so it reads the file and the environment anew each time.
+    pub(super) fn read_config(&self) -> Result<ServerConfig, ConfigError> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(self.config.as_deref().or(environment.config.as_deref()))?;
         let judge = file.judge_config();
@@ -86,15 +87,18 @@ A request is acknowledged when its spans are on disk. SIGTERM finishes what is u
 
 Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
+/// Entry point of the command. Returns after SIGTERM or SIGINT, or at once if the server cannot start.
 pub(super) fn run_serve_command(arguments: &ServeArguments) -> CommandExit {
     let format = match arguments.log_format {
         LogFormatName::Text => LogFormat::Text,
         LogFormatName::Json => LogFormat::Json,
     };
-    match gradus_server::run_server(&|| arguments.server.read_config(), format) {
+    // The server does not know our errors: it prints them, or logs them if they come with a SIGHUP.
+    let read_config = || arguments.server.read_config().map_err(|error| error.to_string());
+    match gradus_server::run_server(&read_config, format) {
         Ok(()) => CommandExit::Pass,
-        Err(error) => {
-            print_diagnostic(&error.to_string());
+        Err(reason) => {
+            print_diagnostic(&reason.to_string());
             CommandExit::BadInput
         }
     }

@@ -1,4 +1,5 @@
-//! `gradus simulate`.
+//! `gradus simulate`: serves the simulated GitHub on a loopback port. The first line of standard output is the address,
+//! then one line per token with its user; scripts read them.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +38,7 @@ The same requests give the same bytes, always. What is not simulated is answered
 
 Exit codes: 0 stopped, 2 it cannot start: a bad seed, a port that is taken.";
 
+/// Entry point of the command. The seed is checked completely before the port is opened.
 pub(super) fn run_simulate_command(arguments: &SimulateArguments) -> anyhow::Result<CommandExit> {
     let made = SeedFile::load_named(&arguments.seed).and_then(|seed| seed.to_world());
     let mut world = match made {
@@ -53,13 +55,14 @@ pub(super) fn run_simulate_command(arguments: &SimulateArguments) -> anyhow::Res
     if arguments.rate_limits {
         world.enforce_limits();
     }
-    // One thread is enough: a world takes one request at a time.
+    // One thread is enough: the simulator answers one request at a time, which makes it deterministic.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve_world(arguments, world))
 }
 
+/// Serves until SIGINT or SIGTERM.
 async fn serve_world(arguments: &SimulateArguments, world: World) -> anyhow::Result<CommandExit> {
-    // Before anyone knows that it is there: they may be quick to stop it.
+    // The signal handlers are installed before the address is printed: a script may stop the server right after it.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = match gradus_github_sim::bind_loopback_port(arguments.port).await {
         Ok(listener) => listener,
@@ -81,6 +84,7 @@ async fn serve_world(arguments: &SimulateArguments, world: World) -> anyhow::Res
     Ok(CommandExit::Pass)
 }
 
+/// `--check`: one line per repository, separated by tabs, then totals.
 fn print_world(world: &World) {
     let state = world.state();
     for repository in state.repositories.values() {

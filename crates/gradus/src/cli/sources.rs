@@ -1,4 +1,5 @@
-//! The sources that a command was given: which they are, how they are read, and what is said of those that cannot be.
+//! The sources of a command: which kind each is, how they are read, and how sources that cannot be read are reported.
+//! All sources of one call go into one intake, so that traces spread over several files are assembled together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use gradus_ingest::{
 };
 
 use super::CommandExit;
-use crate::config::{ConfigFile, EnvironmentVariables};
+use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 use crate::known_sources::KnownSources;
 use gradus_phoenix::FilterCondition;
-use gradus_phoenix::client::{PhoenixAddress, PhoenixClientSettings, PhoenixSource};
+use gradus_phoenix::client::{AddressError, PhoenixAddress, PhoenixClientSettings, PhoenixSource};
 
 /// Which traces are meant, beside the names of sources.
 #[derive(Args, Clone, Debug, Default)]
@@ -43,16 +44,43 @@ pub(super) struct SourceOptions {
     condition: Option<String>,
 }
 
-/// Where settings are and what is kept, as far as a command can be told.
+/// Why the options about sources make no sense together, or cannot be parsed. Nothing was read yet.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SourceOptionsError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// `--where` is not in Phoenix's filter language, or asks for something that is not in traces.
+    #[error("{reason}")]
+    Condition { reason: String },
+    /// `--from` or `--to` is no time.
+    #[error("{reason}")]
+    Selection { reason: String },
+    /// `name` is the source without its credentials, or the option or variable that holds the address.
+    #[error("{name}: {source}")]
+    Address { name: String, source: AddressError },
+    /// `--project` and an address name different projects. `name` is the source or the option.
+    #[error("--project: {name} names the project {project:?} already; leave one of them out")]
+    TwoProjects { name: String, project: String },
+    #[error(
+        "--project: it is a project of a Phoenix, and none is read from here; leave the SOURCE out to read from --phoenix, or write it as phoenix://HOST:PORT/PROJECT"
+    )]
+    ProjectWithoutPhoenix,
+    #[error(
+        "no source: give a file, a folder or phoenix://HOST:PORT/PROJECT, or say where Phoenix is with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT"
+    )]
+    NoSource,
+}
+
+/// Options for the settings file and the state folder, of commands that have them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StateLocations<'a> {
     pub(super) config: Option<&'a Path>,
     pub(super) state_dir: Option<&'a Path>,
-    /// Take up nothing.
+    /// Download everything anew instead of continuing an interrupted read of a Phoenix.
     pub(super) fresh: bool,
 }
 
-/// All that is needed to read.
+/// Sources whose names, addresses and filters are valid. Whether they can be read turns out when they are read.
 #[derive(Clone, Debug)]
 pub(super) struct ResolvedSources {
     named: Vec<NamedSource>,
@@ -62,6 +90,7 @@ pub(super) struct ResolvedSources {
     fresh: bool,
 }
 
+/// A source as the user wrote it, and its address if it is a Phoenix.
 #[derive(Clone, Debug)]
 struct NamedSource {
     name: String,
@@ -69,26 +98,37 @@ struct NamedSource {
 }
 
 impl SourceOptions {
-    /// Finds out what is meant; everything that can be wrong about it is found here.
-    pub(super) fn resolve(&self, given: &[String], places: StateLocations<'_>) -> Result<ResolvedSources, String> {
+    /// Parses names, addresses and filters, and finds contradictions between them, before anything is read. Relative
+    /// times such as `24h` are relative to now.
+    pub(super) fn resolve(
+        &self,
+        given: &[String],
+        places: StateLocations<'_>,
+    ) -> Result<ResolvedSources, SourceOptionsError> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
-        let condition = self.condition.as_deref().map(FilterCondition::read).transpose();
-        let condition = condition.map_err(|error| error.to_string())?;
+        let condition = self
+            .condition
+            .as_deref()
+            .map(FilterCondition::read)
+            .transpose()
+            .map_err(|error| SourceOptionsError::Condition { reason: error.to_string() })?;
         let condition = condition.map(|condition| Arc::new(condition) as Arc<dyn SpanCondition>);
         let selection = TraceSelection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| SourceOptionsError::Selection { reason: error.to_string() })?;
+        // Only --project contradicts an address; PHOENIX_PROJECT_NAME is a default that an address overrides.
         let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
         let mut named = Vec::new();
         for name in given {
             let address = PhoenixAddress::of_source(name).transpose();
-            let address = address.map_err(|error| format!("{}: {error}", without_secrets(name)))?;
+            let address =
+                address.map_err(|source| SourceOptionsError::Address { name: without_secrets(name), source })?;
             named.push(match address {
                 Some(PhoenixAddress { project: Some(own), .. })
                     if self.project.as_ref().is_some_and(|it| *it != own) =>
                 {
-                    return Err(format!("--project: {name} names the project {own:?} already; leave one of them out"));
+                    return Err(SourceOptionsError::TwoProjects { name: name.clone(), project: own });
                 }
                 Some(address) => {
                     let project = address.project.clone().or_else(|| project.clone());
@@ -98,19 +138,14 @@ impl SourceOptions {
             });
         }
         if self.project.is_some() && !named.is_empty() && named.iter().all(|one| one.phoenix.is_none()) {
-            return Err(
-                "--project: it is a project of a Phoenix, and none is read from here; leave the SOURCE out to read \
-                 from --phoenix, or write it as phoenix://HOST:PORT/PROJECT"
-                    .to_owned(),
-            );
+            return Err(SourceOptionsError::ProjectWithoutPhoenix);
         }
         if named.is_empty() {
-            let address = given_phoenix(self.phoenix.as_deref(), &environment)?
-                .ok_or("no source: give a file, a folder or phoenix://HOST:PORT/PROJECT, or say where Phoenix is with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT")?;
+            let address = given_phoenix(self.phoenix.as_deref(), &environment)?.ok_or(SourceOptionsError::NoSource)?;
             if let (Some(own), Some(given)) = (&address.project, &self.project)
                 && own != given
             {
-                return Err(format!("--project: --phoenix names the project {own:?} already; leave one of them out"));
+                return Err(SourceOptionsError::TwoProjects { name: "--phoenix".to_owned(), project: own.clone() });
             }
             let project = address.project.clone().or(project);
             let address = PhoenixAddress { project, ..address };
@@ -131,20 +166,22 @@ impl SourceOptions {
     }
 }
 
-/// The Phoenix that was named, or that the environment names.
+/// The Phoenix of `--phoenix`, else of PHOENIX_COLLECTOR_ENDPOINT; `None` if neither is set.
 pub(super) fn given_phoenix(
     given: Option<&str>,
     environment: &EnvironmentVariables,
-) -> Result<Option<PhoenixAddress>, String> {
+) -> Result<Option<PhoenixAddress>, SourceOptionsError> {
     let (name, text) = match (given, &environment.phoenix_url) {
         (Some(url), _) => ("--phoenix", url),
         (None, Some(url)) => ("PHOENIX_COLLECTOR_ENDPOINT", url.as_str()),
         (None, None) => return Ok(None),
     };
-    PhoenixAddress::of_url(text).map(Some).map_err(|error| format!("{name}: {error}"))
+    PhoenixAddress::of_url(text)
+        .map(Some)
+        .map_err(|source| SourceOptionsError::Address { name: name.to_owned(), source })
 }
 
-/// An address as it may be shown: without what stands before an `@`.
+/// An address without user and password, so that it may be shown.
 fn without_secrets(name: &str) -> String {
     match (name.split_once("://"), name.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
@@ -153,12 +190,12 @@ fn without_secrets(name: &str) -> String {
 }
 
 impl ResolvedSources {
-    /// As they are recorded with a run.
+    /// The sources as they are written into the manifest of a run.
     pub(super) fn names(&self) -> Vec<String> {
         self.named.iter().map(|one| one.name.clone()).collect()
     }
 
-    /// What makes two reads of the same names different.
+    /// The filters as text, for the fingerprint of a run: the same sources with other filters are another run.
     pub(super) fn selection_text(&self) -> &str {
         &self.selection.as_written
     }
@@ -168,7 +205,9 @@ impl ResolvedSources {
         self.named.iter().filter_map(|one| one.phoenix.as_ref())
     }
 
-    /// Reads all sources. Those that cannot be read are reported one line each, the others go on.
+    /// Reads all sources and passes every trajectory to `sink`, with the index of its source. A source that cannot be
+    /// read is reported on one line and counted, and reading continues with the next one. Returns `Err` only if `sink`
+    /// fails or the spool cannot be written.
     pub(super) fn read(&self, sink: &mut TrajectorySink<'_>) -> anyhow::Result<SourceReadReport> {
         let mut intake = RecordIntake::new(SourceLimits::for_command(), sink);
         intake.set_selection(self.selection.clone());
@@ -196,7 +235,8 @@ impl ResolvedSources {
         Ok(SourceReadReport { summary, failed, narrowed_by: self.selection.active_option_names() })
     }
 
-    /// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
+    /// Reads one source and returns the number of broken files. A named file must be a readable trace. In a folder,
+    /// files of other formats are skipped, and corrupt ones are reported.
     fn read_source(&self, named: &NamedSource, intake: &mut RecordIntake<'_>) -> Result<usize, SourceError> {
         if let Some(address) = &named.phoenix {
             let phoenix = PhoenixSource {
@@ -210,6 +250,7 @@ impl ResolvedSources {
             return phoenix.read(intake).map(|()| 0);
         }
         let inputs = gradus_ingest::expand_source(&named.name, &self.known)?;
+        // A folder with a single file is still a folder: the name of its file is not the one that was given.
         let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, &self.known, intake)) };
         if matches!(only, InputSource::File { .. }) && only.name() != named.name {
             return Ok(read_folder(&inputs, &self.known, intake));
@@ -218,17 +259,19 @@ impl ResolvedSources {
     }
 }
 
-/// What reading came to.
+/// Counts of one read of all sources.
 #[derive(Default)]
 pub(super) struct SourceReadReport {
     pub(super) summary: ReadSummary,
-    /// Sources and files that could not be read.
+    /// Sources and files that could not be read; each was reported already.
     pub(super) failed: usize,
-    /// The options that left traces out.
+    /// Names of the filter options in use, for the message if nothing is left.
     narrowed_by: Vec<&'static str>,
 }
 
 impl SourceReadReport {
+    /// The exit code after `found` trajectories: 2 if a source could not be read, else 4 if nothing was found, which is
+    /// explained on standard error.
     pub(super) fn command_exit(&self, found: usize) -> CommandExit {
         if self.failed > 0 {
             return CommandExit::BadInput;
@@ -240,6 +283,8 @@ impl SourceReadReport {
         CommandExit::Pass
     }
 
+    /// Why there are no trajectories. The first of these that applies: filters excluded everything, there are no
+    /// records, records are unreadable, spans are missing, or spans call no model and no tool.
     fn nothing_found(&self) -> String {
         let sum = |count: fn(&SourceCoverage) -> u64| self.summary.sources.iter().map(count).sum::<u64>();
         let (spans, logs) = (sum(|source| source.spans), sum(|source| source.log_records));
@@ -250,7 +295,7 @@ impl SourceReadReport {
             [one] => format!("{one} asks for"),
             several => format!("{} ask for", several.join(" and ")),
         };
-        // A condition is asked of trajectories, the others of traces.
+        // `--where` is applied to assembled trajectories, the other filters to traces.
         let is_all = self.narrowed_by.contains(&"--where") || others >= sum(|source| source.traces) + documents;
         if others > 0 && is_all {
             return format!("no trajectories: none of {others} traces and documents is what {asked}");
@@ -260,7 +305,7 @@ impl SourceReadReport {
                 "no trajectories: {others} traces and documents are not what {asked}, and the others call no model and no tool"
             );
         }
-        // Of a server, only what is asked for travels.
+        // A server applies filters itself, so excluded traces never arrive and are not counted.
         if spans + logs + documents + skipped + refused == 0 && !self.narrowed_by.is_empty() {
             return format!("no trajectories: nothing there is what {asked}");
         }
@@ -280,9 +325,10 @@ impl SourceReadReport {
     }
 }
 
+/// Unreadable records that are reported one by one; the rest is counted.
 const MAX_WARNINGS: usize = 5;
 
-/// Returns how many of a folder's files are broken.
+/// Reads the files of a folder and returns how many are corrupt. Files of no known format are skipped.
 fn read_folder(inputs: &[InputSource], known: &KnownSources, intake: &mut RecordIntake<'_>) -> usize {
     let mut broken = 0;
     gradus_ingest::read_files(inputs, known, intake, &mut |intake, read| match read {
@@ -297,9 +343,10 @@ fn read_folder(inputs: &[InputSource], known: &KnownSources, intake: &mut Record
     broken
 }
 
-/// One line on standard error, safe to show whatever it quotes.
+/// Prints one line on standard error. Control characters are made visible and known secrets are masked, so a message
+/// may quote text of traces and servers.
 pub(crate) fn print_diagnostic(text: &str) {
-    // A message may repeat what a server or a file said, and that may be a key of ours.
+    // A server may echo the key that it was sent.
     let text = gradus_http::mask_secrets(text);
     anstream::eprintln!("gradus: {}", gradus_core::visible::printable_line(&text));
 }

@@ -1,4 +1,5 @@
-//! `gradus store`: looks after a server's store.
+//! `gradus store`: maintenance of a server's store. Commands that only read work beside a running server; the others
+//! open the store exclusively and fail while a server has it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -9,13 +10,40 @@ use gradus_core::span::TraceId;
 use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, WriteHandle};
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::data_folder;
+use crate::config::{ConfigError, data_folder};
 use gradus_server::stored_records;
 
 #[derive(Args)]
 pub(super) struct StoreArguments {
     #[command(subcommand)]
     command: StoreCommand,
+}
+
+/// Why a command on the store failed; printed as one line, exit code 2.
+#[derive(Debug, thiserror::Error)]
+enum StoreCommandError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{id:?} is no trace id: give 32 hexadecimal digits")]
+    TraceId { id: String },
+    #[error("no quarantined trace has the id {id}")]
+    NotQuarantined { id: TraceId },
+    /// Reading or writing the file of an export.
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    /// An export could not be finished; the disk is full, or nobody reads standard output any more.
+    #[error(transparent)]
+    Output(#[from] std::io::Error),
+    #[error("{} is there already; an export is a new file", path.display())]
+    ExportExists { path: PathBuf },
+    #[error("{} is there already; a backup is a new file", path.display())]
+    BackupExists { path: PathBuf },
+    #[error("{}: {source}", path.display())]
+    Import { path: PathBuf, source: StoreError },
+    #[error("{}: {source}", path.display())]
+    Backup { path: PathBuf, source: StoreError },
 }
 
 #[derive(Args)]
@@ -62,6 +90,7 @@ enum StoreCommand {
     },
 }
 
+/// Entry point of the command.
 pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<CommandExit> {
     let done = match &arguments.command {
         StoreCommand::Check(data) => check_store(data),
@@ -71,24 +100,28 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
         StoreCommand::Retry { trace, data } => retry_quarantined_traces(trace.as_deref(), data),
         StoreCommand::Backup { file, data } => backup_store(file, data),
     };
-    Ok(done.unwrap_or_else(|reason| {
-        print_diagnostic(&reason);
+    Ok(done.unwrap_or_else(|error| {
+        print_diagnostic(&error.to_string());
         CommandExit::BadInput
     }))
 }
 
-fn read_only(data: &DataFolderOptions) -> Result<Store, String> {
-    Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME)).map_err(|error| error.to_string())
+/// Opens the store beside a running server, if there is one. It must exist.
+fn read_only(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
+    Ok(Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME))?)
 }
 
-fn open_exclusive(data: &DataFolderOptions) -> Result<Store, String> {
-    Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default()).map_err(|error| error.to_string())
+/// Opens the store for writing, which fails while a server has it. Creates it if there is none, so commands that must
+/// not do that check for the file first.
+fn open_exclusive(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
+    Ok(Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default())?)
 }
 
-fn check_store(data: &DataFolderOptions) -> Result<CommandExit, String> {
+/// Reads every row. A damaged store is the expected finding here and not bad input, so it has exit code 1.
+fn check_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let report = match read_only(data)?.check(&mut stored_records::span_ids) {
         Ok(report) => report,
-        Err(error @ StoreError::Missing { .. }) => return Err(error.to_string()),
+        Err(error @ StoreError::Missing { .. }) => return Err(error.into()),
         Err(error) => {
             print_diagnostic(&format!("the store cannot be read to its end: {error}; restore a backup"));
             return Ok(CommandExit::Unexpected);
@@ -112,53 +145,54 @@ fn check_store(data: &DataFolderOptions) -> Result<CommandExit, String> {
     Ok(if report.problems.is_empty() { CommandExit::Pass } else { CommandExit::Unexpected })
 }
 
-fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, String> {
+/// Puts one quarantined trace, or all, back into the ready queue. The next start of the server assembles them.
+fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let trace = trace.map(|id| {
         let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
-        number.map(TraceId).ok_or_else(|| format!("{id:?} is no trace id: give 32 hexadecimal digits"))
+        number.map(TraceId).ok_or_else(|| StoreCommandError::TraceId { id: id.to_owned() })
     });
     let trace = trace.transpose()?;
     let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
     if !path.is_file() {
-        return Err(StoreError::Missing { path }.to_string());
+        return Err(StoreError::Missing { path }.into());
     }
-    let retried = open_exclusive(data)?
-        .retry_quarantined(trace)
-        .and_then(WriteHandle::wait)
-        .map_err(|error| error.to_string())?;
+    let retried = open_exclusive(data)?.retry_quarantined(trace).and_then(WriteHandle::wait)?;
     if let (0, Some(id)) = (retried, trace) {
-        return Err(format!("no quarantined trace has the id {id}"));
+        return Err(StoreCommandError::NotQuarantined { id });
     }
     anstream::println!("{retried} traces will be assembled at the next start of the server");
     Ok(CommandExit::Pass)
 }
 
-fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, String> {
+/// Merges small blocks of spans and returns free pages to the file system (`VACUUM`). Prints the size before and after.
+fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
     if !path.is_file() {
-        return Err(StoreError::Missing { path }.to_string());
+        return Err(StoreError::Missing { path }.into());
     }
     let before = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
     let store = open_exclusive(data)?;
-    let merged = store.compact().map_err(|error| error.to_string())?;
+    let merged = store.compact()?;
+    // Closed before its file is measured: SQLite writes what is left in the write-ahead log when the store is closed.
     drop(store);
     let after = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
     anstream::println!("{before} bytes before, {after} after; {merged} pieces put together");
     Ok(CommandExit::Pass)
 }
 
-fn export_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
+/// Writes the export under another name and renames it at the end, so that a file with the wanted name is complete.
+fn export_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     let store = read_only(data)?;
-    let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
+    let wrong = |source: std::io::Error| StoreCommandError::File { path: file.to_owned(), source };
     if file == Path::new("-") {
         let out = zstd::Encoder::new(std::io::stdout().lock(), 3).map_err(wrong)?;
         return write_export(&store, out).map(|_| CommandExit::Pass);
     }
     if file.exists() {
-        return Err(format!("{} is there already; an export is a new file", file.display()));
+        return Err(StoreCommandError::ExportExists { path: file.to_owned() });
     }
-    // What is half written has another name.
     let part = file.with_added_extension("part");
+    // Readable by its owner only: traces hold what users and tools said.
     let out = BufWriter::new(gradus_store::create_private(&part).map_err(wrong)?);
     let done = write_export(&store, zstd::Encoder::new(out, 3).map_err(wrong)?)
         .and_then(|rows| std::fs::rename(&part, file).map_err(wrong).map(|()| rows));
@@ -174,31 +208,35 @@ fn export_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
     }
 }
 
-fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result<u64, String> {
-    let done = store.export(&mut out).map_err(|error| error.to_string())?;
-    let mut inner = out.finish().map_err(|error| error.to_string())?;
-    inner.flush().map_err(|error| error.to_string())?;
+/// Writes all rows and ends the zstd frame; returns the number of rows.
+fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result<u64, StoreCommandError> {
+    let done = store.export(&mut out)?;
+    let mut inner = out.finish()?;
+    inner.flush()?;
     Ok(done.rows)
 }
 
-fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
-    let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
+/// Reads an export into an empty store. `words_of` recomputes the full-text index, which an export does not contain.
+fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
+    let wrong = |source: std::io::Error| StoreCommandError::File { path: file.to_owned(), source };
     let input: Box<dyn BufRead + Send> = if file == Path::new("-") {
         Box::new(BufReader::new(zstd::Decoder::new(std::io::stdin()).map_err(wrong)?))
     } else {
         Box::new(BufReader::new(zstd::Decoder::new(File::open(file).map_err(wrong)?).map_err(wrong)?))
     };
     let store = open_exclusive(data)?;
-    let done = store.import(input, gradus_server::words_of).map_err(|error| format!("{}: {error}", file.display()))?;
+    let done = store
+        .import(input, gradus_server::words_of)
+        .map_err(|source| StoreCommandError::Import { path: file.to_owned(), source })?;
     anstream::println!("{} traces, {} rows", done.traces, done.rows);
     Ok(CommandExit::Pass)
 }
 
-fn backup_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn backup_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
     if file.exists() {
-        return Err(format!("{} is there already; a backup is a new file", file.display()));
+        return Err(StoreCommandError::BackupExists { path: file.to_owned() });
     }
-    read_only(data)?.backup(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    read_only(data)?.backup(file).map_err(|source| StoreCommandError::Backup { path: file.to_owned(), source })?;
     anstream::println!("copied to {}", file.display());
     Ok(CommandExit::Pass)
 }

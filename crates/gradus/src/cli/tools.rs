@@ -1,9 +1,9 @@
-//! `gradus tools`: what the agent can do.
+//! `gradus tools`: lists the tools of the agent, or lists and calls those of an MCP server.
 
 use std::io::Write;
 
 use clap::Args;
-use gradus_github_agent::mcp::{MCP_TIMEOUT, McpServer, McpTools};
+use gradus_github_agent::mcp::{MCP_TIMEOUT, McpError, McpServer, McpTools};
 use gradus_github_agent::tools::{AgentTool, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, all_tools};
 use serde_json::{Value, json};
 
@@ -43,17 +43,28 @@ Examples:
 
 Exit codes: 0 listed or called, 1 the call failed, 2 there is no such tool, or no such server.";
 
-/// A tool, and where it comes from.
+/// A tool and its origin.
 struct ListedTool {
+    /// Family of a GitHub tool, or name of the MCP server.
     group: String,
     tool: AgentTool,
 }
 
+/// Why nothing could be listed or called; printed as one line, exit code 2.
+#[derive(Debug, thiserror::Error)]
+enum ToolsCommandError {
+    #[error("--call is not JSON: {0}")]
+    CallArguments(#[source] serde_json::Error),
+    #[error(transparent)]
+    Server(#[from] McpError),
+}
+
+/// Entry point of the command: list tools, show one, or call one of an MCP server.
 pub(super) fn run_tools_command(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandExit> {
     let call = match read_call(arguments) {
         Ok(call) => call,
-        Err(reason) => {
-            print_diagnostic(&reason);
+        Err(error) => {
+            print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
     };
@@ -64,8 +75,8 @@ pub(super) fn run_tools_command(arguments: &ToolsCommandArguments) -> anyhow::Re
                 return Ok(if is_error { CommandExit::Unexpected } else { CommandExit::Pass });
             }
             Ok(ToolsCommandOutput::Listed(listed)) => listed,
-            Err(reason) => {
-                print_diagnostic(&printable_line(&reason));
+            Err(error) => {
+                print_diagnostic(&printable_line(&error.to_string()));
                 return Ok(CommandExit::BadInput);
             }
         },
@@ -95,24 +106,34 @@ pub(super) fn run_tools_command(arguments: &ToolsCommandArguments) -> anyhow::Re
     Ok(CommandExit::Pass)
 }
 
+/// The result of one connection to an MCP server.
 enum ToolsCommandOutput {
     Listed(Vec<ListedTool>),
-    Called { text: String, is_error: bool },
+    /// `is_error` is the flag of the tool's own result in MCP; the call itself went through.
+    Called {
+        text: String,
+        is_error: bool,
+    },
 }
 
 /// The tool and its arguments, if one is to be called.
-fn read_call(arguments: &ToolsCommandArguments) -> Result<Option<(&str, Value)>, String> {
+fn read_call(arguments: &ToolsCommandArguments) -> Result<Option<(&str, Value)>, ToolsCommandError> {
     let (Some(name), Some(text)) = (&arguments.name, &arguments.call) else { return Ok(None) };
-    let value = serde_json::from_str(text).map_err(|error| format!("--call is not JSON: {error}"))?;
+    let value = serde_json::from_str(text).map_err(ToolsCommandError::CallArguments)?;
     Ok(Some((name, value)))
 }
 
-fn of_server(server: &McpServer, call: Option<(&str, Value)>) -> anyhow::Result<Result<ToolsCommandOutput, String>> {
+/// Connects to an MCP server, and lists its tools or calls one. The outer error is a failure of this program, the inner
+/// one of the server.
+fn of_server(
+    server: &McpServer,
+    call: Option<(&str, Value)>,
+) -> anyhow::Result<Result<ToolsCommandOutput, ToolsCommandError>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Listing destroys nothing, and who calls by hand knows what it is.
+    // Listing changes nothing, and a call by hand is the user's own decision.
     let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     Ok(runtime.block_on(async {
-        let tools = McpTools::connect(server, limits, MCP_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let tools = McpTools::connect(server, limits, MCP_TIMEOUT).await?;
         if let Some((name, arguments)) = call {
             let seen = tools.call(name, &arguments).await;
             return Ok(ToolsCommandOutput::Called { text: seen.text, is_error: seen.is_error });
@@ -122,6 +143,8 @@ fn of_server(server: &McpServer, call: Option<(&str, Value)>) -> anyhow::Result<
     }))
 }
 
+/// One line per tool, grouped; tools of one group must be adjacent. Names and descriptions of MCP tools come from
+/// another program, so every text is made printable.
 fn print_tool_list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Result<()> {
     let width = listed.iter().map(|one| one.tool.definition.name.len()).max().unwrap_or(0);
     let mut group = "";
@@ -137,6 +160,7 @@ fn print_tool_list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Resu
     Ok(())
 }
 
+/// The description and the parameters, of which only the top level of the JSON schema is shown; `--json` has all of it.
 fn print_tool_details(one: &ListedTool, out: &mut impl Write) -> std::io::Result<()> {
     let definition = &one.tool.definition;
     let effect = effect_name(one.tool.effect);
@@ -164,6 +188,7 @@ fn print_tool_details(one: &ListedTool, out: &mut impl Write) -> std::io::Result
     Ok(())
 }
 
+/// The JSON of `--json`: the definition as a model gets it, with origin and effect.
 fn as_json(one: &ListedTool) -> Value {
     let definition = &one.tool.definition;
     json!({
@@ -172,6 +197,7 @@ fn as_json(one: &ListedTool) -> Value {
     })
 }
 
+/// What a call does to the data of GitHub; MCP tools state it in their annotations.
 fn effect_name(effect: ToolEffect) -> &'static str {
     match effect {
         ToolEffect::Read => "reads",
@@ -180,6 +206,7 @@ fn effect_name(effect: ToolEffect) -> &'static str {
     }
 }
 
+/// The first sentence of a description, for the list.
 fn first_sentence(text: &str) -> &str {
     text.find(". ").map_or(text, |end| &text[..=end])
 }

@@ -1,4 +1,4 @@
-//! `gradus traces`: what is in these traces, and could it be read?
+//! `gradus traces`: lists the trajectories of sources, shows one as a transcript, or reports how much could be read.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub(super) struct TraceArguments {
     /// Files, folders or - for standard input; gzip and zstd are taken off. OTLP (protobuf, JSON, JSON Lines; traces
     /// and logs), Phoenix spans, nested trace dumps, message lists (OpenAI, Anthropic) and ReAct transcripts are told
     /// apart by their content. store:PROJECT is a project of the local store, gradus://HOST:PORT/PROJECT one of a
-    /// running server, phoenix://HOST:PORT/PROJECT one of a Phoenix; without a name, all of them. All sources of one call
-    /// are assembled together.
+    /// running server, phoenix://HOST:PORT/PROJECT one of a Phoenix; without a name, all of them. All sources of one
+    /// call are assembled together.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
@@ -93,6 +93,7 @@ enum OutputFormat {
     Jsonl,
 }
 
+/// Entry point of the command. Errors in options are found before a source is read.
 pub(super) fn run_traces_command(arguments: &TraceArguments) -> anyhow::Result<CommandExit> {
     let (which, names, kept) = match &arguments.command {
         Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources, &show.kept),
@@ -101,8 +102,8 @@ pub(super) fn run_traces_command(arguments: &TraceArguments) -> anyhow::Result<C
     let places = StateLocations { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
     let sources = match which.resolve(names, places) {
         Ok(sources) => sources,
-        Err(reason) => {
-            print_diagnostic(&reason);
+        Err(error) => {
+            print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
     };
@@ -113,6 +114,8 @@ pub(super) fn run_traces_command(arguments: &TraceArguments) -> anyhow::Result<C
     }
 }
 
+/// Prints all trajectories. JSON Lines are printed as they are assembled, so memory does not grow with their number;
+/// the table needs the width of its columns and is printed at the end.
 fn list_trajectories(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let mut out = open_output(arguments.format);
     let mut printer = TrajectoryPrinter::new(arguments.format);
@@ -127,6 +130,8 @@ fn list_trajectories(arguments: &TraceArguments, sources: &ResolvedSources) -> a
     Ok(read.command_exit(found))
 }
 
+/// Coverage by source and in total. Records are counted while they are read, trajectories when they are assembled; both
+/// counts are merged by the index of the source.
 fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let mut by_source: Vec<SourceCoverage> = Vec::new();
     let read = sources.read(&mut |source, trajectory| {
@@ -159,12 +164,14 @@ fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> any
     Ok(read.command_exit(total.trajectories as usize))
 }
 
+/// Prints the trajectory whose id is, or uniquely begins with, the given one. All sources are read to the end, since
+/// only then the prefix is known to be unique.
 fn show_trajectory(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let wanted = arguments.id.as_str();
     let mut matches: Vec<Trajectory> = Vec::new();
     let mut others = 0usize;
     let read = sources.read(&mut |_, trajectory| {
-        // An id that is given whole means just that one, even if others begin with it.
+        // A complete id wins over ids that begin with it.
         let exact = matches.first().is_some_and(|known| known.trajectory_id == wanted);
         if trajectory.trajectory_id == wanted {
             matches = vec![trajectory];
@@ -208,7 +215,7 @@ fn show_trajectory(arguments: &ShowArguments, sources: &ResolvedSources) -> anyh
     Ok(read.command_exit(1))
 }
 
-/// Prints trajectories as they come.
+/// Prints trajectories one by one. The JSON format is one array, whose brackets and commas are written as needed.
 struct TrajectoryPrinter {
     format: OutputFormat,
     table: table::TrajectoryTable,
@@ -245,7 +252,7 @@ impl TrajectoryPrinter {
     }
 }
 
-/// Standard output: with colours for people, byte for byte for programs.
+/// Standard output: with colours on a terminal for the table, unfiltered for JSON.
 fn open_output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
     BufWriter::new(match format {
         OutputFormat::Table => Box::new(anstream::stdout().lock()),
@@ -253,7 +260,7 @@ fn open_output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
     })
 }
 
-/// The terminal's width; wide enough for anything when nobody looks.
+/// The width of the terminal, at least 60 columns; 160 if standard output is no terminal.
 fn table_width() -> usize {
     const UNBOUNDED: usize = 160;
     match terminal_size::terminal_size() {

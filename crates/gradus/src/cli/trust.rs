@@ -1,4 +1,5 @@
-//! `gradus trust`: the user's consent to what a found settings file asks for.
+//! `gradus trust`: the user's consent to keys of a found settings file. The command shows every key that needs consent
+//! with its value, and records the digest of exactly the bytes that it has shown.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::{EnvironmentVariables, FILE_NAME, TrustStore, UncheckedFile, canonical_name, digest_bytes};
+use crate::config::{
+    ConfigError, EnvironmentVariables, FILE_NAME, TrustError, TrustStore, UncheckedFile, canonical_name, digest_bytes,
+};
 use gradus_core::visible::printable_line;
 
 #[derive(Args)]
@@ -39,28 +42,45 @@ changed has to be trusted again. GRADUS_TRUST_CONFIG=1 trusts whatever is found.
 
 Exit codes: 0 trusted, listed or removed, 2 not trusted, or the file cannot be read.";
 
+/// Why a file was not trusted, listed or removed; printed as one line, exit code 2.
+#[derive(Debug, thiserror::Error)]
+enum TrustCommandError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("{}: not trusted before; hint: `gradus trust --list` lists the trusted files", path.display())]
+    NotInList { path: PathBuf },
+    /// The user answered no.
+    #[error("{}: not trusted", path.display())]
+    Declined { path: PathBuf },
+    /// A pipe must not be able to consent by accident.
+    #[error("not trusted: nobody can be asked, as standard input is no terminal; hint: --yes")]
+    NoTerminal,
+    #[error("standard input: {0}")]
+    Input(#[source] std::io::Error),
+}
+
+/// Entry point of the command. Declining is exit code 2, so that a script does not go on without trust.
 pub(super) fn run_trust_command(arguments: &TrustArguments) -> anyhow::Result<CommandExit> {
-    Ok(carry_out(arguments).unwrap_or_else(|reason| {
-        print_diagnostic(&printable_line(&reason));
+    Ok(carry_out(arguments).unwrap_or_else(|error| {
+        print_diagnostic(&printable_line(&error.to_string()));
         CommandExit::BadInput
     }))
 }
 
-fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, String> {
-    let store = EnvironmentVariables::read().trust_store().map_err(|error| error.to_string())?;
+fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, TrustCommandError> {
+    let store = EnvironmentVariables::read().trust_store()?;
     if arguments.list {
         return list_files(&store);
     }
     if let Some(path) = &arguments.remove {
-        return match store.remove(path).map_err(|error| error.to_string())? {
+        return match store.remove(path)? {
             true => {
                 anstream::println!("{} is trusted no longer", format_path(&canonical_name(path)));
                 Ok(CommandExit::Pass)
             }
-            false => Err(format!(
-                "{}: not trusted before; hint: `gradus trust --list` lists the trusted files",
-                path.display()
-            )),
+            false => Err(TrustCommandError::NotInList { path: path.clone() }),
         };
     }
     let path = arguments.file.as_deref().unwrap_or(Path::new(FILE_NAME));
@@ -76,31 +96,34 @@ fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, String> {
             Some(target) => format!(" (leads to {})", format_path(target)),
             None => String::new(),
         };
+        // The value comes from a file that nobody trusts: control characters could hide or repaint other lines.
         let value = printable_line(&gradus_http::mask_secrets(&request.value));
         anstream::println!("  {}: {}: {value}{target}", request.key, request.effect);
     }
     if !arguments.yes && !is_confirmed()? {
-        return Err(format!("{}: not trusted", path.display()));
+        return Err(TrustCommandError::Declined { path: path.to_owned() });
     }
-    store.add(path, file.digest, &file.requests).map_err(|error| error.to_string())?;
+    store.add(path, file.digest, &file.requests)?;
     anstream::println!("{} is trusted as it is now", format_path(&name));
     Ok(CommandExit::Pass)
 }
 
-fn is_confirmed() -> Result<bool, String> {
+/// Asks on the terminal; anything but `y` or `yes` is a no.
+fn is_confirmed() -> Result<bool, TrustCommandError> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err("not trusted: nobody can be asked, as standard input is no terminal; hint: --yes".to_owned());
+        return Err(TrustCommandError::NoTerminal);
     }
     anstream::eprint!("Trust this file as it is now? [y/N] ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    stdin.lock().read_line(&mut answer).map_err(|error| format!("standard input: {error}"))?;
+    stdin.lock().read_line(&mut answer).map_err(TrustCommandError::Input)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn list_files(store: &TrustStore) -> Result<CommandExit, String> {
-    for file in store.load().map_err(|error| error.to_string())? {
+/// One line per file, separated by tabs: path, state, time of consent, grants.
+fn list_files(store: &TrustStore) -> Result<CommandExit, TrustCommandError> {
+    for file in store.load()? {
         let state = match std::fs::read(&file.path) {
             Ok(bytes) if digest_bytes(&bytes) == file.digest => "trusted",
             Ok(_) => "changed since",
@@ -116,6 +139,7 @@ fn list_files(store: &TrustStore) -> Result<CommandExit, String> {
     Ok(CommandExit::Pass)
 }
 
+/// A path on the terminal: names of files are untrusted text as well.
 fn format_path(path: &Path) -> String {
     printable_line(&path.display().to_string())
 }

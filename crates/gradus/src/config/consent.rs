@@ -1,6 +1,7 @@
-//! What a settings file asks for that a file from elsewhere must not get: programs to run, addresses to talk to, ports
-//! open to others, models to pay, files outside its folder, traces to delete. Every key is classified here: the sections
-//! are taken apart without `..`, so that a new key does not compile until it is.
+//! Which keys of a settings file need the user's consent, because the file may come from a stranger: programs to run,
+//! addresses to send data to, ports open to other machines, models that cost money, files outside its folder, traces to
+//! delete. Every key is classified here: sections are destructured without `..`, so that a new key does not compile
+//! until it is classified.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +13,15 @@ use gradus_server::{RetentionSection, RuleSection, ServeSection};
 
 use super::{ConfigFile, EvalSection, JudgeSection, PhoenixSection};
 
-/// The judge that asks nobody.
+/// The judge that sends nothing and costs nothing, and so needs no consent.
 const OFFLINE: &str = gradus_eval::evaluator::OFFLINE;
-/// A folder with more entries than this is not searched for links: it counts as leading out.
+/// A folder with more entries than this is not searched for links: it counts as leading outside. The bound keeps a
+/// prepared folder from delaying every command.
 const MAX_FOLDER_ENTRIES: usize = 10_000;
-/// As Linux has it.
+/// Links followed one after the other at most; the same bound as Linux (ELOOP). It ends circles of links.
 const MAX_LINKS: usize = 40;
 
-/// One thing that needs the user's consent.
+/// One key that needs the user's consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConsentRequest {
     /// As in the file: `alert[0].command`.
@@ -27,18 +29,25 @@ pub(crate) struct ConsentRequest {
     pub(crate) effect: ConsentEffect,
     /// The value, for the user who decides. It may hold secrets, so no error repeats it.
     pub(crate) value: String,
-    /// Where a path leads to: links can change while the file does not.
+    /// The target of a path, without links. It is part of the consent, because links can change while the file does
+    /// not.
     pub(crate) resolved: Option<PathBuf>,
 }
 
+/// What a key could do to the user; its `Display` is shown by `gradus trust` and in the refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConsentEffect {
     RunsCommand,
+    /// Environment variables can hold keys.
     PassesVariables,
+    /// Traces, notices or prompts leave the machine; for a judge, the API key goes there as well.
     SendsTo,
     AsksModel,
+    /// Any address that is not loopback.
     ListensForOthers,
+    /// CORS origins, and the public URL, whose pages may submit forms.
     TrustsOrigin,
+    /// A trusted proxy decides which client address limits and logs see.
     TrustsProxy,
     LeavesFolder,
     DeletesTraces,
@@ -61,7 +70,8 @@ impl fmt::Display for ConsentEffect {
 }
 
 impl ConsentRequest {
-    /// What is recorded of it when the user consents: no value, which is covered by the file's digest.
+    /// The text that is recorded when the user consents. It has no value, which the digest of the file covers, but the
+    /// target of a path, which the digest does not cover.
     pub(crate) fn grant_text(&self) -> String {
         match &self.resolved {
             Some(path) => format!("{} {}", self.key, path.display()),
@@ -70,17 +80,18 @@ impl ConsentRequest {
     }
 }
 
-/// All that a file asks for; `folder` is where it is. Paths in it are those of the file, not yet joined with the folder.
+/// All keys of a file that need consent, in the order of the sections. `folder` is the folder of the file; paths in
+/// `file` must be as written, not yet joined with the folder.
 pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<ConsentRequest> {
     let mut found = ConsentFinder { folder, requests: Vec::new() };
-    // No `..` in this file: who adds a key decides here what it may do in a file that nobody trusts.
+    // No `..` in this module: whoever adds a key decides here what it may do in a file that nobody trusts.
     let ConfigFile { path: _, state_dir, judge, eval, phoenix, serve, rule, alert } = file;
     found.add_path("state_dir", state_dir.as_deref());
 
     let JudgeSection {
         name,
         base_url,
-        // Of questions that are asked anyway: how many, how long.
+        // These change how questions are asked, not whether and where.
         concurrency: _,
         timeout_s: _,
         load_wait_s: _,
@@ -91,7 +102,8 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
     found.add_model("judge.name", name.as_deref());
     found.add_text("judge.base_url", ConsentEffect::SendsTo, base_url.as_deref());
 
-    // Rubrics and tools in the folder are texts for the judge, and so data.
+    // Rubrics and tools inside the folder are text for the judge, like the traces themselves. Only where they are read
+    // from needs consent.
     let EvalSection { evaluators: _, rubrics, tools, tool_notes, prices, gates: _ } = eval;
     for (index, path) in rubrics.iter().enumerate() {
         found.add_path(&format!("eval.rubrics[{index}]"), Some(path));
@@ -100,7 +112,7 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
     found.add_path("eval.tool_notes", tool_notes.as_deref());
     found.add_path("eval.prices", prices.as_deref());
 
-    // How Phoenix is asked; where it is, only flags and the environment say.
+    // The section has no address: only flags and the environment name a Phoenix.
     let PhoenixSection { timeout_s: _, retry_s: _, trajectory_target: _, names: _ } = phoenix;
 
     found.serve_section(serve);
@@ -113,6 +125,8 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
     found.requests
 }
 
+/// Collects requests. The `*_section` methods mirror the sections of the file; the `add_*` methods decide by the value
+/// whether a key needs consent at all.
 struct ConsentFinder<'f> {
     folder: &'f Path,
     requests: Vec<ConsentRequest>,
@@ -123,7 +137,7 @@ impl ConsentFinder<'_> {
         let ServeSection {
             http,
             grpc,
-            // On the same address as `http`.
+            // Listens on the same address as `http`, which is checked below.
             phoenix_port: _,
             public_url,
             quiet_s: _,
@@ -143,14 +157,14 @@ impl ConsentFinder<'_> {
             query_timeout_s: _,
             download_timeout_s: _,
             cors_origins,
-            // It can only ask for more.
+            // Can only make the server stricter: an open address requires a key without it.
             require_key: _,
             retention,
             redact,
         } = section;
         self.add_listener("serve.http", http.as_deref());
         self.add_listener("serve.grpc", grpc.as_deref());
-        // Links in alerts lead there, and forms of its pages are accepted.
+        // Links in alerts lead to the public URL, and forms of its pages are accepted.
         self.add_text("serve.public_url", ConsentEffect::TrustsOrigin, public_url.as_deref());
         for (index, proxy) in trusted_proxies.iter().enumerate() {
             self.add_text(&format!("serve.trusted_proxies[{index}]"), ConsentEffect::TrustsProxy, Some(proxy));
@@ -163,7 +177,7 @@ impl ConsentFinder<'_> {
             self.add_text("serve.retention.max_size", ConsentEffect::DeletesTraces, max_size.as_deref());
         }
         for section in redact {
-            // What is stored becomes less by it; what is sent elsewhere needs another key.
+            // Redaction only removes text from what is stored.
             let RedactSection { name: _, pattern: _, replacement: _, builtin: _ } = section;
         }
     }
@@ -212,6 +226,7 @@ impl ConsentFinder<'_> {
         }
     }
 
+    /// A model's name needs consent even without an address: the user's own key would pay for it.
     fn add_model(&mut self, key: &str, name: Option<&str>) {
         self.add_text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE));
     }
@@ -230,7 +245,8 @@ impl ConsentFinder<'_> {
     }
 }
 
-/// Whether an address to listen on is this machine's own, by its text alone: a name can resolve to another one later.
+/// Whether an address to listen on is loopback, decided by the text alone: a host name can resolve to another address
+/// when the server starts. `localhost` is the only accepted name.
 fn is_loopback_listener(address: &str) -> bool {
     if let Ok(address) = address.parse::<SocketAddr>() {
         return address.ip().is_loopback();
@@ -239,15 +255,16 @@ fn is_loopback_listener(address: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Where a path leads to, if that is outside the folder: by being absolute, by `..`, or by a symbolic link in it or, if
-/// it is a folder, below it.
+/// The target of a path if it is outside the folder: because it is absolute, has `..`, or because it or, for a folder,
+/// one of its entries is a symbolic link. `None` if everything stays inside. In doubt (unreadable or too large folders)
+/// the path counts as outside.
 fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
     let Ok(folder) = folder.canonicalize() else { return Some(path.to_owned()) };
     let resolved = resolve_path(&folder.join(path));
     if !resolved.starts_with(&folder) {
         return Some(resolved);
     }
-    // One level is all that is read of a folder of rubrics.
+    // Only one level of a folder of rubrics is read, so deeper links cannot be followed.
     let Ok(entries) = std::fs::read_dir(&resolved) else { return None };
     for (count, entry) in entries.enumerate() {
         let Ok(entry) = entry else { return Some(resolved) };
@@ -264,7 +281,8 @@ fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The path without links and `..`, also if its end is not there yet.
+/// The path without links and `..`. Unlike `canonicalize` it also resolves paths whose last components do not exist
+/// yet, such as a state folder that the first run creates.
 fn resolve_path(path: &Path) -> PathBuf {
     resolve_links(path, MAX_LINKS)
 }
@@ -282,7 +300,7 @@ fn resolve_links(path: &Path, links_left: usize) -> PathBuf {
                 if let Ok(real) = resolved.canonicalize() {
                     resolved = real;
                 } else if let Ok(target) = std::fs::read_link(&resolved) {
-                    // A link whose target is missing leads there as soon as it is made.
+                    // A dangling link leads outside as soon as somebody creates its target.
                     if links_left == 0 {
                         return target;
                     }

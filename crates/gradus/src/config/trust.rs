@@ -1,5 +1,6 @@
-//! Which found settings files the user trusts: a list in the user's own state folder, keyed by the file's path and the
-//! digest of its bytes. A file that was changed is not trusted.
+//! Which found settings files the user trusts: a list in the user's own state folder (`$XDG_STATE_HOME/gradus`, by
+//! default `~/.local/state/gradus`), keyed by the path of the file and the digest of its bytes. A file that was changed
+//! is not trusted. The list is outside of any project folder, so that a repository cannot bring its own.
 
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -10,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::consent::ConsentRequest;
 
 const LIST_NAME: &str = "trusted.json";
+/// A file of its own, because the list is replaced by renaming and a lock on it would be lost.
 const LOCK_NAME: &str = "trusted.lock";
 
+/// Why the list of trusted files could not be read or changed. A list that cannot be read trusts nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
     #[error("trusted files cannot be recorded: no folder: set HOME or XDG_STATE_HOME")]
@@ -20,6 +23,7 @@ pub(crate) enum TrustError {
     Io { path: PathBuf, source: std::io::Error },
     #[error("{}: not a list of trusted files: {source}; remove it and run `gradus trust` again", path.display())]
     Format { path: PathBuf, source: serde_json::Error },
+    /// The list is owned by another user, or group or others may write to it.
     #[error("{}: other users can change it; run `chmod 600` on it, or remove it", path.display())]
     Writable { path: PathBuf },
 }
@@ -30,30 +34,32 @@ struct TrustList {
     files: Vec<TrustedFile>,
 }
 
-/// One file as it was when the user consented.
+/// One file as it was when the user consented; an entry of the list's JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TrustedFile {
+    /// As `canonical_name` gives it.
     pub(crate) path: PathBuf,
     /// BLAKE3 of its bytes, in hexadecimal.
     pub(crate) digest: String,
-    /// What was asked for: keys, and where paths led to.
+    /// The `grant_text` of every request that the user saw.
     pub(crate) grants: Vec<String>,
     pub(crate) trusted_at: jiff::Timestamp,
 }
 
-/// The list and where it is kept.
+/// Access to the list. Every call reads the file anew, so that several processes see each other's changes.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustStore {
     folder: PathBuf,
 }
 
-/// The digest under which a file's bytes are trusted.
+/// The digest under which the bytes of a file are trusted: BLAKE3 in hexadecimal, collision resistant, so that nobody
+/// can prepare a second file with the digest of a trusted one.
 pub(crate) fn digest_bytes(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// The name under which a file is trusted: its folder without links, and its own name there. A link in another folder is
-/// another file, as relative paths in it lead elsewhere.
+/// The name under which a file is trusted: its folder with links resolved, and its own name unresolved. A link to the
+/// file in another folder is another name, because relative paths are resolved from the folder of the link.
 pub(crate) fn canonical_name(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = absolute.parent().and_then(|folder| folder.canonicalize().ok());
@@ -64,9 +70,9 @@ pub(crate) fn canonical_name(path: &Path) -> PathBuf {
 }
 
 impl TrustStore {
-    /// Below `XDG_STATE_HOME`, else below `HOME`.
+    /// Below `XDG_STATE_HOME`, else below `HOME/.local/state`, as the XDG base directory specification has it.
     pub(crate) fn from_folders(state_home: Option<&Path>, home: Option<&Path>) -> Result<TrustStore, TrustError> {
-        // A relative one would be found in whatever folder we are in.
+        // A relative path would be resolved in the working directory, which the untrusted repository controls.
         let state_home = state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
         let home = home.filter(|path| path.is_absolute()).map(|home| home.join(".local/state"));
         let base = state_home.or(home).ok_or(TrustError::NoFolder)?;
@@ -77,6 +83,7 @@ impl TrustStore {
         self.folder.join(LIST_NAME)
     }
 
+    /// All entries; none if there is no list yet. Fails on a list that another user could have written.
     pub(crate) fn load(&self) -> Result<Vec<TrustedFile>, TrustError> {
         let path = self.list_path();
         let failed = |source| TrustError::Io { path: path.clone(), source };
@@ -85,6 +92,7 @@ impl TrustStore {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(error)),
         };
+        // Owned by this user or root, and not writable for group and others.
         let owner = metadata.uid();
         let is_own = owner == rustix::process::geteuid().as_raw() || owner == 0;
         if !is_own || metadata.mode() & 0o022 != 0 {
@@ -95,7 +103,8 @@ impl TrustStore {
         Ok(list.files)
     }
 
-    /// Whether the user trusts these bytes at this place, and has seen all that they ask for now.
+    /// Whether the user trusts these bytes at this path, and has consented to every present request. A request can be
+    /// new although the bytes are the same: when a symbolic link has another target now.
     pub(crate) fn is_trusted(
         &self,
         path: &Path,
@@ -108,6 +117,7 @@ impl TrustStore {
         Ok(found.is_some_and(|file| requests.iter().all(|request| file.grants.contains(&request.grant_text()))))
     }
 
+    /// Records the consent. An earlier entry of the same path is replaced, so an old version is no longer trusted.
     pub(crate) fn add(&self, path: &Path, digest: String, requests: &[ConsentRequest]) -> Result<(), TrustError> {
         let file = TrustedFile {
             path: canonical_name(path),
@@ -121,7 +131,7 @@ impl TrustStore {
         })
     }
 
-    /// Whether it was in the list.
+    /// Returns whether the file was in the list.
     pub(crate) fn remove(&self, path: &Path) -> Result<bool, TrustError> {
         let name = canonical_name(path);
         let mut is_removed = false;
@@ -133,7 +143,8 @@ impl TrustStore {
         Ok(is_removed)
     }
 
-    /// Changes the list under a lock, and replaces it at once: a reader sees the old list or the new one.
+    /// Changes the list under an advisory lock between processes, and replaces it by renaming: a reader without the
+    /// lock sees the old list or the new one, never half of it.
     fn change(&self, edit: impl FnOnce(&mut Vec<TrustedFile>)) -> Result<(), TrustError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -146,7 +157,7 @@ impl TrustStore {
         let mut files = self.load()?;
         edit(&mut files);
         let path = self.list_path();
-        // A new temporary file is for its owner only (0600), and stays so under its new name.
+        // A new temporary file is readable by its owner only (0600), and keeps that mode under its new name.
         let mut temporary = tempfile::NamedTempFile::new_in(&self.folder).map_err(failed(&self.folder))?;
         let text = serde_json::to_string_pretty(&TrustList { files })
             .map_err(|source| TrustError::Format { path: path.clone(), source })?;

@@ -1,4 +1,4 @@
-//! Counts as people read them.
+//! Counts as people read them. Used by all formats, not only by HTML.
 
 /// `12,345`
 pub fn format_count(number: u64) -> String {

@@ -26,10 +26,10 @@ use crate::report_table::ReportTable;
 use svg::Svg;
 use view::ReportView;
 
-/// How the report looks, and the pages of the server with it.
+/// The style sheet of the report, which the pages of the server use as well. It has the colours and patterns of charts.
 pub const STYLE: &str = include_str!("style.css");
 
-/// Writes the report; `tables` come before what was judged.
+/// Writes the report; `tables` come before the judged metrics. The output is a complete document.
 pub fn write_html_report(
     summary: &EvaluationSummary,
     gates: &[GateResult],
@@ -46,6 +46,7 @@ pub fn write_html_report(
     page.write_into(out)
 }
 
+/// The context of `templates/page.html`. All strings in it are final: the template only escapes and places them.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct ReportPage {
@@ -57,7 +58,7 @@ struct ReportPage {
     version: &'static str,
 }
 
-/// Our own style sheet, which must not be escaped.
+/// Our own style sheet, which is not escaped: it has no text of a trace.
 struct StyleSheet(&'static str);
 
 impl fmt::Display for StyleSheet {

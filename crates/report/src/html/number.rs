@@ -1,10 +1,11 @@
-//! Numbers as people read them. What is no number is never shown as one.
+//! Numbers as people read them. NaN and infinities are never printed: callers filter them and show a dash or a
+//! sentence.
 
 pub use super::count_text::{format_count, format_counted_noun};
 
 use gradus_eval::interval::ConfidenceInterval;
 
-/// Between a number and its unit: no line ends there.
+/// A no-break space between a number and its unit, so that no line ends there.
 const SPACE: char = '\u{a0}';
 
 /// `87.3 %`
@@ -32,12 +33,12 @@ pub fn format_mean(mean: f64, is_share: bool) -> String {
     if is_share { format_percent(mean) } else { format_score(mean) }
 }
 
-/// What a mean lies between.
+/// The interval of a mean, in the format of [`format_mean`].
 pub fn format_mean_interval(interval: ConfidenceInterval, is_share: bool) -> String {
     if is_share { format_percent_interval(interval) } else { format_score_interval(interval) }
 }
 
-/// `$0.0123`, `$12.30`
+/// Dollars: `$0.0123`, `$12.30`. A tiny cost is `less than $0.0001` and never `$0`, which means that nothing was paid.
 pub fn format_usd(dollars: f64) -> String {
     match dollars {
         0.0 => "$0".to_owned(),
@@ -52,19 +53,23 @@ pub fn format_score_sum(sum: f64) -> String {
     if is_whole(sum) { format_count(sum as u64) } else { format!("{sum:.1}") }
 }
 
+/// Whether a number is a count: not negative, without fraction, and small enough for `f64` to hold it exactly.
 pub fn is_whole(number: f64) -> bool {
     (0.0..1e15).contains(&number) && number.fract() == 0.0
 }
 
+/// `None` for NaN and infinities, which hostile files of a run can contain.
 pub fn filter_finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
+/// `None` if one of the ends is not finite.
 pub fn finite_interval(interval: Option<ConfidenceInterval>) -> Option<ConfidenceInterval> {
     interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite())
 }
 
-/// A point of time, to the minute: `2026-03-02 09:41 UTC`. What is written otherwise is left as it is.
+/// An RFC 3339 time in UTC, to the minute: `2026-03-02 09:41 UTC`. Other texts are shown as they are, since manifests
+/// of runs can have any text.
 pub fn format_minute(time: &str) -> String {
     let is_utc = time.is_ascii() && time.len() >= 17 && time.ends_with('Z');
     let shape = |at: usize, byte: u8| match at {

@@ -1,14 +1,15 @@
-//! A drawing in the making. All text in it is escaped, all coordinates are finite numbers: it may stand in a page as it
-//! is.
+//! Builds SVG markup. All text is escaped and all coordinates are finite numbers, so the result may be placed in a page
+//! without further escaping ([`HtmlSafe`]). Class names and static markup are our own.
 
 use std::fmt::{self, Write as _};
 
 use askama::filters::{Escaper, Html, HtmlSafe};
 
+/// A drawing in progress; [`Svg::finish`] closes it.
 #[derive(Debug)]
 pub struct Svg(String);
 
-/// Where a text stands at its point.
+/// Which part of a text is at its point.
 #[derive(Clone, Copy, Debug)]
 pub enum TextAnchor {
     Start,
@@ -17,7 +18,7 @@ pub enum TextAnchor {
 }
 
 impl Svg {
-    /// A drawing that says what it shows to those who cannot see it.
+    /// A drawing of fixed size in pixels. `label` describes it for screen readers (`aria-label`).
     pub fn new(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::with_capacity(4_096));
         let (width, height) = (SvgCoordinate(width), SvgCoordinate(height));
@@ -28,7 +29,7 @@ impl Svg {
         svg
     }
 
-    /// A drawing that takes the width it is given. Only for what does not suffer from being stretched.
+    /// A drawing that takes the width of its container and is distorted by that. Only for bars without text.
     pub fn new_stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::new());
         let (width, height) = (SvgCoordinate(width), SvgCoordinate(height));
@@ -39,23 +40,25 @@ impl Svg {
         svg
     }
 
-    /// Markup of ours, with nothing of a trace in it.
+    /// Markup of our own, without any text of a trace; `&'static` makes that hard to get wrong.
     pub fn from_static(markup: &'static str) -> Svg {
         Svg(markup.to_owned())
     }
 
+    /// Closes the root element.
     pub fn finish(mut self) -> Svg {
         self.0.push_str("</svg>");
         self
     }
 
-    /// What belongs together, and is explained when pointed at.
+    /// A group with a tooltip (`<title>`).
     pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Svg)) {
         self.write_markup(format_args!("<g><title>{}</title>", EscapedText(title)));
         draw(self);
         self.0.push_str("</g>");
     }
 
+    /// Negative sizes, which SVG forbids, become 0.
     pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         self.write_markup(format_args!(
             r#"<rect class="{class}" x="{}" y="{}" width="{}" height="{}"/>"#,
@@ -76,7 +79,7 @@ impl Svg {
         ));
     }
 
-    /// Several lines as one.
+    /// Several lines as one path element, which keeps the page small.
     pub fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) {
         self.write_markup(format_args!(r#"<path class="{class}" d=""#));
         for [from, to] in lines {
@@ -104,6 +107,7 @@ impl Svg {
         self.0.push_str(r#""/>"#);
     }
 
+    /// A text; its `y` is the baseline.
     pub fn text(&mut self, class: &str, anchor: TextAnchor, x: f64, y: f64, text: &str) {
         let anchor = match anchor {
             TextAnchor::Start => "",
@@ -117,6 +121,7 @@ impl Svg {
         ));
     }
 
+    /// Writing to a `String` cannot fail.
     fn write_markup(&mut self, markup: fmt::Arguments<'_>) {
         self.0.write_fmt(markup).expect("a String takes everything");
     }
@@ -130,6 +135,7 @@ impl fmt::Display for Svg {
 
 impl HtmlSafe for Svg {}
 
+/// A text that is escaped for HTML when it is printed, in content and in quoted attributes.
 struct EscapedText<'t>(&'t str);
 
 impl fmt::Display for EscapedText<'_> {
@@ -138,13 +144,14 @@ impl fmt::Display for EscapedText<'_> {
     }
 }
 
-/// A tenth of a pixel is enough; what is no number is drawn at 0 rather than breaking the drawing.
+/// A coordinate with one decimal, which is a tenth of a pixel. NaN and infinities become 0: an invalid number would
+/// make a browser drop the whole element.
 struct SvgCoordinate(f64);
 
 impl fmt::Display for SvgCoordinate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenths = if self.0.is_finite() { (self.0 * 10.0).round() / 10.0 } else { 0.0 };
-        // No "-0".
+        // Adding 0 turns -0 into 0, which would be printed as `-0`.
         write!(f, "{}", tenths + 0.0)
     }
 }

@@ -1,28 +1,29 @@
-//! Strings of traces as they may stand in a page: nothing that steers the text around it, nothing without end.
-//! Escaping is not done here; templates and [`super::svg`] do it.
+//! Strings of traces in a form that is safe to display: no characters that control or reorder the text around them, and
+//! a bounded length, so that one trajectory cannot make a page of gigabytes. Escaping is not done here; templates and
+//! [`super::svg`] do it.
 
 use serde::de::IgnoredAny;
 
 use gradus_core::visible::{make_printable, printable_line};
 
-/// Longer texts are cut.
+/// Characters of a block of text; the rest is cut with a note.
 pub const MAX_CHARS: usize = 4_000;
-/// Names, labels and ids are cut sooner.
+/// Characters of a name, a label or an id.
 const MAX_LINE: usize = 200;
-/// JSON that is nested deeper is shown as it is: moving it in would make it longer than it is clear.
+/// JSON that is nested deeper is shown as it was written: indentation would make it quadratically long.
 const MAX_DEPTH: usize = 24;
 
 /// A text that may have been cut.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DisplayText {
     pub text: String,
-    /// What of it is not shown.
+    /// What is missing or unusual, as a sentence.
     pub note: Option<String>,
 }
 
-/// A name, a label, an id.
+/// A name, a label or an id: one line, at most 200 characters, with an ellipsis if it was cut.
 pub fn format_display_line(text: &str) -> String {
-    // Cut before and after: a control character becomes several.
+    // Cut before and after: spelling out control characters makes a text longer, and the work must be bounded first.
     let folded = printable_line(split_first_chars(text, 2 * MAX_LINE).0);
     match split_first_chars(&folded, MAX_LINE) {
         (start, true) => format!("{start}…"),
@@ -31,13 +32,13 @@ pub fn format_display_line(text: &str) -> String {
     }
 }
 
-/// A text over several lines.
+/// A text over several lines, cut after `MAX_CHARS`.
 pub fn format_display_block(text: &str) -> DisplayText {
     truncate_display_text(text, text)
 }
 
-/// A tool's arguments: over lines where they are JSON. Only spaces are changed: numbers and doubled keys are shown as
-/// the agent wrote them.
+/// Arguments of a tool: indented where they are JSON. Only white space is changed, so that numbers and duplicate keys
+/// are shown as the agent wrote them; a parsed value would lose them.
 pub fn format_display_json(text: &str) -> DisplayText {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         let mut block = format_display_block(text);
@@ -51,13 +52,15 @@ pub fn format_display_json(text: &str) -> DisplayText {
     }
 }
 
-/// Valid JSON over lines, all of it; none where it is not JSON, nested too deep, or grows out of all proportion.
+/// Valid JSON indented, without a cut. `None` if it is no JSON object or array, is nested too deep, or grows beyond
+/// four times its length.
 pub fn whole_json(text: &str) -> Option<String> {
     let most = 4 * text.len() + 4 * MAX_CHARS;
     let is_json = text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
     is_json.then(|| indent_json(text, most)).flatten().filter(|moved| moved.len() <= most)
 }
 
+/// Cuts `shown`; the note states the length of `whole`, the text before it was indented.
 fn truncate_display_text(shown: &str, whole: &str) -> DisplayText {
     let (start, is_cut) = split_first_chars(shown, MAX_CHARS);
     let note = is_cut.then(|| {
@@ -67,7 +70,7 @@ fn truncate_display_text(shown: &str, whole: &str) -> DisplayText {
     DisplayText { text: make_printable(&start.replace("\r\n", "\n")).into_owned(), note }
 }
 
-/// The first characters, and whether there are more.
+/// The first characters, and whether there are more. Reads no further than needed.
 fn split_first_chars(text: &str, chars: usize) -> (&str, bool) {
     match text.char_indices().nth(chars) {
         Some((end, _)) => (&text[..end], true),
@@ -75,7 +78,8 @@ fn split_first_chars(text: &str, chars: usize) -> (&str, bool) {
     }
 }
 
-/// Valid JSON with each member on a line of its own, as far as it will be shown; none where it is nested too deep.
+/// Indents JSON that is known to be valid, by a scan over its characters, and stops after `most` bytes. `None` if it is
+/// nested too deep. It does not parse: memory and time are linear, whatever the input.
 fn indent_json(json: &str, most: usize) -> Option<String> {
     let mut out = String::new();
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

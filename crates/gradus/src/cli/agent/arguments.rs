@@ -1,4 +1,4 @@
-//! What `gradus agent` can be told.
+//! The options of `gradus agent`.
 
 use std::path::PathBuf;
 
@@ -19,8 +19,8 @@ pub(in crate::cli) struct AgentArguments {
     #[command(flatten)]
     pub(super) model: ModelOptions,
 
-    /// How the model says what it wants to do: the endpoint's own tool calls, or Thought / Action / Action Input as text
-    /// [default: native].
+    /// How the model says what it wants to do: the endpoint's own tool calls, or Thought / Action / Action Input as
+    /// text [default: native].
     #[arg(long, value_enum, value_name = "FORM", help_heading = "Agent")]
     pub(super) react: Option<ReactForm>,
     /// Replies of the model for one request at most.
@@ -78,8 +78,10 @@ pub(in crate::cli) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// The MCP servers with their tokens. A token goes to the server that it was given for, and to no other.
-    pub(super) fn mcp_servers(&self) -> Result<Vec<McpServer>, String> {
+    /// The MCP servers with their tokens. The N-th `--mcp-token-env` belongs to the N-th `--mcp` with an address;
+    /// servers that are started as commands get none. Every token must have its server, so that none goes to a wrong
+    /// one.
+    pub(super) fn mcp_servers(&self) -> Result<Vec<McpServer>, McpTokenError> {
         let mut variables = self.mcp_token_env.iter();
         let mut servers = self.mcp.clone();
         for server in &mut servers {
@@ -87,17 +89,28 @@ impl AgentArguments {
                 && let Some(variable) = variables.next()
             {
                 let secret = EnvironmentVariables::read_secret(variable);
-                let secret = secret.ok_or_else(|| format!("--mcp-token-env: {variable} is not set"))?;
+                let secret = secret.ok_or_else(|| McpTokenError::NotSet { variable: variable.clone() })?;
                 *token = Some(secret.expose().to_owned());
             }
         }
         match variables.next() {
-            Some(variable) => Err(format!("--mcp-token-env: there is no --mcp with an address for {variable}")),
+            Some(variable) => Err(McpTokenError::NoServer { variable: variable.clone() }),
             None => Ok(servers),
         }
     }
 }
 
+/// A variable of `--mcp-token-env` that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum McpTokenError {
+    #[error("--mcp-token-env: {variable} is not set")]
+    NotSet { variable: String },
+    #[error("--mcp-token-env: there is no --mcp with an address for {variable}")]
+    NoServer { variable: String },
+}
+
+// How the model requests tool calls: as ReAct text, or in the tool calls of the endpoint. No doc comments here and on
+// the options above beside help texts: clap prints them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReactForm {
     Text,
@@ -105,6 +118,7 @@ pub(super) enum ReactForm {
 }
 
 impl ReactForm {
+    /// The form as the agent knows it; `ReactForm` exists for clap only.
     pub(super) fn to_tool_call_mode(self) -> ToolCallMode {
         match self {
             ReactForm::Text => ToolCallMode::Text,

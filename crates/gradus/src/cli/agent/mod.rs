@@ -1,4 +1,5 @@
-//! `gradus agent`: an agent at work on GitHub, on the terminal.
+//! `gradus agent`: runs the GitHub agent on the terminal. Steps go to standard error as they happen, the answer goes to
+//! standard output.
 
 mod arguments;
 mod settings;
@@ -22,27 +23,28 @@ use gradus_llm::ModelClient;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::settings::{AgentCommandSettings, InitialAction};
+use self::settings::{AgentCommandError, AgentCommandSettings, InitialAction};
 use self::terminal::{StepDisplay, TerminalConfirmer, UnattendedConfirmer};
 use self::tracing::TraceExportTask;
 use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, format_counted_noun};
 
-/// How long an MCP server is waited for without a word.
+/// After this time a notice says which MCP server is being waited for: starting one can mean to download it first.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Entry point of the command. Settings are read inside the runtime and errors are printed before anything is sent.
 pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let read = {
-        // GitHub's client wants to be made where it will be used.
+        // The client of the GitHub tools must be made inside the runtime that it is used in.
         let _entered = runtime.enter();
         AgentCommandSettings::read(arguments)
     };
     let settings = match read {
         Ok(settings) => settings,
-        Err(reason) => {
-            print_diagnostic(&printable_line(&reason));
+        Err(error) => {
+            print_diagnostic(&printable_line(&error.to_string()));
             return Ok(CommandExit::BadInput);
         }
     };
@@ -50,16 +52,19 @@ pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<Co
         print_diagnostic("nothing to do: the session's last request is answered; give another one");
         return Ok(CommandExit::NothingFound);
     }
+    // Only a notice: repeating a request can be intended.
     if settings.is_repeated() {
         print_diagnostic("this request was answered in the session before; it is done once more");
     }
     let done = runtime.block_on(run_agent_session(arguments, settings));
-    // Somebody may still be asked something in a thread of its own.
+    // A thread may still block on a read from the terminal; waiting for it would need another key press.
     runtime.shutdown_background();
     done
 }
 
+/// Checks GitHub's address, connects the MCP servers, runs the conversation, and exports the trace.
 async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSettings) -> anyhow::Result<CommandExit> {
+    // Not an error: public repositories can be read without a token.
     if !settings.has_token {
         print_diagnostic(&format!(
             "{} is not set: without a token only public things can be read; --token-env names another variable",
@@ -73,15 +78,15 @@ async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSet
     let traced = TraceExportTask::begin(&arguments.project, settings.otlp.as_deref(), arguments.trace_file.as_deref());
     let traced = match traced {
         Ok(traced) => traced,
-        Err(reason) => {
-            print_diagnostic(&printable_line(&reason));
+        Err(error) => {
+            print_diagnostic(&printable_line(&error.to_string()));
             return Ok(CommandExit::BadInput);
         }
     };
     let tools = match tool_boxes(arguments, settings.tools).await {
         Ok(tools) => tools,
-        Err(reason) => {
-            print_diagnostic(&printable_line(&reason));
+        Err(error) => {
+            print_diagnostic(&printable_line(&error.to_string()));
             return Ok(CommandExit::BadInput);
         }
     };
@@ -89,16 +94,16 @@ async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSet
     let with = ConversationResources { tools: &*tools, model: &settings.client, session: settings.session };
     let exit = run_conversation(arguments, machine, with, settings.first, traced.as_ref()).await?;
     if let Some(traced) = traced
-        && let Err(reason) = traced.end(exit == CommandExit::Interrupted).await
+        && let Err(error) = traced.end(exit == CommandExit::Interrupted).await
     {
-        print_diagnostic(&printable_line(&reason));
+        print_diagnostic(&printable_line(&error.to_string()));
         return Ok(if exit == CommandExit::Pass { CommandExit::NotWritten } else { exit });
     }
     Ok(exit)
 }
 
-/// GitHub's tools, and those of the MCP servers that were named.
-async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, String> {
+/// GitHub's tools and those of the MCP servers. `--tools` selects GitHub's tools only; `--read-only` applies to all.
+async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, AgentCommandError> {
     if arguments.mcp.is_empty() {
         return Ok(Arc::new(github));
     }
@@ -116,20 +121,21 @@ async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<A
                 connecting.await
             }
         };
-        let tools = tools.map_err(|error| format!("--mcp: {error}"))?;
+        let tools = tools.map_err(AgentCommandError::McpServer)?;
         boxes.push((tools.name().to_owned(), Arc::new(tools)));
     }
     Ok(Arc::new(CombinedToolSet::new(boxes)))
 }
 
-/// All that a conversation needs.
+/// What all requests of a conversation share.
 struct ConversationResources<'w> {
     tools: &'w dyn ToolBox,
     model: &'w ModelClient,
     session: Option<SessionFile>,
 }
 
-/// Works on the first request, and on those after it in a conversation.
+/// Works on the first request and, with `--chat`, on those that the user types. Returns the exit code of the last
+/// request. An interrupt drops the step in flight: the session file has the state before it.
 async fn run_conversation(
     arguments: &AgentArguments,
     mut machine: AgentStateMachine<'_>,
@@ -160,6 +166,7 @@ async fn run_conversation(
                 }
             }
         };
+        // The steps of `--json`. Only a simulator counts exchanges, so they are always 0 here.
         let mut recorder = AgentRunRecorder::new(|| 0);
         let mut observers: Vec<&mut dyn AgentObserver> = vec![&mut recorder];
         observers.extend(display.as_mut().map(|display| display as &mut dyn AgentObserver));
@@ -177,6 +184,8 @@ async fn run_conversation(
             _ = interrupt.recv() => None,
             _ = terminate.recv() => None,
         };
+        // Interrupted: observers get the event, so that open spans are closed with a status, and the user learns how to
+        // continue.
         let Some(ended) = ended else {
             driver.notify_interrupted();
             drop(driver);
@@ -193,6 +202,7 @@ async fn run_conversation(
         };
         drop(driver);
         if let Some(traced) = traced {
+            // The trace of a finished request is on disk before the next one begins.
             traced.flush_file().await;
         }
         let (end, answer) = match ended {
@@ -211,6 +221,7 @@ async fn run_conversation(
     }
 }
 
+/// Starts a request, or continues the one in the session.
 async fn work_on(
     driver: &mut AgentDriver<'_>,
     machine: &mut AgentStateMachine<'_>,
@@ -222,7 +233,8 @@ async fn work_on(
     }
 }
 
-/// The next thing that the user says; none when there is nothing more.
+/// The next request that the user types; `None` at the end of standard input, or after `quit` or `exit`. Empty lines
+/// are skipped. Reading blocks, so it has a thread of its own and signals are still handled.
 async fn read_next_request() -> Option<String> {
     loop {
         if std::io::stdin().is_terminal() {
@@ -238,6 +250,7 @@ async fn read_next_request() -> Option<String> {
     }
 }
 
+/// The JSON object of `--json`. Tokens are those of the whole session, the other fields are about this request.
 #[derive(Serialize)]
 struct AgentRequestReport<'r> {
     session: &'r str,
@@ -250,6 +263,7 @@ struct AgentRequestReport<'r> {
     completion_tokens: u64,
 }
 
+/// Prints the answer of one request, or why there is none.
 fn print_request_report(
     arguments: &AgentArguments,
     machine: &AgentStateMachine<'_>,
@@ -282,7 +296,7 @@ fn print_request_report(
         anstream::eprintln!("{DIM}{calls} and {replies} for this request{spent}{DIM:#}");
     }
     if let Some(answer) = answer {
-        // A pipe gets what the model wrote; a terminal must not obey it.
+        // A pipe gets the text of the model unchanged. On a terminal, control sequences in it must not be executed.
         if std::io::stdout().is_terminal() {
             writeln!(anstream::stdout(), "{}", make_printable(answer))?;
         } else {

@@ -1,4 +1,5 @@
-//! An agent at work, as a person at the terminal sees it. Nothing that a model or a tool says reaches the terminal raw.
+//! The steps of an agent on the terminal, and the confirmation of destructive calls. Texts of models and tools are
+//! untrusted: none reaches the terminal with control characters, and none can pass for one of our labels.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -10,17 +11,18 @@ use super::super::print_diagnostic;
 use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, RED, YELLOW};
 
-/// Longer texts are cut: the trace has them whole.
+/// Characters of a text that are shown; the trace and the session file have all of it.
 const MAX_CHARS: usize = 600;
 
-/// Shows steps on standard error.
+/// Prints steps on standard error as they happen.
 #[derive(Debug, Default)]
 pub(super) struct StepDisplay {
+    /// Number of the current step, from 1 for each request.
     step: usize,
     thought: Option<String>,
-    /// The call whose step is begun: somebody was asked about it.
+    /// Id of the call whose heading is printed already, because the user was asked about it.
     begun: Option<String>,
-    /// How the last reply begins.
+    /// The first line of the last reply, shown if the reply cannot be parsed.
     said: String,
 }
 
@@ -33,7 +35,7 @@ impl AgentObserver for StepDisplay {
                 let request = shorten_text(&printable_line(request));
                 anstream::eprintln!("{DIM}{} {how}:{DIM:#} {request}", printable_line(model));
             }
-            // Whoever is asked about a call should know what it is for.
+            // The thought comes before the question, so that the user knows what the call is for.
             ObserverEvent::Confirms { call } => self.begin_step(call),
             ObserverEvent::Called { call, .. } => self.print_call(call),
             ObserverEvent::Returned { observation, .. } => {
@@ -47,7 +49,7 @@ impl AgentObserver for StepDisplay {
             ObserverEvent::Waits { time, .. } => {
                 anstream::eprintln!("  {YELLOW}rate limited:{YELLOW:#} waiting {} s", time.as_secs());
             }
-            // What one reply says before its calls is shown once; the same in another reply is said again.
+            // A thought is shown once per reply, even if several replies have the same one.
             ObserverEvent::Replied { reply: Ok(reply) } => {
                 self.thought = None;
                 let line = reply.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -80,7 +82,7 @@ impl AgentObserver for StepDisplay {
 }
 
 impl StepDisplay {
-    /// What stands before an action, once.
+    /// Prints the heading and the thought of a step, once per call.
     fn begin_step(&mut self, call: &AgentToolCall) {
         if self.begun.as_ref() == Some(&call.id) {
             return;
@@ -109,11 +111,13 @@ fn format_call_input(call: &AgentToolCall) -> String {
     make_printable(&text).into_owned()
 }
 
-/// Asks on the terminal, if there is one.
+/// Asks on the terminal before a destructive call; anything but `y` or `yes` refuses it. The call is shown in full: a
+/// cut text could hide what is confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TerminalConfirmer;
 
 impl TerminalConfirmer {
+    /// Whether a person can see the question and answer it: both standard input and standard error are terminals.
     pub(super) fn is_possible() -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
@@ -129,7 +133,7 @@ impl CallConfirmer for TerminalConfirmer {
             );
             anstream::eprint!("Allow it? [y/N] ");
             let _ = std::io::stderr().flush();
-            // In a thread of its own, so that Ctrl-C is heard meanwhile.
+            // Reading blocks, so it has a thread of its own and Ctrl-C still works.
             let answer = tokio::task::spawn_blocking(read_line).await.ok().flatten().unwrap_or_default();
             if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
                 CallApproval::Approved
@@ -140,7 +144,7 @@ impl CallConfirmer for TerminalConfirmer {
     }
 }
 
-/// Nobody is at the terminal, so nothing of the kind is done.
+/// Refuses every destructive call, for runs without a terminal. The model gets the reason as the result of its call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnattendedConfirmer;
 
@@ -151,7 +155,7 @@ impl CallConfirmer for UnattendedConfirmer {
     }
 }
 
-/// A line of standard input; none at its end.
+/// A line of standard input, with its line end; `None` at the end of input or after an error, which is printed.
 pub(super) fn read_line() -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
@@ -164,11 +168,12 @@ pub(super) fn read_line() -> Option<String> {
     }
 }
 
-/// Further lines stand below the first, moved in: no text can pass for a label of ours.
+/// Indents all lines but the first, so that no line of a text can look like one of our labels.
 fn indent_lines(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
+/// Cuts a text after `MAX_CHARS` characters and states how many are missing.
 fn shorten_text(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{} … ({} more characters)", &text[..end], text[end..].chars().count()),

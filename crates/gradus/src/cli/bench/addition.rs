@@ -1,4 +1,5 @@
-//! What a bench adds to a run: its own numbers, beside those of the judge.
+//! What a benchmark adds to the results of a run: metrics, tables and lines of its trials, which are measured and not
+//! judged.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,6 +11,8 @@ use quick_junit::TestSuite;
 use super::super::outputs::ReportAddition;
 use gradus_github_bench::results::BenchReport;
 
+/// A `BenchReport` in every output. `metrics` also compares the verdicts of the judge with the known truth of scripted
+/// agents, so it must run before the other methods.
 pub(in crate::cli) struct BenchAddition {
     pub(in crate::cli) report: BenchReport,
 }

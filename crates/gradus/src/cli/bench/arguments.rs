@@ -1,4 +1,4 @@
-//! What `gradus bench` can be told.
+//! The options of `gradus bench`.
 
 use std::path::PathBuf;
 
@@ -36,8 +36,8 @@ pub(in crate::cli) struct BenchArguments {
     /// The variable that holds the key of the model's endpoint.
     #[arg(long, value_name = "VARIABLE", requires = "model", conflicts_with_all = ["policy", "agent"], help_heading = "Who plays")]
     pub(super) model_key_env: Option<String>,
-    /// Any program: gets the request in GRADUS_REQUEST and on standard input, GitHub's address in GITHUB_API_URL, a token
-    /// in GITHUB_TOKEN, and may send spans to OTEL_EXPORTER_OTLP_ENDPOINT. What it prints is its answer.
+    /// Any program: gets the request in GRADUS_REQUEST and on standard input, GitHub's address in GITHUB_API_URL, a
+    /// token in GITHUB_TOKEN, and may send spans to OTEL_EXPORTER_OTLP_ENDPOINT. What it prints is its answer.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["policy", "model"], help_heading = "Who plays")]
     pub(super) agent: Option<String>,
     /// How long a program may take for one task, in seconds [default: 600].
@@ -72,8 +72,8 @@ pub(in crate::cli) struct BenchArguments {
     /// All spans, as one OTLP request in protobuf.
     #[arg(long, value_name = "FILE", help_heading = "Traces and labels")]
     pub(super) traces: Option<PathBuf>,
-    /// What is true of scripted runs: with traces, folder by folder (PATH/POLICY/TASK-TRIAL/gold.json), or one label a line
-    /// if the name ends in .jsonl.
+    /// What is true of scripted runs: with traces, folder by folder (PATH/POLICY/TASK-TRIAL/gold.json), or one label a
+    /// line if the name ends in .jsonl.
     #[arg(long, value_name = "PATH", help_heading = "Traces and labels")]
     pub(super) emit_labels: Option<PathBuf>,
 
@@ -96,7 +96,7 @@ impl From<ReactFormName> for ToolCallMode {
     }
 }
 
-/// As `Planned::grading` has it, which is not as `gradus eval` does it.
+/// Help of `--judge`, which replaces that of `gradus eval`: the default differs (`PreparedBench::grading_options`).
 const JUDGE: &str = "Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / \
                      `anthropic:MODEL` [default: offline, whatever keys are set]";
 

@@ -1,4 +1,4 @@
-//! The traces and the truth of a bench's runs, as files.
+//! `--traces` and `--emit-labels`: the traces of a benchmark's runs and the gold labels of scripted agents, as files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -11,62 +11,79 @@ use super::BenchArguments;
 use crate::program_agent::read_trajectories;
 use gradus_github_bench::results::gold_labels;
 
-fn write_failure_message(path: &Path, error: &io::Error) -> String {
-    format!("{}: cannot be written: {error}", path.display())
+/// Why traces or labels cannot be written; found before the first trial.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum BenchOutputError {
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("{option}: give a name; this does not go to standard output")]
+    ToStdout { option: &'static str },
+    /// Which steps are wrong is known only of agents whose mistakes are scripted.
+    #[error("--emit-labels: what is true is known of scripted agents only; give --policy")]
+    LabelsWithoutPolicy,
+    #[error(
+        "--emit-labels: {} is not empty, and labels of other runs would be among these; name a new folder, or give --overwrite",
+        path.display()
+    )]
+    LabelsInFolder { path: PathBuf },
 }
 
-/// Finds out whether all can be written before anything is played. Nothing is taken out yet: the call may still be refused.
-pub(super) fn prepare_outputs(arguments: &BenchArguments) -> Result<(), String> {
+/// The error for a file or folder that cannot be written.
+fn unwritable(path: &Path, source: io::Error) -> BenchOutputError {
+    BenchOutputError::Unwritable { path: path.to_owned(), source }
+}
+
+/// Checks that all files can be written, before anything is played. It deletes nothing: the call may still be refused.
+pub(super) fn prepare_outputs(arguments: &BenchArguments) -> Result<(), BenchOutputError> {
     if let Some(path) = &arguments.traces {
         refuse_stdout("--traces", path)?;
-        File::options().append(true).create(true).open(path).map_err(|error| write_failure_message(path, &error))?;
+        File::options().append(true).create(true).open(path).map_err(|error| unwritable(path, error))?;
     }
     let Some(path) = &arguments.emit_labels else { return Ok(()) };
     refuse_stdout("--emit-labels", path)?;
     if arguments.policy.is_empty() {
-        return Err("--emit-labels: what is true is known of scripted agents only; give --policy".to_owned());
+        return Err(BenchOutputError::LabelsWithoutPolicy);
     }
     if is_lines(path) {
         let opened = File::options().append(true).create(true).open(path);
-        return opened.map(drop).map_err(|error| write_failure_message(path, &error));
+        return opened.map(drop).map_err(|error| unwritable(path, error));
     }
-    fs::create_dir_all(path).map_err(|error| write_failure_message(path, &error))?;
-    let is_empty = fs::read_dir(path).map_err(|error| write_failure_message(path, &error))?.next().is_none();
+    fs::create_dir_all(path).map_err(|error| unwritable(path, error))?;
+    let is_empty = fs::read_dir(path).map_err(|error| unwritable(path, error))?.next().is_none();
     if !is_empty && !arguments.resume && !arguments.overwrite {
-        return Err(format!(
-            "--emit-labels: {} is not empty, and labels of other runs would be among these; name a new folder, or give --overwrite",
-            path.display()
-        ));
+        return Err(BenchOutputError::LabelsInFolder { path: path.clone() });
     }
     Ok(())
 }
 
-/// Takes out labels of an earlier call, if that is wanted.
-pub(super) fn clear_old_labels(arguments: &BenchArguments) -> Result<(), String> {
+/// With `--overwrite`, removes the labels of an earlier call. Other files in the folder stay.
+pub(super) fn clear_old_labels(arguments: &BenchArguments) -> Result<(), BenchOutputError> {
     match &arguments.emit_labels {
         Some(path) if arguments.overwrite && !is_lines(path) => {
-            gold_labels::clear_folder(path).map_err(|error| write_failure_message(path, &error))
+            gold_labels::clear_folder(path).map_err(|error| unwritable(path, error))
         }
         _ => Ok(()),
     }
 }
 
-fn refuse_stdout(option: &str, path: &Path) -> Result<(), String> {
+fn refuse_stdout(option: &'static str, path: &Path) -> Result<(), BenchOutputError> {
     match path.as_os_str() == "-" {
-        true => Err(format!("{option}: give a name; this does not go to standard output")),
+        true => Err(BenchOutputError::ToStdout { option }),
         false => Ok(()),
     }
 }
 
+/// Whether labels go into one JSON Lines file instead of a folder per run.
 fn is_lines(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "jsonl")
 }
 
+/// The OTLP trace of a trial in the folder of the benchmark.
 pub(super) fn trace_of(folder: &BenchFolder, line: &TrialLine) -> PathBuf {
     folder.traces_path().join(format!("{}.bin", line.name()))
 }
 
-/// Writes what was asked for.
+/// Writes the traces and labels that options name, of all trials, also those of an earlier call that was resumed.
 pub(super) fn write_outputs(
     arguments: &BenchArguments,
     folder: &BenchFolder,
@@ -81,10 +98,11 @@ pub(super) fn write_outputs(
     Ok(())
 }
 
+/// One OTLP request with the spans of all trials. Trials without a trace (programs that sent none) are left out.
 fn write_traces(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     for line in lines {
-        // One behind the other they are one request again.
+        // Protobuf messages of one type concatenate: their repeated fields are joined.
         if let Ok(mut trace) = File::open(trace_of(folder, line)) {
             io::copy(&mut trace, &mut out)?;
         }
@@ -92,6 +110,7 @@ fn write_traces(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::R
     out.flush()
 }
 
+/// Gold labels of all trials of scripted agents: one file, or a folder per trial with trace and `gold.json`.
 fn emit_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Result<()> {
     let mut out = match is_lines(path) {
         true => Some(BufWriter::new(File::create(path)?)),

@@ -1,4 +1,6 @@
-//! `gradus bench`: plays tasks on the simulator, judges what was done, and says what that comes to.
+//! `gradus bench`: runs agents on tasks of the simulated GitHub, grades their traces, and reports success rate, safety,
+//! reliability and cost. Playing and grading are two phases: grading is a run of `gradus eval` on the traces, with the
+//! results of the trials as an addition.
 
 mod addition;
 mod arguments;
@@ -21,51 +23,54 @@ use super::sources::print_diagnostic;
 use gradus_core::visible::printable_line;
 use gradus_github_bench::results::BenchReport;
 use gradus_report::format_counted_noun;
-use plan::PreparedBench;
+use plan::{BenchPlanError, PreparedBench};
 
+/// Entry point of the command: select tasks, prepare, play, write files, grade. A benchmark that stopped early is
+/// reported without grading and keeps its folder for `--resume`.
 pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
     let suite = match TaskSuite::load(&arguments.suite) {
         Ok(suite) => suite,
         Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
     let chosen = match &arguments.tasks {
-        Some(words) => suite.select(words).map_err(|error| error.to_string()),
+        Some(words) => suite.select(words),
         None => Ok(suite.tasks.iter().collect()),
     };
     let tasks = match chosen {
         Ok(tasks) => tasks,
-        Err(reason) => return Ok(reject_bench_input(&reason)),
+        Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
     if arguments.list {
         return list_tasks(&tasks);
     }
     let worlds = match load_worlds(&tasks) {
         Ok(worlds) => worlds,
-        Err(reason) => return Ok(reject_bench_input(&reason)),
+        Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
     let planned = match PreparedBench::new(arguments, &suite, &tasks, &worlds) {
         Ok(planned) => planned,
-        Err(reason) => return Ok(reject_bench_input(&reason)),
+        Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
-    // All that can be wrong is found before anything is played, and before anything in the folder is touched.
+    // Grading reads the traces from the folder, as `gradus eval FOLDER/traces` would.
     let traces = planned.folder.join("traces").display().to_string();
     let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading_options(arguments));
     let names = BenchReport::metric_names(planned.agents().len(), arguments.trials);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let prepared = files::prepare_outputs(arguments).and_then(|()| {
+    let prepare = || -> Result<PreparedRun<'_>, BenchPlanError> {
+        files::prepare_outputs(arguments)?;
         plan::check_gates(arguments, planned.agents().len())?;
-        PreparedRun::new(&graded, &names)
-    });
-    let prepared = match prepared {
+        Ok(PreparedRun::new(&graded, &names)?)
+    };
+    let prepared = match prepare() {
         Ok(prepared) => prepared,
-        Err(reason) => return Ok(reject_bench_input(&reason)),
+        Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
     let (mut folder, lines) = match BenchFolder::open(&planned.folder, &planned.plan, planned.earlier) {
         Ok(opened) => opened,
         Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
-    if let Err(reason) = files::clear_old_labels(arguments) {
-        return Ok(reject_bench_input(&reason));
+    if let Err(error) = files::clear_old_labels(arguments) {
+        return Ok(reject_bench_input(&error.to_string()));
     }
     if planned.earlier == ExistingBenchAction::GoOn && lines.is_empty() {
         print_diagnostic(&format!("there is nothing to go on with; a bench begins in {}", folder.path().display()));
@@ -76,7 +81,7 @@ pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<Co
     let has_traces = report.lines().iter().any(|line| files::trace_of(&folder, line).is_file());
     let mut addition = BenchAddition::new(report);
     if let Some(stopped) = played.stopped {
-        // What was played is told all the same.
+        // Trials that were finished are reported, without grading.
         if !addition.report.lines().is_empty() {
             prepared.report_without_judging(&mut addition, Some(stopped.reason()))?;
         }
@@ -95,6 +100,7 @@ fn reject_bench_input(reason: &str) -> CommandExit {
     CommandExit::BadInput
 }
 
+/// `--list`: number, level, id, calls of the shortest solution, title.
 fn list_tasks(tasks: &[&BenchTask]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     for task in tasks {

@@ -1,4 +1,5 @@
-//! Plays what is still to be played, and ends with what it was started with.
+//! Runs the trials that are not in the folder yet, several at a time, and stops on an interrupt or when the model's
+//! endpoint is unreachable. Every finished trial is saved at once.
 
 use std::io;
 use std::sync::Arc;
@@ -22,25 +23,31 @@ use crate::process_groups::ProcessGroupRegistry;
 use crate::program_agent::ForeignAgent;
 use gradus_report::format_counted_noun;
 
-/// So many trials in a row may find the model's endpoint away; then it is not asked any more.
+/// The benchmark stops after this many consecutive trials that could not reach the model's endpoint.
 const MAX_AWAY: usize = 5;
-/// How long a program may take for one task, unless it is said.
+/// How long a program may take for one task by default, in seconds.
 const TIMEOUT: f64 = 600.0;
+/// About three years, in seconds: `Duration::from_secs_f64` panics on values that do not fit.
 const MAX_TIMEOUT_S: f64 = 1e8;
 
-/// What was played, and why not all of it.
+/// The finished trials, and why the others were not played.
 pub(super) struct CompletedTrials {
+    /// By number of the task and of the trial, including those of an earlier call.
     pub(super) lines: Vec<TrialLine>,
     pub(super) stopped: Option<BenchStopReason>,
 }
 
+/// Why a benchmark ended before all trials were played.
 pub(super) enum BenchStopReason {
     Interrupted,
-    /// The endpoint gave no answers: to so many trials, which are not played then.
+    /// The endpoint gave no answer to this many trials. They do not count: a failure of the endpoint is none of the
+    /// agent.
     Away(ModelCallFailure, usize),
     Failed(FolderError),
 }
 
+/// Plays all trials that `lines`, the results in the folder, do not have. An unreachable endpoint ends the benchmark at
+/// once if the error is final (a refused key), else after several trials in a row.
 pub(super) fn run_trials(
     arguments: &BenchArguments,
     planned: &PreparedBench<'_>,
@@ -48,6 +55,7 @@ pub(super) fn run_trials(
     mut lines: Vec<TrialLine>,
 ) -> CompletedTrials {
     let has_worked = lines.iter().any(|line| line.calls > 0);
+    // The folder may have trials that this call does not ask for, after a change of --tasks or --trials.
     lines.retain(|line| planned.jobs.iter().any(|job| job.task.id == line.task && job.trial == line.trial));
     let is_played = |task: &str, trial: u32| lines.iter().any(|line| line.task == task && line.trial == trial);
     let jobs: Vec<_> = planned.jobs.iter().copied().filter(|job| !is_played(&job.task.id, job.trial)).collect();
@@ -75,7 +83,7 @@ pub(super) fn run_trials(
         BenchAgents::Model { client, price } => {
             contestants = vec![TrialContestant::Model { model: client.as_ref(), price: *price }];
             own = own_agent(arguments, &contestants, &bench);
-            // All waiting: one thread does.
+            // A model's trials wait for its answers nearly all the time, so one thread is enough for all of them.
             (&own, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(8) })
         }
         BenchAgents::Command(command) => {
@@ -91,6 +99,7 @@ pub(super) fn run_trials(
             (&foreign, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
         }
     };
+    // Trials without an answer of the endpoint: all, and consecutive ones.
     let (mut away, mut in_a_row, mut last): (usize, usize, Option<ModelCallFailure>) = (0, 0, None);
     let mut take = |finished: Result<FinishedTrial, BenchError>| -> Result<(), FolderError> {
         match finished {
@@ -114,7 +123,7 @@ pub(super) fn run_trials(
         Ok(())
     };
     let done = run_each(pool, &jobs, player, &stop, &mut take);
-    // Whoever judges listens for itself, and reports what was judged by then.
+    // Grading has its own handling of interrupts, which reports what was judged by then.
     drop(listener);
     if let Some(bar) = bar {
         bar.finish_and_clear();
@@ -131,7 +140,7 @@ pub(super) fn run_trials(
 }
 
 impl BenchStopReason {
-    /// In a few words, for reports.
+    /// The reason in a few words, for the manifest and reports.
     pub(super) fn reason(&self) -> String {
         match self {
             BenchStopReason::Interrupted => "it was interrupted".to_owned(),
@@ -143,7 +152,7 @@ impl BenchStopReason {
         }
     }
 
-    /// What to do about it.
+    /// The reason with advice for the user: which option or account to check.
     pub(super) fn advice(&self, who: &BenchAgents) -> String {
         let (BenchStopReason::Away(failure, _), BenchAgents::Model { client, .. }) = (self, who) else {
             return self.reason();
@@ -169,6 +178,7 @@ impl BenchStopReason {
         format!("{what}; trials that it gave no answer to do not count")
     }
 
+    /// A refused key, an unknown model and a program that cannot be run are bad input; everything else is unexpected.
     pub(super) fn command_exit(&self) -> CommandExit {
         match self {
             BenchStopReason::Interrupted => CommandExit::Interrupted,
@@ -182,6 +192,7 @@ impl BenchStopReason {
     }
 }
 
+/// The built-in agent, for scripted policies and for models.
 fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'a>], bench: &'a str) -> OwnAgent<'a> {
     OwnAgent {
         contestants,
@@ -192,6 +203,7 @@ fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'
     }
 }
 
+/// `None` with `--quiet` or if standard error is no terminal.
 fn create_progress_bar(quiet: bool, length: usize) -> Option<ProgressBar> {
     if quiet || !io::IsTerminal::is_terminal(&io::stderr()) {
         return None;
@@ -203,10 +215,11 @@ fn create_progress_bar(quiet: bool, length: usize) -> Option<ProgressBar> {
     Some(bar)
 }
 
-/// The first Ctrl-C lets trials that are under way end; the second one ends the program, and so does what a system sends
-/// before it kills. Programs of others that are at work are ended with it. Dropped, it listens no more.
+/// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one, or
+/// SIGTERM, ends the process at once, together with the programs of agents that are running. Dropping it ends the
+/// thread.
 struct InterruptListener {
-    /// Tells the thread to end when it is dropped.
+    /// Dropping the sender ends the thread.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -221,7 +234,7 @@ impl InterruptListener {
                 runtime.block_on(listen_for_interrupts(&stop, &programs, &hint, ended));
             }
         };
-        // Without it Ctrl-C ends the program, and --resume goes on all the same.
+        // If no thread can be started, Ctrl-C ends the process as usual, and --resume still works.
         let thread = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
         InterruptListener { end: Some(end), thread: thread.ok() }
     }
@@ -236,6 +249,7 @@ impl Drop for InterruptListener {
     }
 }
 
+/// Ends when `ended` is closed. `stop` is read by the trial pool before it starts a trial.
 async fn listen_for_interrupts(
     stop: &AtomicBool,
     programs: &ProcessGroupRegistry,
@@ -248,7 +262,7 @@ async fn listen_for_interrupts(
     };
     loop {
         let at_once = tokio::select! {
-            // What came before the end is not passed over.
+            // In this order: a signal that came before the end of the trials must not be lost.
             biased;
             _ = terminate.recv() => true,
             _ = pressed.recv() => stop.swap(true, Ordering::Relaxed),

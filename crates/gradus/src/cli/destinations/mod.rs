@@ -1,7 +1,8 @@
-//! Where else outcomes go: to Phoenix as annotations, over OTLP to any backend. The same for `eval` and `report`.
+//! Export of outcomes: to Phoenix as annotations, over OTLP to any backend. The same for `eval`, `bench` and `report`.
 //!
-//! Nothing is dropped in silence: what could not be written is told, kept in the run's folder, and written by a later
-//! `gradus report RUN --log-to-phoenix`.
+//! No outcome is dropped silently: those that could not be written are reported, listed in the folder of the run, and
+//! written by a later `gradus report RUN --log-to-phoenix`. Writing twice does no harm, since both destinations
+//! identify an outcome by a stable identifier.
 
 mod shortfall;
 
@@ -12,20 +13,20 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::CommandExit;
-use super::sources::{given_phoenix, print_diagnostic};
-use crate::carrier::VerdictExporter;
+use super::sources::{SourceOptionsError, given_phoenix, print_diagnostic};
+use crate::carrier::{CarrierError, ExporterSettingsError, VerdictExporter};
 use crate::config::{EnvironmentVariables, PhoenixSection};
 use gradus_eval::annotation::{
     AnnotationBuilder, AnnotationSettings, OutcomeAnnotation, OutcomeTarget, TrajectoryTarget, UnplacedOutcome,
     check_names,
 };
-use gradus_phoenix::client::{AnnotationUploader, PhoenixAddress, PhoenixClient};
+use gradus_phoenix::client::{AnnotationUploader, PhoenixAddress, PhoenixClient, PhoenixClientError};
 use shortfall::{UndeliveredOutcomes, report_command};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct DestinationOptions {
-    /// Write every outcome to Phoenix: the one that is read from, or --phoenix. Those of steps are put on the model call
-    /// that held the thought, those of whole trajectories on the root span. Written again, they are replaced.
+    /// Write every outcome to Phoenix: the one that is read from, or --phoenix. Those of steps are put on the model
+    /// call that held the thought, those of whole trajectories on the root span. Written again, they are replaced.
     #[arg(long, help_heading = "Outputs (- is standard output)")]
     log_to_phoenix: bool,
     /// Send every outcome to any backend over OTLP/HTTP: as EVALUATOR spans and as gen_ai.evaluation.result events.
@@ -33,7 +34,39 @@ pub(super) struct DestinationOptions {
     log_to_otlp: Option<String>,
 }
 
-/// Destinations that were found to be there.
+/// Why outcomes cannot be exported; found before the run begins.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DestinationError {
+    /// `[phoenix.names]` of the settings gives two evaluators one name, or an unusable name.
+    #[error("{reason}")]
+    Names { reason: String },
+    #[error(transparent)]
+    Runtime(#[from] std::io::Error),
+    /// The address of Phoenix in an option or a variable cannot be read.
+    #[error(transparent)]
+    Address(#[from] SourceOptionsError),
+    /// A setting of the client cannot be used: headers, timeouts.
+    #[error("{reason}")]
+    PhoenixClient { reason: String },
+    #[error("--log-to-phoenix: {0}")]
+    PhoenixUnreachable(#[source] PhoenixClientError),
+    #[error(transparent)]
+    Exporter(#[from] ExporterSettingsError),
+    #[error("--log-to-otlp: {0}")]
+    OtlpUnreachable(#[source] CarrierError),
+    #[error("--log-to-phoenix: sources are read from several Phoenixes; name one with --phoenix")]
+    SeveralPhoenixes,
+    #[error("--log-to-phoenix: which one? Name it with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT")]
+    NoPhoenix,
+    /// The address comes from the manifest of a run and from nowhere else. A folder of runs may come from a stranger,
+    /// so it must not decide who gets the key.
+    #[error(
+        "--log-to-phoenix: the run has read from {base}; say --phoenix {base} to send the key in PHOENIX_API_KEY there"
+    )]
+    UnconfirmedPhoenix { base: String },
+}
+
+/// Destinations that answered a first request.
 #[derive(Debug)]
 pub(super) struct ReachableDestinations {
     runtime: Runtime,
@@ -44,68 +77,71 @@ pub(super) struct ReachableDestinations {
 }
 
 impl DestinationOptions {
+    /// Whether `--log-to-phoenix` is set.
     pub(super) fn go_to_phoenix(&self) -> bool {
         self.log_to_phoenix
     }
 
-    /// Finds out whether all destinations can be reached before anything is spent on what goes there. `read_from` are the
-    /// Phoenixes of the sources.
+    /// Sends a first request to every destination, before money is spent on outcomes that could not be exported.
+    /// `phoenix` is the value of `--phoenix`, `read_from` are the Phoenixes of the sources. `None` if nothing is to be
+    /// exported.
     pub(super) fn prepare(
         &self,
         phoenix: Option<&str>,
         read_from: &[&PhoenixAddress],
         settings: &PhoenixSection,
         evaluators: &[EvaluatorRecord],
-    ) -> Result<Option<ReachableDestinations>, String> {
+    ) -> Result<Option<ReachableDestinations>, DestinationError> {
         if !self.log_to_phoenix && self.log_to_otlp.is_none() {
             return Ok(None);
         }
-        check_names(evaluators, &settings.names).map_err(|error| error.to_string())?;
+        check_names(evaluators, &settings.names)
+            .map_err(|error| DestinationError::Names { reason: error.to_string() })?;
         let environment = EnvironmentVariables::read();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = match self.log_to_phoenix {
             true => {
                 let address = choose_phoenix(phoenix, read_from, &environment)?;
                 let client = PhoenixClient::new(&address, &settings.client_settings(&environment));
-                Some(client.map_err(|error| error.to_string())?)
+                Some(client.map_err(|error| DestinationError::PhoenixClient { reason: error.to_string() })?)
             }
             false => None,
         };
         if let Some(client) = &client {
             runtime
                 .block_on(AnnotationUploader::check_connection(client))
-                .map_err(|error| format!("--log-to-phoenix: {error}"))?;
+                .map_err(DestinationError::PhoenixUnreachable)?;
         }
         if let Some(url) = &self.log_to_otlp {
+            // The exporter of the run is made later, when its id and time are known.
             let sender = VerdictExporter::new(url, &environment, settings.retry_s, "", "")?;
-            runtime.block_on(sender.probe()).map_err(|error| format!("--log-to-otlp: {error}"))?;
+            runtime.block_on(sender.probe()).map_err(DestinationError::OtlpUnreachable)?;
         }
         let (otlp, settings) = (self.log_to_otlp.clone(), settings.clone());
         Ok(Some(ReachableDestinations { runtime, phoenix: client, otlp, settings, environment }))
     }
 }
 
-/// The Phoenix to write to: as named, else the one that is read from, else that of the environment.
+/// The Phoenix to write to: that of `--phoenix`, else the one that is read from, else PHOENIX_COLLECTOR_ENDPOINT.
+/// Several Phoenixes among the sources are ambiguous, since an outcome belongs to spans of one of them.
 fn choose_phoenix(
     given: Option<&str>,
     read_from: &[&PhoenixAddress],
     environment: &EnvironmentVariables,
-) -> Result<PhoenixAddress, String> {
+) -> Result<PhoenixAddress, DestinationError> {
     let first = read_from.first().map(|address| PhoenixAddress::clone(address));
     if given.is_none() && read_from.iter().any(|other| first.as_ref().is_some_and(|one| one.base != other.base)) {
-        return Err("--log-to-phoenix: sources are read from several Phoenixes; name one with --phoenix".to_owned());
+        return Err(DestinationError::SeveralPhoenixes);
     }
     let address = match (given, first) {
         (None, Some(own)) => Some(own),
         _ => given_phoenix(given, environment)?,
     };
-    address.ok_or_else(|| {
-        "--log-to-phoenix: which one? Name it with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT".to_owned()
-    })
+    address.ok_or(DestinationError::NoPhoenix)
 }
 
-/// The exit code of a run whose outcomes were also sent: a failed gate or a broken run say more.
+/// The exit code of a run whose outcomes were also exported. A failed gate or a broken run takes precedence over an
+/// incomplete export (5); an interrupt takes precedence over everything.
 pub(super) fn combine_exits(of_run: CommandExit, of_sending: CommandExit) -> CommandExit {
     match (of_run, of_sending) {
         (_, CommandExit::Interrupted) => CommandExit::Interrupted,
@@ -115,12 +151,14 @@ pub(super) fn combine_exits(of_run: CommandExit, of_sending: CommandExit) -> Com
 }
 
 impl ReachableDestinations {
-    /// The command that sends a run's outcomes to the same places later.
+    /// The command that exports the outcomes of a run to the same destinations later.
     pub(super) fn retry_command(&self, folder: &RunFolder) -> String {
         report_command(folder, self.phoenix.as_ref().map(PhoenixClient::base_url), self.otlp.as_deref())
     }
 
-    /// Sends a run's outcomes, and says what came of it.
+    /// Exports the outcomes of a run from its files, in batches, and reports the counts. Returns `NotWritten` if
+    /// outcomes are missing at one of the destinations; the error is for files of the run that cannot be read or
+    /// written.
     pub(super) fn send(self, folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<CommandExit> {
         let ReachableDestinations { runtime, phoenix, otlp, settings, environment } = self;
         let record = &folder.record;
@@ -142,6 +180,7 @@ impl ReachableDestinations {
             let shortfall = UndeliveredOutcomes::new(folder, "otlp", report_command(folder, None, Some(url)));
             delivery.otlp = Some(DestinationLane::new(sender.map_err(anyhow::Error::msg)?, shortfall));
         }
+        // Phoenix can annotate a trace; an OTLP export needs a span to link to.
         let annotations = settings.annotation_settings();
         let mut on_phoenix = AnnotationBuilder::new(record, &annotations);
         let on_spans = AnnotationSettings { trajectory_target: TrajectoryTarget::Span, ..annotations };
@@ -181,16 +220,19 @@ impl ReachableDestinations {
     }
 }
 
-/// One way out, and why it is closed if it is.
+/// The state of one destination during an export. The destinations are independent: one that fails does not stop the
+/// other.
 struct DestinationLane<T> {
     to: T,
+    /// Why nothing more is sent there; every further outcome is recorded as undelivered with this reason.
     closed: Option<String>,
     done: u64,
-    /// What the other side had to say besides.
+    /// Messages of a backend that accepted everything.
     warnings: Vec<String>,
     shortfall: UndeliveredOutcomes,
 }
 
+/// Warnings that are printed; a backend may send one with every batch.
 const MAX_WARNINGS: usize = 3;
 
 impl<T> DestinationLane<T> {
@@ -203,6 +245,8 @@ impl<T> DestinationLane<T> {
     }
 }
 
+/// One export to all destinations. The methods are synchronous: they block on the runtime, since the files of the run
+/// are read by a visitor that is not async.
 struct OutcomeDelivery {
     runtime: Runtime,
     interrupts: InterruptSignals,
@@ -211,9 +255,12 @@ struct OutcomeDelivery {
     interrupted: bool,
 }
 
+/// Reason of outcomes that were not sent because of Ctrl-C.
 const INTERRUPTED: &str = "interrupted";
 
 impl OutcomeDelivery {
+    /// Adds an outcome, and writes the batch if it is full. An outcome without a place in Phoenix is undelivered at
+    /// once.
     fn add_to_phoenix(&mut self, annotation: Result<OutcomeAnnotation, UnplacedOutcome>) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
         match (annotation, &lane.closed) {
@@ -226,6 +273,8 @@ impl OutcomeDelivery {
         }
     }
 
+    /// Writes the batch. Annotations that Phoenix refuses one by one are undelivered, an error of the connection closes
+    /// the destination.
     fn write_phoenix(&mut self) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
         let waiting = lane.to.pending();
@@ -269,6 +318,7 @@ impl OutcomeDelivery {
         }
     }
 
+    /// Sends the batch, as `write_phoenix` does.
     fn write_otlp(&mut self) -> anyhow::Result<()> {
         let Some(lane) = &mut self.otlp else { return Ok(()) };
         let waiting = lane.to.pending();
@@ -296,7 +346,8 @@ impl OutcomeDelivery {
         Ok(())
     }
 
-    /// Closes every way out; what was on its way may be there or not, and sending it again does no harm.
+    /// Closes every destination after an interrupt. A batch in flight may have arrived or not; it counts as
+    /// undelivered, and sending it again replaces it.
     fn close(&mut self) {
         self.interrupted = true;
         if let Some(lane) = &mut self.phoenix {
@@ -315,7 +366,7 @@ fn format_target_reason(annotation: &OutcomeAnnotation, reason: &str) -> String 
     }
 }
 
-/// Ctrl-C, and what a system sends before it kills; also when they come between two pieces of work.
+/// SIGINT and SIGTERM. The streams exist for the whole export, so that a signal between two batches is not lost.
 struct InterruptSignals {
     pressed: Signal,
     terminated: Signal,
@@ -327,7 +378,8 @@ impl InterruptSignals {
         Ok(InterruptSignals { pressed: signal(SignalKind::interrupt())?, terminated: signal(SignalKind::terminate())? })
     }
 
-    /// Does the work; `None` when it was interrupted.
+    /// Runs the future to its end; `None` if a signal came first, in which case the future is dropped. `biased` makes a
+    /// signal win over work that is ready as well.
     fn run_until_interrupt<T>(&mut self, runtime: &Runtime, work: impl Future<Output = T>) -> Option<T> {
         runtime.block_on(async {
             tokio::select! {

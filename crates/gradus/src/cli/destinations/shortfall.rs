@@ -1,5 +1,6 @@
-//! What could not be written to one destination: a few on the terminal, all of them in the run's folder. Each destination
-//! has a file of its own, so that writing to one does not forget what another lacks.
+//! The list of outcomes that could not be written to one destination: a few on the terminal, all of them as JSON Lines
+//! in the folder of the run. Each destination has a file of its own, so that a successful export to one does not delete
+//! what another lacks.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +10,18 @@ use serde::Serialize;
 use crate::cli::sources::print_diagnostic;
 use gradus_eval::annotation::OutcomeReference;
 
+/// Outcomes of a run that are missing at one destination. Memory is bounded: lines are written to the file as they
+/// come.
 pub(super) struct UndeliveredOutcomes {
+    /// `phoenix` or `otlp`; part of the name of the file.
     to: &'static str,
-    /// The command that writes the run there again.
+    /// The command that exports the run there again.
     again: String,
     path: PathBuf,
+    /// Created with the first line: without undelivered outcomes there is no file.
     log: Option<AppendLog>,
     count: u64,
+    /// The first lines, for the terminal.
     shown: Vec<String>,
 }
 
@@ -27,17 +33,20 @@ struct UndeliveredLine<'l> {
     reason: &'l str,
 }
 
+/// Lines on the terminal; a destination that is down leaves thousands of outcomes.
 const SHOWN: usize = 10;
+/// Buffered bytes after which the file is written.
 const WRITE_EVERY: usize = 1 << 20;
 
 impl UndeliveredOutcomes {
+    /// An empty list. Removes the file of an earlier export, since this export writes every outcome again.
     pub(super) fn new(folder: &RunFolder, to: &'static str, again: String) -> UndeliveredOutcomes {
         let path = folder.path().join(format!("unwritten_{to}.jsonl"));
-        // What is said there is about the last time.
         let _ = std::fs::remove_file(&path);
         UndeliveredOutcomes { to, again, path, log: None, count: 0, shown: Vec::new() }
     }
 
+    /// Records one undelivered outcome.
     pub(super) fn add(&mut self, subject: &OutcomeReference, reason: &str) -> anyhow::Result<()> {
         self.count += 1;
         if self.shown.len() < SHOWN {
@@ -46,7 +55,8 @@ impl UndeliveredOutcomes {
         self.write(Some(subject), reason)
     }
 
-    /// What a backend says of a batch as a whole: so many of its outcomes are not there.
+    /// Records rejections of a whole batch: OTLP's `partial_success` has only their number, so the file has the reasons
+    /// without subjects.
     pub(super) fn add_rejected(&mut self, outcomes: u64, reasons: &[String]) -> anyhow::Result<()> {
         self.count += outcomes;
         for reason in reasons {
@@ -70,7 +80,7 @@ impl UndeliveredOutcomes {
         Ok(())
     }
 
-    /// Says what is missing; true when nothing is.
+    /// Writes the file and prints a summary; returns true if every outcome was delivered.
     pub(super) fn report_undelivered(mut self) -> anyhow::Result<bool> {
         if let Some(log) = &mut self.log {
             log.write()?;
@@ -88,7 +98,8 @@ impl UndeliveredOutcomes {
     }
 }
 
-/// The command that writes a run elsewhere: as a shell takes it, wherever runs are kept.
+/// The command that exports a run, quoted for a POSIX shell, so that the user can copy it. `--state-dir` is included if
+/// the run is not in `.gradus`.
 pub(super) fn report_command(folder: &RunFolder, phoenix: Option<&str>, otlp: Option<&str>) -> String {
     let mut command = format!("gradus report {}", folder.record.run_id);
     let state = folder.path().parent().and_then(Path::parent).unwrap_or(Path::new("."));
@@ -104,6 +115,7 @@ pub(super) fn report_command(folder: &RunFolder, phoenix: Option<&str>, otlp: Op
     command
 }
 
+/// Quotes a word for a POSIX shell, if it has characters that a shell could interpret.
 fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:[]".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {

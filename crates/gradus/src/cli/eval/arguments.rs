@@ -1,4 +1,4 @@
-//! What `gradus eval` can be told.
+//! The options of `gradus eval`; those of grading are shared with `bench` and `demo`.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::cli::judge_options::JudgeOptions;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct EvalArguments {
-    /// Files, folders, - for standard input, store:PROJECT, gradus://HOST:PORT/PROJECT or phoenix://HOST:PORT/PROJECT, as
-    /// for `gradus traces`.
+    /// Files, folders, - for standard input, store:PROJECT, gradus://HOST:PORT/PROJECT or phoenix://HOST:PORT/PROJECT,
+    /// as for `gradus traces`.
     #[arg(value_name = "SOURCE")]
     pub(super) sources: Vec<String>,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub(in crate::cli) struct GradingOptions {
 }
 
 impl EvalArguments {
-    /// All of these sources, with nothing left out.
+    /// Arguments for all trajectories of these sources, without filters and samples.
     pub(in crate::cli) fn for_sources(sources: Vec<String>, grading: GradingOptions) -> EvalArguments {
         EvalArguments { sources, which: SourceOptions::default(), sample: None, seed: 0, dry_run: false, grading }
     }

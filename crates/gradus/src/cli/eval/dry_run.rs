@@ -1,4 +1,5 @@
-//! `gradus eval --dry-run`: what would be asked, and what it would cost.
+//! `gradus eval --dry-run`: the number of questions per evaluator and their estimated cost. It asks no model and writes
+//! nothing.
 
 use std::io::Write;
 
@@ -12,8 +13,10 @@ use super::judge_source::SampledSource;
 use super::settings::EvalSettings;
 use gradus_report::format_counted_noun;
 
+/// Reads all sources and plans all questions, with the cache, as a run would. Warns if the estimate exceeds
+/// `--max-cost`.
 pub(super) fn run_dry_run(arguments: &EvalArguments, settings: &EvalSettings) -> anyhow::Result<CommandExit> {
-    // Nothing is made: a cache that is not there is empty.
+    // Opening creates the cache, which a dry run must not do: a missing cache counts as empty.
     let path = gradus_eval::run::StateFolder::from_path(&settings.state_dir).cache_path();
     let cache = (path.is_file() && !arguments.grading.fresh).then(|| VerdictCache::open(&path)).transpose()?;
     let mut estimator =
@@ -37,6 +40,8 @@ pub(super) fn run_dry_run(arguments: &EvalArguments, settings: &EvalSettings) ->
     Ok(read.command_exit(found))
 }
 
+/// Prints the table and returns the total in dollars; `None` if the price of the model is unknown. Questions that the
+/// cache answers cost nothing, and neither do evaluators that are rules.
 fn print_cost_estimate(
     estimator: &CostEstimator,
     settings: &EvalSettings,
@@ -55,6 +60,7 @@ fn print_cost_estimate(
     let mut total = price.map(|_| 0.0);
     for (evaluator, estimate) in settings.evaluators.iter().zip(estimator.estimates()) {
         let cost = price.map(|price| price.cost_of_usage(estimate.usage()));
+        // Evaluators that are rules cost nothing, also with a model of unknown price.
         let cost = if evaluator.asks_a_model() { cost } else { Some(0.0) };
         total = total.zip(cost).map(|(sum, more)| sum + more);
         let shown = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("{cost:.4}"));

@@ -1,4 +1,5 @@
-//! Reads the sources in a thread of its own, so that judging begins while they are read, and waits when judging does.
+//! Reads the sources in a thread of its own, so that judging begins while they are read. The channel is bounded: when
+//! judging is slower, reading waits, and memory does not grow with the sources.
 
 use std::collections::BinaryHeap;
 use std::io;
@@ -9,18 +10,22 @@ use tokio::sync::mpsc;
 
 use super::super::sources::{ResolvedSources, SourceReadReport};
 
+/// Sources, and how many of their trajectories are judged.
 pub(super) struct SampledSource {
     pub(super) sources: ResolvedSources,
     pub(super) sample: Option<usize>,
     pub(super) seed: u64,
 }
 
-/// Trajectories are handed over by the batch: waking the other thread costs more than most of them do.
+/// Trajectories per message: waking the other thread costs more than planning most trajectories.
 const BATCH: usize = 32;
+/// Messages that wait in the channel at most.
 const WAITING_BATCHES: usize = 2;
 
+/// The reading thread. Its result has the counts of the sources.
 pub(super) type SourceReaderThread = JoinHandle<anyhow::Result<SourceReadReport>>;
 
+/// Starts the reading thread. If the receiver is dropped, the thread ends with a broken pipe at the next batch.
 pub(super) fn start_source_reader(
     source: SampledSource,
 ) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, SourceReaderThread)> {
@@ -42,13 +47,14 @@ pub(super) fn start_source_reader(
 }
 
 impl SampledSource {
-    /// Hands out the trajectories, or the sample of them.
+    /// Passes all trajectories, or a random sample of them, to `take`, in the order of the sources. With a sample,
+    /// nothing is passed on before everything is read.
     pub(super) fn read(&self, take: &mut dyn FnMut(Trajectory) -> io::Result<()>) -> anyhow::Result<SourceReadReport> {
         let Some(size) = self.sample else {
             return self.sources.read(&mut |_, trajectory| take(trajectory));
         };
-        // Those with the lowest digests: a sample that does not depend on the order of the source, and that grows by
-        // adding to it.
+        // Bottom-k sampling: the trajectories with the smallest digests of seed and id. The sample does not depend on
+        // the order of the sources, and a larger sample contains the smaller one, whose verdicts are then in the cache.
         let mut chosen: BinaryHeap<SampledTrajectory> = BinaryHeap::with_capacity(size.min(1 << 16) + 1);
         let mut number = 0;
         let read = self.sources.read(&mut |_, trajectory| {
@@ -69,7 +75,9 @@ impl SampledSource {
     }
 }
 
+/// An entry of the heap, ordered by digest; ties (the same id twice) by position.
 struct SampledTrajectory {
+    /// Digest of seed and trajectory id.
     lot: u128,
     number: u64,
     trajectory: Trajectory,

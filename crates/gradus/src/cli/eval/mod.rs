@@ -1,4 +1,6 @@
-//! `gradus eval`: judges every step of every trajectory, and says what that comes to.
+//! `gradus eval`: judges every step of every trajectory and reports the results. Sources are read in one thread,
+//! questions are asked on another; every answer is in the journal of the run before the next question starts, so that
+//! an interrupted run continues with the same command.
 
 mod arguments;
 mod dry_run;
@@ -7,6 +9,7 @@ mod progress;
 mod settings;
 
 pub(super) use arguments::{EvalArguments, GradingOptions};
+pub(super) use settings::EvalSettingsError;
 
 use std::io::IsTerminal;
 
@@ -17,16 +20,17 @@ use gradus_eval::runner::{self, RunPlan, RunTermination};
 use gradus_llm::{CallError, ModelCallFailure};
 
 use super::CommandExit;
-use super::destinations::{self, ReachableDestinations};
+use super::destinations::{self, DestinationError, ReachableDestinations};
 use super::outputs::{NoAddition, ReportAddition, evaluate_gates, has_failed};
 use super::sources::{SourceReadReport, print_diagnostic};
 use settings::EvalSettings;
 
+/// Entry point of the command.
 pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
     let prepared = match PreparedRun::new(arguments, &[]) {
         Ok(prepared) => prepared,
-        Err(reason) => {
-            print_diagnostic(&reason);
+        Err(error) => {
+            print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
     };
@@ -41,7 +45,8 @@ pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<Comm
     prepared.judge(&mut NoAddition)
 }
 
-/// A run that can begin: all that could be wrong with its settings was looked for.
+/// A run that can begin: settings, output files and destinations are checked. `bench` and `demo` prepare it before they
+/// play, so that hours of trials do not end in a wrong option.
 pub(super) struct PreparedRun<'a> {
     arguments: &'a EvalArguments,
     settings: EvalSettings,
@@ -49,11 +54,14 @@ pub(super) struct PreparedRun<'a> {
 }
 
 impl<'a> PreparedRun<'a> {
-    /// `more_metrics` are those that an addition will bring, for gates.
-    pub(super) fn new(arguments: &'a EvalArguments, more_metrics: &[&str]) -> Result<PreparedRun<'a>, String> {
+    /// `more_metrics` are the metrics that an addition will have, for gates.
+    pub(super) fn new(
+        arguments: &'a EvalArguments,
+        more_metrics: &[&str],
+    ) -> Result<PreparedRun<'a>, EvalSettingsError> {
         let settings = EvalSettings::read(arguments, more_metrics)?;
         arguments.grading.outputs.prepare(&arguments.sources)?;
-        // A look costs nothing, so nobody has to be there for its results.
+        // A dry run sends nothing, so the destinations need not be reachable.
         let destinations = match arguments.dry_run {
             true => None,
             false => prepare_destinations(arguments, &settings)?,
@@ -61,12 +69,12 @@ impl<'a> PreparedRun<'a> {
         Ok(PreparedRun { arguments, settings, destinations })
     }
 
-    /// Judges all there is, and writes what that comes to.
+    /// Judges all trajectories, writes the outputs, and exports the outcomes.
     pub(super) fn judge(self, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
         or_advice(judge_prepared_run(self.arguments, &self.settings, self.destinations, addition))
     }
 
-    /// Judges nothing, and writes what the addition has to tell.
+    /// Writes the outputs of a run without verdicts, for what the addition has measured (`gradus bench --no-grading`).
     pub(super) fn report_without_judging(
         self,
         addition: &mut dyn ReportAddition,
@@ -76,7 +84,7 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
-/// What can be done about files that cannot be written.
+/// Prints advice for errors of the files of a run (a full disk, missing permissions); other errors pass through.
 fn or_advice(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
     done.or_else(|error| match error.downcast_ref::<RunFileError>() {
         Some(file) => {
@@ -90,13 +98,15 @@ fn or_advice(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
 fn prepare_destinations(
     arguments: &EvalArguments,
     settings: &EvalSettings,
-) -> Result<Option<ReachableDestinations>, String> {
+) -> Result<Option<ReachableDestinations>, DestinationError> {
     let read_from: Vec<_> = settings.sources.phoenixes().collect();
     let phoenix = arguments.which.phoenix.as_deref();
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
     arguments.grading.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
 }
 
+/// The whole run: take up or create it, judge, write manifest and outputs, export. The order of precedence of exit
+/// codes is: interrupted, endpoint, unreadable sources, failed gate, incomplete export.
 fn judge_prepared_run(
     arguments: &EvalArguments,
     settings: &EvalSettings,
@@ -119,13 +129,14 @@ fn judge_prepared_run(
     if let Some(source) = addition.source() {
         folder.record.sources = vec![source];
     }
-    // All that it comes to is there before it says that it is over: a server may be waiting to show it.
+    // The addition is saved before the manifest says `finished`: a server that shows finished runs must find both.
     addition.keep(folder.path())?;
     folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
+    // An addition such as a benchmark can have results without trajectories.
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
-        // A run about nothing is not worth keeping; one that was taken up is about something, even if its source is gone.
+        // An empty new run is removed. A run that was taken up has verdicts, even if its source is gone now.
         if is_new {
             let _ = std::fs::remove_dir_all(folder.path());
         }
@@ -138,13 +149,14 @@ fn judge_prepared_run(
     if let Some(advice) = describe_stop_advice(&end, settings, arguments.grading.fresh) {
         print_diagnostic(&advice);
     }
+    // An outage of the judge must not look like a passed run, even without gates.
     if let Some(reason) = nothing_judged(&summary, settings) {
         print_diagnostic(&format!("the judge answered none of the questions: {reason}"));
         return Ok(if end == RunTermination::Interrupted { CommandExit::Interrupted } else { CommandExit::Unexpected });
     }
     let sent = match destinations {
         None => CommandExit::Pass,
-        // Whoever pressed Ctrl-C wants to get away.
+        // After Ctrl-C nothing more is sent: an export could take minutes.
         Some(ready) if end == RunTermination::Interrupted => {
             print_diagnostic(&format!("nothing was written elsewhere; `{}` does that", ready.retry_command(&folder)));
             CommandExit::NotWritten
@@ -162,7 +174,7 @@ fn judge_prepared_run(
     Ok(destinations::combine_exits(exit, sent))
 }
 
-/// A run in which nothing is asked: its gates and outputs are about what the addition has measured.
+/// A run without questions. Gates and outputs are about the metrics of the addition.
 fn report_unjudged_run(
     arguments: &EvalArguments,
     settings: &EvalSettings,
@@ -190,14 +202,14 @@ fn report_unjudged_run(
     Ok(if has_failed(&gates) { CommandExit::GateFailed } else { CommandExit::Pass })
 }
 
-/// Takes up a run that was cut off, or begins a new one: true when it is new.
+/// Takes up an unfinished run with the same fingerprint, or creates a new one; the flag is true if it is new.
 fn begin_run(
     state: &StateFolder,
     arguments: &EvalArguments,
     settings: &EvalSettings,
 ) -> Result<(RunFolder, bool), RunFileError> {
     let fingerprint = compute_fingerprint(arguments, settings);
-    // What comes on standard input may be something else each time.
+    // Standard input may have other contents each time, which the fingerprint cannot see.
     let can_be_taken_up = !arguments.grading.fresh && !arguments.sources.iter().any(|source| source == "-");
     if can_be_taken_up && let Some(mut folder) = state.resume_run(&fingerprint) {
         print_diagnostic(&format!("taking up run {}, which was cut off", folder.record.run_id));
@@ -210,7 +222,7 @@ fn begin_run(
     Ok((state.create_run(create_run_manifest(settings, fingerprint))?, true))
 }
 
-/// A run that begins now.
+/// The manifest of a run that begins now.
 fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManifest {
     let started = jiff::Timestamp::now();
     RunManifest {
@@ -230,6 +242,8 @@ fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManif
     }
 }
 
+/// Reads the sources in a thread and judges the trajectories as they arrive. If the run ends early, the thread is not
+/// joined and its report is empty.
 fn judge_all(
     arguments: &EvalArguments,
     settings: &EvalSettings,
@@ -243,6 +257,7 @@ fn judge_all(
         limits: settings.limits,
         ignore_cache: arguments.grading.fresh,
     };
+    // Every question in flight is a connection; the default limit of open files is often 1024.
     if settings.judge.is_some()
         && let Err(error) = gradus_host::raise_open_file_limit(settings.limits.concurrency)
     {
@@ -264,14 +279,15 @@ fn judge_all(
     watcher.finish();
     let end = end?;
     if end != RunTermination::Finished {
-        // Nobody waits for the rest of the sources, which may be a terminal that says nothing more.
+        // The reading thread may block on standard input forever, so it is not joined.
         return Ok((end, SourceReadReport::default()));
     }
     let read = reading.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))?;
     Ok((end, read?))
 }
 
-/// Ctrl-C, and what a system sends before it kills.
+/// Turns SIGINT and SIGTERM into messages. The first one ends the run gracefully, the second one at once; the runner
+/// decides.
 fn spawn_interrupt_listener() -> runner::InterruptReceiver {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -291,7 +307,8 @@ fn spawn_interrupt_listener() -> runner::InterruptReceiver {
     receiver
 }
 
-/// The same for calls that ask the same of the same sources.
+/// Identifies a run by everything that changes its questions: sources, filters, sample, evaluators with their rubrics,
+/// judge, tools, version. Limits, outputs and gates are not part of it, so a run can be continued with other ones.
 fn compute_fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> String {
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
     let judge = settings.judge.as_ref().map(|judge| format!("{:?}", judge.settings));
@@ -316,11 +333,13 @@ fn format_to_seconds(time: jiff::Timestamp) -> String {
     time.round(jiff::Unit::Second).unwrap_or(time).to_string()
 }
 
-/// Sorts by time, also within a second, so that the latest run is the last; the beginning is enough to name one.
+/// The id of a run: its start in UTC with microseconds, so that ids sort by time, also within a second. Commands accept
+/// a unique prefix.
 fn run_id(started: jiff::Timestamp) -> String {
     started.strftime("%Y%m%d-%H%M%S-%6f").to_string()
 }
 
+/// Why the run ended early, for the manifest and reports; `None` for a finished run.
 fn describe_stop_reason(end: &RunTermination) -> Option<String> {
     Some(match end {
         RunTermination::Finished => return None,
@@ -331,7 +350,8 @@ fn describe_stop_reason(end: &RunTermination) -> Option<String> {
     })
 }
 
-/// Why a model gave no verdict at all; `None` when it gave one, or was not asked.
+/// The first failure if the model gave no verdict at all: then the results are empty, and the run must not pass as
+/// judged. `None` if there is at least one verdict, or if no model was asked.
 fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Option<String> {
     let asked: Vec<&str> = settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
     let of_model = || summary.metrics.iter().filter(|metric| asked.contains(&metric.name.as_str()));
@@ -343,7 +363,7 @@ fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Optio
     Some(reason.map_or_else(String::new, |reason| reason.reason.clone()))
 }
 
-/// What to do about a run that ended early.
+/// Advice on a run that ended early: why, and how to continue it.
 fn describe_stop_advice(end: &RunTermination, settings: &EvalSettings, fresh: bool) -> Option<String> {
     let kept = if fresh {
         "what was judged is kept; the same command without --fresh goes on from there"
@@ -359,6 +379,7 @@ fn describe_stop_advice(end: &RunTermination, settings: &EvalSettings, fresh: bo
     })
 }
 
+/// An endpoint error in terms of the options and variables that can fix it.
 fn endpoint_advice(failure: &ModelCallFailure, settings: &EvalSettings) -> String {
     let Some(judge) = &settings.judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
@@ -389,6 +410,7 @@ fn endpoint_advice(failure: &ModelCallFailure, settings: &EvalSettings) -> Strin
     }
 }
 
+/// An error of the files of a run, with the option that moves them elsewhere.
 fn file_advice(error: &RunFileError) -> String {
     let advice = match error.reason.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
@@ -402,7 +424,7 @@ fn file_advice(error: &RunFileError) -> String {
     format!("{error}: {advice}; what was judged before is kept, and the same command goes on from there")
 }
 
-/// Whether somebody looks at standard error.
+/// Whether standard error is a terminal; only then a progress bar is drawn.
 fn stderr_is_seen() -> bool {
     std::io::stderr().is_terminal()
 }

@@ -7,19 +7,22 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr_is_seen;
 
-/// How often a log gets a line.
+/// Time between two lines when standard error is no terminal, such as the log of a CI job.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
+/// Progress of a run: a bar on a terminal, lines in a log, nothing with `--quiet`.
 pub(super) struct RunProgressBar {
     bar: Option<ProgressBar>,
     quiet: bool,
+    /// Elapsed time at the last line of the log.
     logged: Duration,
     with_model: bool,
-    /// Whether the judge's server was loading its model at the last look: that it does is said at once.
+    /// Whether the server was loading its model at the last tick. The log gets a line as soon as loading begins.
     is_loading: bool,
 }
 
 impl RunProgressBar {
+    /// `with_model` adds cost and calls in flight, which the offline judge does not have.
     pub(super) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
         let bar = (!quiet && stderr_is_seen()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
@@ -31,12 +34,14 @@ impl RunProgressBar {
         RunProgressBar { bar, quiet, logged: Duration::ZERO, with_model, is_loading: false }
     }
 
+    /// Removes the bar, so that the results are not printed beside it.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
+    /// The text beside the bar: rate, time left, cost, calls in flight, cached and failed questions.
     fn message(&self, progress: &RunProgress) -> String {
         if let Some(waited) = progress.loading {
             return format!("waiting for the model server to load its model ({} s)", waited.as_secs());
@@ -79,6 +84,7 @@ impl ProgressWatcher for RunProgressBar {
     }
 }
 
+/// `42 s`, `3:05` or `2 h 10 min`, at most 100 hours.
 fn format_time_left(seconds: f64) -> String {
     let seconds = seconds.min(359_999.0) as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {

@@ -1,30 +1,33 @@
-//! Amounts, in pieces where they have some.
+//! Horizontal bars for amounts, optionally divided into segments.
 
 use super::frame::{ChartFrame, ChartSize};
 use super::{BarSegment, ResponsiveChart};
 use crate::html::svg::Svg;
 
+/// One row of a bar chart.
 #[derive(Clone, Debug)]
 pub struct ChartBar {
     pub label: String,
-    /// One after the other.
+    /// Segments from left to right.
     pub parts: Vec<BarSegment>,
-    /// A thin bar below, on the same axis: a part of the whole that cuts across the others.
+    /// A thin bar below, on the same axis: a part of the whole that cuts across the segments.
     pub below: Option<BarSegment>,
+    /// The number at the right; also part of the tooltip.
     pub note: String,
-    /// In place of the bar where there is none to draw.
+    /// A text instead of the bar, where there is none.
     pub nothing: Option<String>,
 }
 
+/// The axis below the bars, which always begins at 0: bars of amounts must not be cut.
 #[derive(Clone, Copy, Debug)]
 pub struct BarAxis<'t> {
     pub title: &'t str,
-    /// Only whole numbers are amounts.
+    /// Whether amounts are counts; then the axis has no fractions.
     pub whole: bool,
     pub format: fn(f64) -> String,
 }
 
-/// A bar for each amount, on an axis from 0 to beyond the greatest.
+/// A bar for each row, on an axis from 0 to a round number that is not below the largest row.
 pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
     let (end, step) = choose_axis_scale(rows.iter().map(ChartBar::extent).fold(0.0, f64::max), axis.whole);
     let steps = (end / step).round() as u32;
@@ -43,6 +46,7 @@ pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> Resp
 }
 
 impl ChartBar {
+    /// How far the row reaches on the axis.
     fn extent(&self) -> f64 {
         let sum: f64 = self.parts.iter().map(|part| clamp_bar_value(part.value)).sum();
         sum.max(self.below.map_or(0.0, |part| clamp_bar_value(part.value)))
@@ -82,12 +86,12 @@ fn draw_row(svg: &mut Svg, frame: &ChartFrame, at: usize, row: &ChartBar, end: f
     frame.draw_note(svg, at, &row.note);
 }
 
+/// NaN, infinities and negative numbers count as 0.
 fn clamp_bar_value(value: f64) -> f64 {
     if value.is_finite() { value.max(0.0) } else { 0.0 }
 }
 
-/// Where an axis ends that has room for this, and how far apart its lines are: 1, 2 or 5 of a power of ten, and not
-/// more than six of them.
+/// The end of the axis and the distance of its lines: 1, 2 or 5 times a power of ten, with at most six lines.
 fn choose_axis_scale(greatest: f64, whole: bool) -> (f64, f64) {
     if greatest <= 0.0 {
         return (1.0, 1.0);
@@ -96,7 +100,7 @@ fn choose_axis_scale(greatest: f64, whole: bool) -> (f64, f64) {
     let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| greatest / step <= 5.0);
     let step = step.unwrap_or(10.0 * power);
     let step = if whole { step.max(1.0) } else { step };
-    // Numbers too small for any of this.
+    // Subnormal numbers have no usable power of ten.
     if !step.is_normal() {
         return (1.0, 1.0);
     }

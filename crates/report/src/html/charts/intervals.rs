@@ -1,4 +1,4 @@
-//! Shares with how far they can be trusted.
+//! Bars of values with their confidence intervals and the bars of gates.
 
 use gradus_eval::interval::ConfidenceInterval;
 
@@ -6,19 +6,20 @@ use super::ResponsiveChart;
 use super::frame::{ChartFrame, ChartSize};
 use crate::html::svg::Svg;
 
+/// One row of the chart.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalBar {
     pub label: String,
-    /// Between the ends; none where there is nothing to draw.
+    /// On the axis; `None` if there is nothing to draw.
     pub value: Option<f64>,
     pub interval: Option<ConfidenceInterval>,
-    /// What is demanded of it.
+    /// Thresholds of gates on this metric. Those outside the axis are not drawn.
     pub bars: Vec<f64>,
-    /// The value in words, or why there is none.
+    /// The value as text, or why there is none.
     pub note: String,
 }
 
-/// From where to where values go.
+/// The ends of the axis, and the format of its labels. `low` is less than `high`.
 #[derive(Debug, Clone, Copy)]
 pub struct AxisRange {
     pub low: f64,
@@ -27,14 +28,16 @@ pub struct AxisRange {
 }
 
 impl AxisRange {
+    /// Shares from 0 to 1, labelled in percent.
     pub const PERCENT: AxisRange = AxisRange { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
 
+    /// The position of a value between the ends; outside of 0 to 1 for values beyond them.
     fn axis_fraction(self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
     }
 }
 
-/// A bar for each share, with its interval as a line with ends and what is demanded as a mark above.
+/// A bar for each value from 0, its 95 % interval as a whisker, and the thresholds of gates as marks.
 pub fn interval_bars(rows: &[IntervalBar], ends: AxisRange, axis: &str, label: &str) -> ResponsiveChart {
     let draw = |size| {
         let frame = ChartFrame::new(size, rows.len());
@@ -58,7 +61,7 @@ fn draw_row(svg: &mut Svg, frame: &ChartFrame, ends: AxisRange, at: usize, row: 
         return frame.draw_placeholder(svg, at, &row.note);
     };
     svg.rect("track", frame.left, y - 7.0, frame.right - frame.left, 14.0);
-    // From 0, to whichever side.
+    // Differences can be negative: their bars go to the left of 0.
     let (from, to) = (x(value.min(0.0)), x(value.max(0.0)));
     svg.rect("score", from, y - 7.0, to - from, 14.0);
     if let Some(ConfidenceInterval { low, high }) = row.interval {

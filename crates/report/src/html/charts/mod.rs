@@ -1,8 +1,8 @@
-//! Charts as SVG. They know nothing of runs: rows of numbers go in, a drawing comes out. Colours and patterns are
-//! classes and custom properties of `style.css`, so that a chart follows the page it stands in.
+//! Charts as SVG. They are generic: rows of numbers in, a drawing out. Colours and patterns are classes and custom
+//! properties of `style.css`, so a chart follows the theme of its page.
 //!
-//! Each chart is drawn twice, because text in a drawing that is scaled down cannot be read: once for a wide page, and
-//! once for a telephone, where labels stand above their bars. The style sheet shows one of them.
+//! Each chart is drawn twice, because text in a scaled drawing cannot be read: once for a wide page, and once for a
+//! phone, where labels are above their bars. The style sheet shows one of them.
 
 mod bars;
 mod frame;
@@ -17,19 +17,20 @@ pub use timeline::{ThresholdBand, TimelinePoint, TimelineScale, draw_timeline, r
 
 use super::svg::Svg;
 
-/// A chart in both its sizes.
+/// A chart in both sizes.
 #[derive(Debug)]
 pub struct ResponsiveChart {
     pub wide: Svg,
     pub narrow: Svg,
 }
 
-/// What a piece of a bar means. Each has its own pattern besides its colour.
+/// The meaning of a segment of a bar. Each has a pattern besides its colour, for readers who cannot tell the colours
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarFill {
     Right,
     Wrong,
-    /// The question arose and was not answered, or was not asked.
+    /// The question has no verdict: it failed, or was not asked.
     Unjudged,
     NotApplicable,
     Error,
@@ -38,6 +39,7 @@ pub enum BarFill {
 }
 
 impl BarFill {
+    /// The class in `style.css` that sets colour and pattern.
     pub fn css_class(self) -> &'static str {
         match self {
             BarFill::Right => "f-right",
@@ -50,14 +52,14 @@ impl BarFill {
     }
 }
 
-/// A piece of a bar.
+/// A segment of a bar, in the unit of its axis. Values that are negative or not finite are drawn as 0.
 #[derive(Clone, Copy, Debug)]
 pub struct BarSegment {
     pub fill: BarFill,
     pub value: f64,
 }
 
-/// Patterns and icons that charts and pages refer to; once in each page.
+/// Patterns and icons that charts and badges refer to by id. They must be in each page exactly once.
 pub fn load_chart_symbols() -> Svg {
     Svg::from_static(include_str!("symbols.svg"))
 }

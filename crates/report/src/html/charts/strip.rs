@@ -1,16 +1,17 @@
-//! What a whole consists of, in one line.
+//! A thin strip that shows the composition of a whole.
 
 use super::BarSegment;
 use crate::html::svg::Svg;
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 10.0;
-/// Between pieces.
+/// Space between segments.
 const GAP: f64 = 1.5;
-/// What is there is seen, however little it is.
+/// Every segment that is not 0 is visible, however small it is.
 const MIN_WIDTH: f64 = 2.0;
 
-/// The pieces one after the other, together as wide as there is room.
+/// The segments from left to right, together as wide as the strip. Segments of 0 are left out; without any there is an
+/// empty track.
 pub fn draw_segment_strip(parts: &[BarSegment], label: &str) -> Svg {
     let mut svg = Svg::new_stretched("strip", WIDTH, HEIGHT, label);
     let there: Vec<&BarSegment> = parts.iter().filter(|part| part.value.is_finite() && part.value > 0.0).collect();

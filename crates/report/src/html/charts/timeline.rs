@@ -1,4 +1,4 @@
-//! A number over time: a line, how far it can be trusted, and where it gives alarm.
+//! A value over time: a line, its confidence band, and the ranges in which an alert fires.
 
 use gradus_eval::interval::ConfidenceInterval;
 
@@ -6,48 +6,48 @@ use super::ResponsiveChart;
 use super::frame::ChartSize;
 use crate::html::svg::{Svg, TextAnchor};
 
-/// A point of time.
+/// The value of one period, such as a rollup bucket.
 #[derive(Clone, Debug)]
 pub struct TimelinePoint {
-    /// Where on the axis, from 0 to 1.
+    /// Position on the time axis, from 0 to 1.
     pub at: f64,
-    /// On the scale of the chart.
+    /// In the unit of the scale.
     pub value: f64,
     pub interval: Option<ConfidenceInterval>,
-    /// What it says when pointed at.
+    /// The tooltip.
     pub title: String,
-    /// Whether the point before is the one right before it in time.
+    /// Whether the period directly before has a point. A gap in the data is a gap in the line.
     pub follows: bool,
 }
 
-/// A range that gives alarm.
+/// A range in which an alert fires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThresholdBand {
     pub threshold: f64,
-    /// Alarm is given below it, else above.
+    /// The alert fires below the threshold, else above it.
     pub is_below: bool,
 }
 
-/// What the axis goes from and to, and how a number on it is written.
+/// The vertical axis: its ends, and the format of its labels.
 #[derive(Clone, Copy, Debug)]
 pub struct TimelineScale {
     pub low: f64,
     pub high: f64,
-    /// Parts that it is divided into.
+    /// Number of intervals between grid lines.
     pub steps: u32,
     pub format: fn(f64) -> String,
 }
 
 impl TimelineScale {
-    /// Shares, from nothing to all.
+    /// Shares from 0 to 100 %.
     pub const SHARE: TimelineScale = TimelineScale { low: 0.0, high: 1.0, steps: 4, format: share_tick };
 
-    /// From 0 to a round number that is not below `most`, in round steps: `step` gives the next one that is not below
-    /// another.
+    /// From 0 to a round number that is not below `most`, in two to four round steps. `step` rounds a number up to a
+    /// round one; time and money have other round numbers than counts.
     pub fn up_to(most: f64, step: fn(f64) -> f64, format: fn(f64) -> String) -> TimelineScale {
         const STEPS: u32 = 4;
         let step = step(if most > 0.0 { most / f64::from(STEPS) } else { 1.0 });
-        // A step less where that is enough.
+        // Rounding up can make the last step unnecessary.
         let steps = ((most / step).ceil() as u32).clamp(2, STEPS);
         TimelineScale { low: 0.0, high: step * f64::from(steps), steps, format }
     }
@@ -57,12 +57,14 @@ impl TimelineScale {
     }
 }
 
+/// Only the last label has the unit.
 fn share_tick(share: f64) -> String {
     let percent = 100.0 * share;
     if percent >= 100.0 { "100 %".to_owned() } else { format!("{percent:.0}") }
 }
 
-/// 1, 2, 2.5 or 5, times a power of ten: the first that is not below a number.
+/// The smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is not below `number`, which must be positive. The
+/// tolerance absorbs rounding errors of the logarithm.
 pub fn round_step(number: f64) -> f64 {
     let power = 10_f64.powf(number.log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0]
@@ -72,6 +74,7 @@ pub fn round_step(number: f64) -> f64 {
         .unwrap_or(number)
 }
 
+/// The geometry of the plot, in pixels.
 struct TimelinePlot {
     scale: TimelineScale,
     width: f64,
@@ -92,7 +95,8 @@ impl TimelinePlot {
     }
 }
 
-/// Points in order of time; `ticks` are places on the axis with what stands there.
+/// Draws the points, which must be in order of time. `ticks` are positions on the time axis, from 0 to 1, with their
+/// labels.
 pub fn draw_timeline(
     points: &[TimelinePoint],
     bands: &[ThresholdBand],
@@ -142,6 +146,7 @@ fn draw_axes(svg: &mut Svg, plot: &TimelinePlot, ticks: &[(f64, String)]) {
     }
 }
 
+/// The confidence band first, then the line, then the points, so that points are on top and get the pointer.
 fn draw_points(svg: &mut Svg, plot: &TimelinePlot, points: &[TimelinePoint]) {
     for pair in points.windows(2).filter(|pair| pair[1].follows) {
         if let (Some(a), Some(b)) = (pair[0].interval, pair[1].interval) {
@@ -167,7 +172,7 @@ fn draw_points(svg: &mut Svg, plot: &TimelinePlot, points: &[TimelinePoint]) {
         let (x, y) = (plot.share_to_x(point.at), plot.value_to_y(point.value));
         let is_alone = !point.follows && !points.get(at + 1).is_some_and(|next| next.follows);
         svg.group(&point.title, |svg| {
-            // The others have the area.
+            // A point without neighbours has no band; its interval is a vertical line.
             if let Some(ConfidenceInterval { low, high }) = point.interval.filter(|_| is_alone) {
                 svg.lines("stem", &[[(x, plot.value_to_y(low)), (x, plot.value_to_y(high))]]);
             }

@@ -1,4 +1,4 @@
-//! What the judging cost. A price that is not known is said to be so, and is never a 0.
+//! The cost of judging. An unknown price is stated and never shown as 0.
 
 use gradus_eval::outcome::TokenCount;
 use gradus_eval::report::{EvaluationSummary, EvaluatorCost};
@@ -8,16 +8,20 @@ use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChar
 use crate::html::count_text::format_count;
 use crate::html::number::{filter_finite, format_usd};
 
+/// Shown for models without an entry in the price table.
 const NOT_KNOWN: &str = "price not known";
 
+/// The section on cost: a table and a chart of the same numbers.
 #[derive(Debug)]
 pub struct CostView {
     pub total: CostRow,
     pub rows: Vec<CostRow>,
-    /// None where no model was asked.
+    /// `None` if no model was asked.
     pub chart: Option<ResponsiveChart>,
 }
 
+/// A row of the table, formatted. `tokens` is the sum of prompt and completion; `cached_prompt` is a part of `prompt`,
+/// and `from_cache` counts verdicts that needed no call.
 #[derive(Debug)]
 pub struct CostRow {
     pub evaluator: String,
@@ -32,6 +36,7 @@ pub struct CostRow {
 }
 
 impl CostView {
+    /// The total is a row of its own, computed by `eval` and not by adding rounded numbers.
     pub fn from_summary(summary: &EvaluationSummary) -> CostView {
         let cost = &summary.cost;
         let total = EvaluatorCost {
@@ -55,6 +60,7 @@ impl CostView {
 }
 
 impl CostRow {
+    /// `evaluator` is the title of the row.
     fn from_cost(cost: &EvaluatorCost, evaluator: String) -> CostRow {
         let TokenCount { prompt, completion, cached_prompt } = cost.tokens;
         CostRow {
@@ -71,18 +77,20 @@ impl CostRow {
     }
 }
 
+/// Dollars, or why there are none.
 fn format_evaluator_cost(cost: &EvaluatorCost) -> String {
     match filter_finite(cost.usd) {
         Some(dollars) => format_usd(dollars),
-        // Whatever the price is, none of it was paid.
+        // Without calls the cost is zero at any price.
         None if cost.calls == 0 => "nothing spent".to_owned(),
         None => NOT_KNOWN.to_owned(),
     }
 }
 
-/// Dollars by evaluator; tokens where no price is known.
+/// A bar per evaluator, in dollars, or in tokens if no price is known: the two cannot share an axis.
 fn draw_cost_chart(summary: &EvaluationSummary) -> ResponsiveChart {
     let parts = &summary.cost.by_evaluator;
+    // One price is enough: evaluators without one get a text instead of a bar.
     let is_priced = parts.iter().any(|part| filter_finite(part.usd).is_some_and(|dollars| dollars > 0.0));
     let rows: Vec<ChartBar> = parts
         .iter()
@@ -111,7 +119,7 @@ fn draw_cost_chart(summary: &EvaluationSummary) -> ResponsiveChart {
     draw_bar_chart(&rows, axis, "Cost by evaluator. The table has the same numbers.")
 }
 
-/// A round number of dollars, as short as it can be.
+/// A label of the axis: as few decimals as the number needs, but cents if it has any.
 fn format_dollar_tick(dollars: f64) -> String {
     let decimals = (0..6).find(|decimals| {
         let scaled = dollars * 10_f64.powi(*decimals);

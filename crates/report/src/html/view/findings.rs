@@ -1,4 +1,5 @@
-//! The worst steps, with all that is needed to see why.
+//! The worst steps, with query, thought, call, explanation and evidence, so that a reader can check a verdict without
+//! the trace.
 
 use gradus_eval::report::{EvaluationSummary, FindingVerdict, ReportFinding};
 
@@ -6,21 +7,23 @@ use super::format_evaluator_title;
 use super::text::{self, DisplayText};
 use crate::html::count_text::format_count;
 
-/// More evidence than this is left out, with a note.
+/// Quotations per verdict; the rest is counted. Verdicts of rules can have very many.
 const MAX_EVIDENCE: usize = 20;
 
+/// The findings in the order of the summary, worst first.
 #[derive(Debug)]
 pub struct FindingListView {
     pub count: String,
     pub all: Vec<FindingView>,
 }
 
+/// A step, or a whole trajectory, with at least one bad verdict.
 #[derive(Debug)]
 pub struct FindingView {
     pub trajectory_id: String,
-    /// Where it can be looked at; in a page of the server only.
+    /// The page of the step; only the server has one.
     pub href: Option<String>,
-    /// None for a whole trajectory.
+    /// `None` for a whole trajectory.
     pub step: Option<u32>,
     pub query: Option<DisplayText>,
     pub thought: Option<DisplayText>,
@@ -29,6 +32,7 @@ pub struct FindingView {
     pub verdicts: Vec<FindingVerdictView>,
 }
 
+/// One verdict on the step. `omitted` is the number of quotations that are not shown.
 #[derive(Debug)]
 pub struct FindingVerdictView {
     pub evaluator: String,

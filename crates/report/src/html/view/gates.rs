@@ -1,15 +1,16 @@
-//! Gates: what was demanded, what came of it.
+//! The gates with their verdicts and values.
 
 use gradus_eval::report::{GateResult, GateVerdict};
 
 use super::text::{self, DisplayText};
 use crate::html::number;
 
+/// A gate, formatted.
 #[derive(Debug)]
 pub struct GateView {
     pub gate: String,
     pub verdict: &'static str,
-    /// The class, and the icon's name.
+    /// The CSS class, which is also the name of the icon: a verdict is never shown by colour alone.
     pub kind: &'static str,
     pub value: String,
     pub interval: Option<String>,
@@ -17,6 +18,7 @@ pub struct GateView {
 }
 
 impl GateView {
+    /// A gate without a value (nothing was judged) shows a dash.
     pub fn from_result(result: &GateResult) -> GateView {
         let (verdict, kind) = match result.verdict {
             GateVerdict::Pass => ("PASS", "pass"),

@@ -1,4 +1,5 @@
-//! The big numbers, and the chart of them. What could not be judged stands beside what was.
+//! The metrics as cards, a chart and a table. Questions without a verdict are shown beside every value, since they are
+//! not part of it.
 
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::interval::ConfidenceInterval;
@@ -13,9 +14,10 @@ use crate::html::number;
 use crate::html::svg::Svg;
 use crate::measured_of;
 
-/// More labels than this are summed up.
+/// Labels of one evaluator that are listed; the rest is summed up.
 const MAX_LABELS: usize = 8;
 
+/// The section on metrics; cards and chart have the same order.
 #[derive(Debug)]
 pub struct MetricsView {
     pub cards: Vec<MetricCard>,
@@ -23,24 +25,29 @@ pub struct MetricsView {
     pub has_gates: bool,
 }
 
+/// One metric, formatted.
 #[derive(Debug)]
 pub struct MetricCard {
     pub title: String,
-    /// A metric that is made of others.
+    /// Whether it is computed from other metrics, such as `combined`.
     pub is_together: bool,
-    /// Who judged, where it is not the run's judge.
+    /// The judge, if it is not that of the run.
     pub judge: Option<String>,
     pub value: String,
     pub unit: &'static str,
+    /// What the value is a share or a mean of.
     pub of: String,
     /// The same in short, for the table.
     pub count: String,
     pub interval: Option<String>,
     pub strip: Svg,
+    /// The legend of `strip`, with counts.
     pub pieces: Vec<MetricLegendItem>,
+    /// Labels with their counts, most frequent first.
     pub labels: Vec<(String, String)>,
 }
 
+/// One entry of a legend: CSS class of its pattern, name, count.
 #[derive(Debug)]
 pub struct MetricLegendItem {
     pub class: &'static str,
@@ -49,6 +56,7 @@ pub struct MetricLegendItem {
 }
 
 impl MetricsView {
+    /// The bars of gates are drawn only for shares, which the axis of the chart is made for.
     pub fn from_summary(summary: &EvaluationSummary, gates: &[GateResult]) -> MetricsView {
         let together = [&summary.combined, &summary.trajectories_right];
         let all: Vec<(&MetricResult, bool)> = (summary.metrics.iter().map(|metric| (metric, false)))
@@ -71,7 +79,7 @@ impl MetricsView {
     }
 }
 
-/// A metric's numbers, and how they are to be read.
+/// How a metric is to be read: a share, a mean on another scale, or nothing. Values that are not finite are nothing.
 enum MetricEstimate {
     Nothing,
     /// From 0 to 1.
@@ -108,6 +116,8 @@ fn build_interval_bar(metric: &MetricResult, gates: &[GateResult]) -> IntervalBa
 }
 
 impl MetricCard {
+    /// `run_judge` is the judge of the run. The strip splits judged questions into right and wrong only if scores are 0
+    /// or 1, since a sum of fractions is no count.
     pub fn from_metric(metric: &MetricResult, is_together: bool, run_judge: &str) -> MetricCard {
         let judged = metric.denominator;
         let right = metric.numerator;

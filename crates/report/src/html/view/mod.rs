@@ -1,4 +1,5 @@
-//! What the report says, section by section, in words and numbers that are ready to print. Templates decide nothing.
+//! The content of the report, section by section, as strings that are ready to print. Decisions are made here and
+//! tested here; templates only place and escape.
 
 mod cost;
 mod findings;
@@ -15,16 +16,17 @@ use super::number::format_minute;
 use super::text::{self, DisplayText};
 use crate::html::count_text::{format_count, format_counted_noun};
 
-/// More sources than this are folded away.
+/// Sources that are shown at once; further ones are folded.
 const FEW_SOURCES: usize = 4;
-/// More of anything than this is left out, with a note.
+/// Rows of any list; the rest is left out with a note. It bounds the size of the page.
 const MAX_ROWS: usize = 100;
 
+/// The context of the template of a report, also for the page of a run on the server.
 #[derive(Debug)]
 pub struct ReportView {
     pub run_id: String,
     pub complete: bool,
-    /// It may go on at this moment: only whoever keeps runs can tell.
+    /// Set by the server: a file alone cannot tell a running run from one that was killed.
     pub is_running: bool,
     pub stopped_because: Option<DisplayText>,
     pub judge: String,
@@ -32,15 +34,16 @@ pub struct ReportView {
     pub started: String,
     pub ended: Option<String>,
     pub sources: Vec<String>,
+    /// Folded sources; `omitted_sources` is the number of those that are not even there.
     pub more_sources: Vec<String>,
     pub omitted_sources: Option<String>,
     pub trajectories: String,
     pub steps: String,
-    /// How often the judge saw only a part.
+    /// Answers for which the judge saw shortened data, as a count with its noun.
     pub shortened: Option<String>,
     pub gates: Vec<gates::GateView>,
     pub metrics: metrics::MetricsView,
-    /// Whether any question was answered, and whether any was not.
+    /// Whether any question has a verdict; metrics of the simulator do not count.
     pub is_judged: bool,
     pub is_left_open: bool,
     pub tools: tools::ToolUseView,
@@ -50,7 +53,7 @@ pub struct ReportView {
     pub cost: cost::CostView,
 }
 
-/// Why some questions have no answer.
+/// Why questions have no verdict; `failed` is false for questions that do not apply.
 #[derive(Debug)]
 pub struct UnansweredReason {
     pub evaluator: String,
@@ -60,6 +63,7 @@ pub struct UnansweredReason {
 }
 
 impl ReportView {
+    /// Formats a summary. All texts pass through [`text`], which bounds them.
     pub fn from_summary(summary: &EvaluationSummary, gates: &[GateResult]) -> ReportView {
         let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::format_display_line(source));
         let omitted =
@@ -102,7 +106,7 @@ impl ReportView {
     }
 }
 
-/// An evaluator's title, or its name where it has none.
+/// The title of an evaluator, or its name if it has none.
 fn format_evaluator_title(summary: &EvaluationSummary, evaluator: &str) -> String {
     let known: Option<&MetricResult> = summary.metrics.iter().find(|metric| metric.name == evaluator);
     text::format_display_line(

@@ -1,28 +1,32 @@
-//! Tables of a bench, ready to print.
+//! Tables of a run supplement (a benchmark) in the form that the template needs.
 
 use super::text::{self, DisplayText};
 use crate::report_table::ReportTable;
 
+/// A table, formatted.
 #[derive(Debug)]
 pub struct ReportTableView {
     pub title: &'static str,
-    /// For links.
+    /// Anchor for links: the title in lower case, with `-` for other characters.
     pub id: String,
+    /// Name and CSS class.
     pub columns: Vec<(String, &'static str)>,
     pub rows: Vec<Vec<ReportTableCell>>,
     pub note: Option<DisplayText>,
 }
 
+/// A cell, formatted.
 #[derive(Debug)]
 pub struct ReportTableCell {
     pub text: DisplayText,
-    /// A number's interval, which has a line of its own: side by side they are too wide for a page.
+    /// The interval of a number, on a line of its own: beside the number it would make the table too wide for a page.
     pub interval: Option<DisplayText>,
-    /// How it is set.
+    /// CSS class: `n` for numbers.
     pub class: &'static str,
 }
 
 impl ReportTableCell {
+    /// Splits `100.0 % (61.0–100.0)` into number and interval, in columns of numbers only.
     fn from_text(text: &str, class: &'static str) -> ReportTableCell {
         let interval = text.strip_suffix(')').and_then(|text| text.split_once(" (")).filter(|_| class == "n");
         let (number, interval) = interval.map_or((text, None), |(number, ends)| (number, Some(ends)));

@@ -1,4 +1,5 @@
-//! Which tools were used, how often the choice was right, and how often the call failed.
+//! The tools that were called, how often the choice was right, and how often the call failed. A failed call can still
+//! be the right choice, so errors cut across the other counts.
 
 use gradus_eval::report::ToolUse;
 
@@ -7,9 +8,10 @@ use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChar
 use crate::html::count_text::format_count;
 use crate::html::number::format_percent;
 
-/// More tools than this are one bar; the table has them.
+/// Bars of the chart; further tools are one bar together, and the table has them.
 const MAX_BARS: usize = 12;
 
+/// The section on tools: a chart and a table of the same numbers.
 #[derive(Debug)]
 pub struct ToolUseView {
     pub chart: ResponsiveChart,
@@ -17,6 +19,7 @@ pub struct ToolUseView {
     pub omitted: Option<String>,
 }
 
+/// A row of the table. `share` is of judged calls; `None` if none was judged.
 #[derive(Debug)]
 pub struct ToolUseRow {
     pub tool: String,
@@ -28,7 +31,7 @@ pub struct ToolUseRow {
     pub errors: String,
 }
 
-/// What became of a tool's calls.
+/// The calls of one tool. `right`, `wrong` and `unjudged` add up to all calls; `errors` is a part of them.
 #[derive(Clone, Copy, Default)]
 struct ToolCallCounts {
     right: u64,
@@ -38,6 +41,7 @@ struct ToolCallCounts {
 }
 
 impl ToolCallCounts {
+    /// Saturating, because the numbers come from files that may be inconsistent.
     fn from_tool_use(tool: &ToolUse) -> ToolCallCounts {
         ToolCallCounts {
             right: tool.right,
@@ -47,6 +51,7 @@ impl ToolCallCounts {
         }
     }
 
+    /// The sum, for the bar of other tools.
     fn merge(self, other: ToolCallCounts) -> ToolCallCounts {
         ToolCallCounts {
             right: self.right + other.right,
@@ -56,6 +61,7 @@ impl ToolCallCounts {
         }
     }
 
+    /// Verdicts as segments, errors as the thin bar below.
     fn to_chart_bar(self, label: String) -> ChartBar {
         let part = |fill, value: u64| BarSegment { fill, value: value as f64 };
         ChartBar {
@@ -73,8 +79,9 @@ impl ToolCallCounts {
 }
 
 impl ToolUseView {
+    /// `tools` are sorted by number of calls, so the chart has the most used ones.
     pub fn from_tool_uses(tools: &[ToolUse]) -> ToolUseView {
-        // One more bar is no worse than one that says "1 other tool".
+        // One more bar is better than a bar for a single other tool.
         let shown = if tools.len() <= MAX_BARS + 1 { tools.len() } else { MAX_BARS };
         let mut rows: Vec<ChartBar> = tools[..shown]
             .iter()
