@@ -11,11 +11,11 @@
 //! - Unpaired: Newcombe's method, which combines the two intervals of the means. A side with all scores equal is not
 //!   treated as certain.
 
-use crate::chance;
 use crate::interval::{
     ConfidenceInterval, NORMAL_QUANTILE, ScoreCluster, clustered_interval, degrees_of_freedom, student_quantile,
     wilson_of,
 };
+use crate::significance;
 
 /// Significance level of all tests and intervals.
 const CHANCE: f64 = 0.05;
@@ -69,14 +69,14 @@ impl ScoreDifference {
         if self.value == 0.0 || towards_zero <= 0.0 {
             return 1.0;
         }
-        chance::two_sided(student_quantile(freedom) * self.value.abs() / towards_zero, freedom)
+        significance::two_sided(student_quantile(freedom) * self.value.abs() / towards_zero, freedom)
     }
 }
 
 /// p-values of several differences, corrected by Holm's method, in the order of the input.
 pub fn correct_p_values(differences: &[ScoreDifference]) -> Vec<f64> {
     let chances: Vec<f64> = differences.iter().map(ScoreDifference::chance_alone).collect();
-    chance::holm_correction(&chances)
+    significance::holm_correction(&chances)
 }
 
 /// The difference over questions that both runs answered; `None` without pairs.

@@ -4,7 +4,6 @@
 //! the command line, the server and the benchmark pass trajectories in and read the files or lines that come out.
 pub mod agreement;
 pub mod annotation;
-mod chance;
 pub mod comparison;
 pub mod evaluator;
 pub mod interval;
@@ -19,5 +18,6 @@ pub mod rubric;
 pub mod run;
 pub mod runner;
 pub mod scale;
+mod significance;
 pub mod tool_file;
 pub mod verdict;

@@ -1,9 +1,9 @@
 //! The `gradus` command: arguments, environment and settings file become typed settings, the libraries do the work, and
 //! the results become output and an exit code.
 
-mod carrier;
 pub mod cli;
 mod config;
 mod known_sources;
+mod otlp_exporter;
 mod process_groups;
 mod program_agent;

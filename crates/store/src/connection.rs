@@ -267,7 +267,7 @@ mod tests {
             include_str!("usage.rs"),
             include_str!("retention.rs"),
             include_str!("query/spans.rs"),
-            include_str!("query/walk.rs"),
+            include_str!("query/trace_walk.rs"),
             include_str!("query/annotations.rs"),
             include_str!("query/sessions.rs"),
             include_str!("projects.rs"),

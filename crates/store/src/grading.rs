@@ -11,9 +11,9 @@ use crate::Store;
 use crate::compress::compress_bytes;
 use crate::error::StoreError;
 use crate::facets::{KnownRecords, NewFacets, gather_facets};
+use crate::interned_labels;
 use crate::rollup::{self, ScoreSums};
 use crate::usage::{self, UsageSums};
-use crate::words;
 use crate::writer::{WriteContext, WriteHandle};
 
 /// A trace group and the trajectories that were assembled from it.
@@ -125,7 +125,7 @@ impl Store {
         let pack = |mut record: TrajectoryRecord| {
             let (digest, body) = (TrajectoryDigest::from_json(&record.json), compress_bytes(&record.json));
             record.json = Vec::new();
-            record.words = words::collect_distinct_words(&record.words);
+            record.words = interned_labels::collect_distinct_words(&record.words);
             record.tokens = record.tokens.min(MAX_TOKENS);
             record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MAX_USD).contains(usd));
             CompressedTrajectory { record, digest, body }

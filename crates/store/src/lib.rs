@@ -4,9 +4,11 @@
 //! ([`WriteHandle`] tells when they are durable); reads run beside it and never wait for it. The store does not
 //! interpret spans: bodies are compressed OTLP export requests.
 
+mod alert_events;
 mod annotations;
 mod buckets;
 mod check;
+mod coarse_rollup;
 mod compress;
 mod connection;
 mod error;
@@ -14,10 +16,9 @@ mod facets;
 mod files;
 mod grading;
 mod ingest;
+mod interned_labels;
 mod keys;
-mod long;
 mod monitor;
-mod notes;
 mod project_numbers;
 mod projects;
 mod query;
@@ -30,21 +31,20 @@ mod spend;
 mod transfer;
 mod ungraded;
 mod usage;
-mod words;
 mod write_queue;
 mod writer;
 
 pub use crate::records::BlockSignal;
 pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+pub use alert_events::AlertEvent;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
+pub use coarse_rollup::NameKind;
 pub use error::StoreError;
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
 pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
-pub use long::NameKind;
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
-pub use notes::AlertEvent;
 pub use projects::ProjectInfo;
 pub use query::{
     AnnotationQuery, BUCKET_NS, ExampleRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod,

@@ -15,8 +15,8 @@ use serde_json::{Map, Value as Json};
 use crate::Store;
 use crate::compress::{compress_bytes, decompress_bytes};
 use crate::error::StoreError;
+use crate::interned_labels::collect_distinct_words;
 use crate::project_numbers::ProjectNumberCache;
-use crate::words::collect_distinct_words;
 
 /// The exported tables, in an order in which they can be imported.
 const TABLES: &[&str] = &[

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::coarse_rollup::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::error::StoreError;
-use crate::long::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::query::{BUCKET_NS, TrajectoryUsage};
 use crate::records::TrajectoryRecord;
 

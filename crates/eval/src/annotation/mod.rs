@@ -1,9 +1,9 @@
 //! Outcomes as annotations: name, label, score and explanation on a span or a trace. The `phoenix` crate and the OTLP
 //! exporter send them, and `gradus serve` shows them in the same form.
 
-mod places;
+mod annotation_keys;
 
-pub use places::{AnnotationKey, AnnotationKeyAllocator, IDENTIFIER};
+pub use annotation_keys::{AnnotationKey, AnnotationKeyAllocator, IDENTIFIER};
 
 use std::collections::BTreeMap;
 

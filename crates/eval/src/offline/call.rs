@@ -3,8 +3,8 @@
 
 use gradus_core::trajectory::TrajectoryStep;
 
+use super::excerpt::quote_excerpt;
 use super::failure::ToolFailureKind;
-use super::quote::quote_excerpt;
 use super::schema::{ProblemKind, SchemaViolation, check_arguments};
 use super::tools::IndexedTool;
 use super::words::is_abbreviation_pair;

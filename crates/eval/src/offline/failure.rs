@@ -4,7 +4,7 @@
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
-use super::quote::take_prefix;
+use super::excerpt::take_prefix;
 use super::vocabulary::contains_phrase;
 
 /// Why a call failed.

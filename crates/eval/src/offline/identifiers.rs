@@ -1,7 +1,7 @@
 //! Identifiers in texts: paths, addresses, numbers, dates, codes and quotations. A text that names another identifier
 //! than the request is about something else, whatever its other words are.
 
-use super::quote::take_prefix;
+use super::excerpt::take_prefix;
 use super::vocabulary::is_stop;
 
 /// One identifier, without the punctuation around it.

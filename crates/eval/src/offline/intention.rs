@@ -3,8 +3,8 @@
 
 use gradus_core::trajectory::TrajectoryStep;
 
+use super::excerpt::quote_excerpt;
 use super::identifiers::{IdentifierShape, TextIdentifier};
-use super::quote::quote_excerpt;
 use super::tools::IndexedTool;
 use super::values::ScalarArgument;
 use super::vocabulary::{self, ActionFlags, RETRIEVE, are_actions_compatible};
@@ -177,7 +177,7 @@ fn deeds_of_call(tool: &IndexedTool, step: &TrajectoryStep) -> ActionFlags {
     match selected.and_then(|(_, value)| value.as_str()) {
         Some(command) => {
             let mut deeds = 0;
-            super::words::split_words(super::quote::take_prefix(command, 80), |word| {
+            super::words::split_words(super::excerpt::take_prefix(command, 80), |word| {
                 deeds |= vocabulary::lookup_actions(&super::words::stem_word(&word.to_lowercase()));
             });
             deeds

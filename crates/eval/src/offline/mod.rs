@@ -5,10 +5,10 @@
 //! trajectory.
 
 mod call;
+mod excerpt;
 mod failure;
 mod identifiers;
 mod intention;
-mod quote;
 mod repetition;
 mod schema;
 mod sequence;
@@ -32,8 +32,8 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 pub use repetition::{CallSignature, is_repetition};
 pub use tools::ToolIndex;
 
+use excerpt::take_prefix;
 use failure::{ToolFailureKind, classify_tool_failure};
-use quote::take_prefix;
 use schema::SchemaViolation;
 use tools::IndexedTool;
 use topic::AskedStems;

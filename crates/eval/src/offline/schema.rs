@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::quote::quote_excerpt;
+use super::excerpt::quote_excerpt;
 
 /// Nesting of schemas that is checked.
 const MAX_SCHEMA_DEPTH: usize = 12;

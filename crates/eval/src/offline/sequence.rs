@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use gradus_core::trajectory::TrajectoryStep;
 
 use super::call;
+use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
 use super::failure::ToolFailureKind;
-use super::quote::{quote_excerpt, take_prefix, take_suffix};
 use super::repetition::{CallSignature, is_repetition};
 use super::vocabulary::OWNS_UP;
 use super::{OfflineJudge, OfflineVerdict};

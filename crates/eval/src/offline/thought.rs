@@ -2,8 +2,8 @@
 //! thought names.
 
 use super::call::{self, ToolExistence};
+use super::excerpt::quote_excerpt;
 use super::identifiers::IdentifierShape;
-use super::quote::quote_excerpt;
 use super::tools::IndexedTool;
 use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, intention, values};

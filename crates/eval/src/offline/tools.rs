@@ -9,7 +9,7 @@ use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::ToolDefinition;
 use serde_json::Value as Json;
 
-use super::quote::take_prefix;
+use super::excerpt::take_prefix;
 use super::vocabulary::{self, ActionFlags};
 use super::words::{AnalyzedText, AnalyzedWord, is_abbreviation_pair, split_words, stem_word};
 

@@ -4,8 +4,8 @@
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
+use super::excerpt::{quote_excerpt, take_prefix};
 use super::identifiers::{IdentifierShape, TextIdentifier};
-use super::quote::{quote_excerpt, take_prefix};
 use super::tools::IndexedTool;
 use super::values::ScalarArgument;
 use super::vocabulary::{

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
+use super::excerpt::{take_prefix, take_suffix};
 use super::identifiers::{TextIdentifier, read_chunk};
-use super::quote::{take_prefix, take_suffix};
 use super::vocabulary::{self, ActionFlags, PHRASES, WordTraits};
 
 /// Bytes from the beginning that are analyzed: they tell what a thought is about.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gradus_core::trajectory::Trajectory;
 use gradus_llm::CompletionUsage;
 
-use super::done::AnsweredQuestions;
 use super::plan::QuestionPlanner;
+use super::progress_order::AnsweredQuestions;
 use crate::evaluator::Evaluator;
 use crate::judge::{ModelJudge, estimated_tokens};
 use crate::prompt::ToolTexts;

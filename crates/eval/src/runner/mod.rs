@@ -4,18 +4,18 @@
 //! One task dispatches, and each question to a model is a task of its own. A question counts as in flight until its
 //! outcome is in the journal. So whenever the process dies, at most the questions in flight are asked again.
 
-mod done;
 mod estimate;
 mod journal;
 mod ledger;
 mod plan;
 mod progress;
+mod progress_order;
 mod rules;
 
-pub use done::AnsweredQuestions;
 pub use estimate::{ANSWER_TOKENS, CostEstimator, EvaluatorEstimate};
 pub use ledger::{QuestionCost, RunLedger};
 pub use progress::{ProgressWatcher, RunProgress};
+pub use progress_order::AnsweredQuestions;
 pub use rules::RulesJudge;
 
 use std::collections::{HashMap, VecDeque};
@@ -103,7 +103,7 @@ pub async fn run_evaluation(
 ) -> Result<RunTermination, RunFileError> {
     let mut cache = cache;
     folder.restore_cache(&mut cache)?;
-    let done = done::outcomes_in(folder)?;
+    let done = progress_order::outcomes_in(folder)?;
     let mut journal = RunJournal::open(folder, cache)?;
     run_with(plan, &folder.record.run_id, done, &mut journal, trajectories, interrupts, watcher).await
 }

@@ -6,7 +6,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_llm::AnswerForm;
 use gradus_llm::price::TokenPrice;
 
-use super::done::AnsweredQuestions;
+use super::progress_order::AnsweredQuestions;
 use crate::evaluator::{EvaluationMethod, Evaluator};
 use crate::judge::JudgeResponse;
 use crate::offline::OfflineJudge;

@@ -2,8 +2,8 @@
 
 use gradus_core::trajectory::Trajectory;
 
-use super::done::AnsweredQuestions;
 use super::plan::QuestionPlanner;
+use super::progress_order::AnsweredQuestions;
 use crate::evaluator::Evaluator;
 use crate::outcome::OutcomeLine;
 use crate::prompt::ToolTexts;

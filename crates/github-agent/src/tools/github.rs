@@ -12,8 +12,8 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure, content_type};
 use super::connection::build_github_client;
 use super::operation::RegisteredTool;
 use super::{
-    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolFamily, ToolRestrictions, branches, commits, files,
-    fit, issues, labels, pulls, releases, repos, search, view,
+    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolFamily, ToolRestrictions, argument_check, branches,
+    commits, files, issues, labels, pulls, releases, repos, search, view,
 };
 
 /// Limit for one response.
@@ -119,8 +119,8 @@ impl GitHubTools {
             return Err(ToolOperationFailure::Unfit(message));
         };
         let schema = &entry.tool.definition.parameters;
-        let arguments = fit::without_nulls(schema, arguments);
-        let problems = fit::find_argument_problems(schema, &arguments);
+        let arguments = argument_check::without_nulls(schema, arguments);
+        let problems = argument_check::find_argument_problems(schema, &arguments);
         if !problems.is_empty() {
             return Err(ToolOperationFailure::Arguments(problems));
         }
@@ -139,7 +139,7 @@ impl ToolBox for GitHubTools {
     fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
         match self.find_tool(name) {
             Some(entry) => {
-                let arguments = fit::without_nulls(&entry.tool.definition.parameters, arguments);
+                let arguments = argument_check::without_nulls(&entry.tool.definition.parameters, arguments);
                 (entry.effect_of)(arguments)
             }
             None => ToolEffect::Read,

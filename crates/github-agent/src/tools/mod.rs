@@ -1,13 +1,13 @@
 //! Tools of the agent: descriptions, schemas and tool sets. The tools for GitHub are here, one family per file.
 
 mod api;
-mod boxes;
+mod argument_check;
 mod branches;
+mod combined_tools;
 mod commits;
 mod connection;
 mod error;
 mod files;
-mod fit;
 mod github;
 mod issues;
 mod labels;
@@ -29,10 +29,10 @@ use serde_json::Value;
 
 pub use crate::tools::error::GITHUB_COM;
 pub use crate::tools::error::ToolsError;
-pub use boxes::CombinedToolSet;
-pub use fit::find_argument_problems;
-pub(crate) use fit::with_whole_numbers;
-pub use fit::without_nulls;
+pub use argument_check::find_argument_problems;
+pub(crate) use argument_check::with_whole_numbers;
+pub use argument_check::without_nulls;
+pub use combined_tools::CombinedToolSet;
 pub(crate) use github::CARRIED_OUT;
 pub use github::{GitHubTools, TIMEOUT, all_tools};
 pub use limits::{ToolFamily, ToolRestrictions, UnknownFamily};

@@ -3,9 +3,9 @@
 //! without a model.
 
 mod flaw;
+mod flaw_context;
 mod flaws;
 mod scripted;
-mod stage;
 mod truth;
 
 use crate::suite::{AgentScript, BenchTask};
@@ -16,7 +16,7 @@ pub use flaw::PolicyFlaw;
 pub use scripted::ScriptedModel;
 pub use truth::{ExpectedBreach, RedundantSteps, RunAssessment, RunTruth, StepTruth, TruthComparison};
 
-use stage::FlawContext;
+use flaw_context::FlawContext;
 
 /// A scripted agent, by the mistake that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

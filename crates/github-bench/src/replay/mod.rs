@@ -5,15 +5,15 @@
 //! later arguments and in the final message come from (`trace`). `search` looks for the shortest run that keeps both.
 //! `docs/explanation/replay.md` defines what counts.
 
-mod doubts;
-mod facts;
-mod kept_steps;
 mod pages;
 mod perform;
 mod rebind;
 mod search;
 mod sources;
+mod step_selection;
 mod trace;
+mod traced_facts;
+mod uncertainty;
 
 use std::sync::Mutex;
 

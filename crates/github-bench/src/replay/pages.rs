@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::record::TrialRecord;
-use crate::replay::kept_steps::StepSet;
+use crate::replay::step_selection::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::span_of_page;
 

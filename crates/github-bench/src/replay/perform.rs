@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::rebind::ReplayBindings;
 use super::{CheckResults, ReplayEnvironment, RunVerifier};
 use crate::record::TrialRecord;
-use crate::replay::kept_steps::StepSet;
+use crate::replay::step_selection::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 

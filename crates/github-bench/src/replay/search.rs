@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::doubts::UncertaintyCheck;
 use super::perform::{ReplayAttempt, replay_steps};
 use super::trace::ProvenanceGraph;
+use super::uncertainty::UncertaintyCheck;
 use super::{CheckResults, ReplayEnvironment, ReplayReport, RunVerifier, StepNecessity, StepVerdict};
 use crate::record::TrialRecord;
-use crate::replay::kept_steps::StepSet;
+use crate::replay::step_selection::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::ToolEffect;
 use gradus_github_sim::World;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::facts::{self, TracedFact, TracedFactSet};
 use super::pages::{find_paged_lists, parse_list_items};
+use super::traced_facts::{self, TracedFact, TracedFactSet};
 use crate::occurrences::NeedleSet;
 use crate::record::TrialRecord;
-use crate::replay::kept_steps::{FactUseIndex, StepSet};
+use crate::replay::step_selection::{FactUseIndex, StepSet};
 use crate::rules::{denying_sentences, to_singular};
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::RecordedExchange;
@@ -40,7 +40,8 @@ impl<'r> FactSources<'r> {
     pub(super) fn new(record: &'r TrialRecord) -> FactSources<'r> {
         let steps = &record.steps;
         let pages = find_paged_lists(record);
-        let mut told: Vec<TracedFactSet> = steps.iter().map(|step| facts::of_observation(&step.observation)).collect();
+        let mut told: Vec<TracedFactSet> =
+            steps.iter().map(|step| traced_facts::of_observation(&step.observation)).collect();
         for (index, step) in steps.iter().enumerate() {
             told[index].extend(of_requests(record, step));
         }
@@ -49,10 +50,10 @@ impl<'r> FactSources<'r> {
             let all: Vec<Value> =
                 list.iter().filter_map(|page| parse_list_items(&steps[*page.first()?])).flatten().collect();
             let mut counts = TracedFactSet::new();
-            facts::add_item_counts(&all, &mut counts);
+            traced_facts::add_item_counts(&all, &mut counts);
             list.iter().flatten().for_each(|index| told[*index].extend(counts.iter().cloned()));
         }
-        let said: Vec<TracedFactSet> = steps.iter().map(|step| facts::of_arguments(&step.arguments)).collect();
+        let said: Vec<TracedFactSet> = steps.iter().map(|step| traced_facts::of_arguments(&step.arguments)).collect();
         let mut first_said = BTreeMap::new();
         for (index, facts) in said.iter().enumerate() {
             for fact in facts {
@@ -65,7 +66,7 @@ impl<'r> FactSources<'r> {
             _ => None,
         });
         // A value that is cut would be another one, which nobody has told.
-        let values = NeedleSet::from_whole_texts(whole, facts::MAX_WHOLE);
+        let values = NeedleSet::from_whole_texts(whole, traced_facts::MAX_WHOLE);
         let mut told_by: BTreeMap<TracedFact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
             facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));
@@ -241,7 +242,7 @@ impl<'r> FactSources<'r> {
 /// Facts of the request. `#5` and `5` are taken as equal here.
 fn collect_request_facts(request: &str) -> TracedFactSet {
     let mut known = TracedFactSet::new();
-    facts::of_text(&without_enumeration(request), &mut known);
+    traced_facts::of_text(&without_enumeration(request), &mut known);
     let numbers: Vec<TracedFact> = known
         .iter()
         .filter_map(|fact| match fact {

@@ -1,10 +1,10 @@
 //! Provenance: which earlier observations the values in arguments and in the final message come from.
 
-use crate::replay::kept_steps::{FactUseIndex, StepSet};
+use crate::replay::step_selection::{FactUseIndex, StepSet};
 use std::collections::BTreeMap;
 
-use super::facts::{self, TracedFact, TracedFactSet};
 use super::sources::FactSources;
+use super::traced_facts::{self, TracedFact, TracedFactSet};
 use crate::record::TrialRecord;
 use crate::rules::collect_strings;
 use gradus_github_agent::agent::RunStep;
@@ -45,7 +45,7 @@ impl ProvenanceGraph {
         }
         let answer = record.answer.as_deref().unwrap_or_default();
         let mut facts = TracedFactSet::new();
-        facts::of_text(answer, &mut facts);
+        traced_facts::of_text(answer, &mut facts);
         sources.add_uses(None, facts.iter().filter(|fact| !matches!(fact, TracedFact::Word(_))), &mut uses);
         sources.add_quotations(None, answer, &mut uses);
         sources.add_refusals(answer, &mut uses);

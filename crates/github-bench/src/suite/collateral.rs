@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::scene::CheckContext;
+use super::check_context::CheckContext;
 use gradus_github_sim::{DifferenceKind, WorldDifference, matches_glob};
 
 /// One `[[allowed]]` table. A change is allowed if one of them matches and its quota is not used up.

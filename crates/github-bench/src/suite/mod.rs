@@ -2,12 +2,12 @@
 //! A task is a TOML file (`docs/reference/task-files.md`); a suite is a folder of them.
 
 mod check;
+mod check_context;
 mod collateral;
 mod digest;
 mod expectation;
 mod path;
 mod review;
-mod scene;
 mod script;
 mod source;
 mod task;

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::check::{CheckCondition, TaskCheck};
+use super::check_context::{CheckContext, LookupError};
 pub use super::collateral::CollateralChange;
 use super::collateral::find_collateral_changes;
 use super::expectation::{CheckExpectation, ExpectationMismatch};
-use super::scene::{CheckContext, LookupError};
 use super::task::BenchTask;
 use crate::record::TrialRecord;
 use gradus_github_sim::state::WorldState;

@@ -1,7 +1,6 @@
 //! Trials: runs tasks on the simulator, several at a time, and assesses each run by verifier, rules and replay.
 //! `statistics` aggregates them.
 
-mod arena;
 mod endpoint;
 mod folder;
 mod line;
@@ -9,13 +8,14 @@ mod own_agent;
 mod plan;
 mod pool;
 pub mod statistics;
+mod trial_environment;
 
-pub use arena::TrialEnvironment;
 pub use folder::{BenchFolder, ExistingBenchAction, FolderError};
 pub use line::{ReplayLine, TrialLine, TrialUsage};
 pub use own_agent::{OwnAgent, TrialContestant, replay_trial};
 pub use plan::TrialPlan;
 pub use pool::{FinishedTrial, TrialConcurrency, TrialJob, TrialRunner, run_all, run_each};
+pub use trial_environment::TrialEnvironment;
 
 use gradus_llm::ModelCallFailure;
 

@@ -4,7 +4,7 @@ use crate::seed::builder::WorldBuilder;
 use std::collections::BTreeMap;
 
 use super::file::{AccountSeed, RepositorySeed, SeedFile, TokenSeed};
-use super::{SeedError, history, tickets};
+use super::{SeedError, history, seed_issues};
 use crate::rate::ApiRateLimits;
 use crate::state::{AccessToken, Account, IssueLabel, LabelId, Repository, RepositoryId, TokenAccess, WorldState};
 use crate::world::World;
@@ -169,7 +169,7 @@ fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &
     }
     add_labels(making, id, seed);
     history::add_git_history(making, id, seed, place)?;
-    tickets::add_issues_and_pulls(making, id, seed, place)?;
+    seed_issues::add_issues_and_pulls(making, id, seed, place)?;
     history::add_publications(making, id, seed, place)?;
     if let Some(repository) = making.state.repositories.get_mut(&id) {
         repository.protection.extend(seed.protection.clone());

@@ -32,7 +32,7 @@ mod apply;
 mod builder;
 mod file;
 mod history;
-mod tickets;
+mod seed_issues;
 
 use std::path::{Path, PathBuf};
 

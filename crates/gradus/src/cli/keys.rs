@@ -45,8 +45,8 @@ enum KeyCommandError {
     Store(#[from] StoreError),
     #[error("a key needs a name of printable characters")]
     UnprintableName,
-    #[error("there is no scope {scope:?}; there are ingest, read and admin")]
-    UnknownScope { scope: String },
+    #[error(transparent)]
+    UnknownScope(#[from] gradus_store::UnknownScope),
     #[error("a key without a scope may do nothing; give --scopes ingest,read")]
     NoScope,
     /// Names of revoked keys are not reused, so that a name in a log always means the same key.
@@ -71,9 +71,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             if name.trim().is_empty() || name.chars().any(char::is_control) {
                 return Err(KeyCommandError::UnprintableName);
             }
-            let first_unknown = || scopes.split(',').map(str::trim).find(|name| KeyScopes::parse(name).is_err());
-            let scopes = KeyScopes::parse(scopes)
-                .map_err(|_| KeyCommandError::UnknownScope { scope: first_unknown().unwrap_or_default().to_owned() })?;
+            let scopes = KeyScopes::parse(scopes)?;
             if scopes == KeyScopes::default() {
                 return Err(KeyCommandError::NoScope);
             }

@@ -4,11 +4,11 @@ mod address;
 mod annotate;
 mod error;
 mod exchange;
-mod kept;
 mod page;
 mod paging;
 mod read;
 mod rest_client;
+mod resumable_download;
 mod traces;
 
 pub use address::{AddressError, PhoenixAddress};

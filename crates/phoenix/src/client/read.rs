@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::address::PhoenixAddress;
 use super::error::PhoenixClientError;
-use super::kept::{DownloadCursor, ResumableDownload};
 use super::page;
 use super::paging::{self, PageSize};
 use super::rest_client::{PhoenixClient, PhoenixClientSettings};
+use super::resumable_download::{DownloadCursor, ResumableDownload};
 use gradus_http::percent_encode;
 use gradus_ingest::{RecordIntake, SourceError, TraceSelection, TraceSource};
 

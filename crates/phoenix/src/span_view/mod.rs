@@ -9,11 +9,11 @@ mod flat;
 mod frame;
 mod gen_ai;
 mod gen_ai_messages;
-mod glance;
 mod python;
-mod sums;
+mod span_outline;
 mod synthesized;
 mod time;
+mod token_totals;
 mod unflatten;
 
 use std::cell::OnceCell;
@@ -24,9 +24,9 @@ use serde_json::{Map, Value as Json, json};
 use gradus_core::bounded_json;
 use gradus_core::span::{AttributeValue, Span, SpanEvent, StatusCode};
 
-pub use glance::AttributeLookup;
-pub use sums::cumulative_tokens;
+pub use span_outline::AttributeLookup;
 pub use time::{iso_time, nanos_to_micros};
+pub use token_totals::cumulative_tokens;
 
 /// The attribute of the span kind in the OpenInference convention.
 const KIND_KEY: &str = "openinference.span.kind";
@@ -108,7 +108,7 @@ impl<'a> PhoenixSpan<'a> {
         if self.attributes.get().is_some() {
             AttributeLookup::Unknown
         } else {
-            glance::peek_span_attribute(self.span, path)
+            span_outline::peek_span_attribute(self.span, path)
         }
     }
 

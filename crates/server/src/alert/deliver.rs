@@ -7,8 +7,8 @@
 mod attempt;
 mod command;
 mod counters;
+mod delivery_lane;
 mod failure;
-mod lane;
 mod webhook;
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 pub use counters::{DeliveryCounts, KindCounts};
-use lane::DeliveryLane;
+use delivery_lane::DeliveryLane;
 
 use self::counters::DeliveryCounters;
 use super::notice::{AlertNotice, NoticeKind};

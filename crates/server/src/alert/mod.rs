@@ -6,7 +6,7 @@
 mod condition;
 mod deliver;
 mod measurement;
-mod nearest;
+mod name_suggestion;
 mod notice;
 mod rule;
 mod slack;

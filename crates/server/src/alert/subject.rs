@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::nearest::find_nearest_name;
+use super::name_suggestion::find_nearest_name;
 
 /// An evaluator that can be watched, with the range of the scores of its labels.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::alert;
-use crate::alert_readings::LatestAlertMeasurement;
+use crate::alert_measurements::LatestAlertMeasurement;
 use crate::http_error::{ApiError, ApiQuery, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;

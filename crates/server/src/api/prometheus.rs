@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::connection::ConnectionCloseReason;
-use crate::meters::CounterFamily;
+use crate::server_metrics::CounterFamily;
 use crate::state::ServerState;
 
 /// Renders all metrics with the prefix `gradus_`. The registry is built for each scrape, since gauges are read from

@@ -13,9 +13,9 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
 use gradus_store::{AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, StoreError, TrajectoryRecord, WriteHandle};
 
+use super::assembly_failure::{AssemblyFailure, catch_assembly_panic};
 use super::assembly_queue::{AssemblyClaim, AssemblyQueue};
 use super::record::{EvaluatorScales, outcome_record, record_of};
-use super::setback::{AssemblyFailure, catch_assembly_panic};
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::settings::ReloadableSettings;

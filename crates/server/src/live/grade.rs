@@ -12,12 +12,12 @@ use gradus_store::UngradedTrajectory;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::again::trajectories_again;
 use super::ledger::{ActiveTrajectories, StoreLedger};
+use super::regrade::trajectories_again;
 use super::reroute::reroute_ungraded;
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
-use crate::judge_standstill::JudgePauseReason;
+use crate::judge_pause::JudgePauseReason;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 

@@ -1,7 +1,7 @@
 //! A store that does not take what it is given, for a while.
 
 use super::*;
-use crate::live::lab::Lab;
+use crate::live::fixtures::Lab;
 
 /// A trajectory that is at work and waits for two answers.
 struct Bench {

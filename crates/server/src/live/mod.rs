@@ -4,17 +4,17 @@
 //! Assembly runs on threads, judging and alerts on tasks. They communicate through the store only: what one has
 //! finished is on disk before another one sees it, so that a restart loses nothing.
 
-mod again;
 mod assemble;
+mod assembly_failure;
 mod assembly_queue;
-mod grade;
 #[cfg(test)]
-mod lab;
+mod fixtures;
+mod grade;
 mod ledger;
 mod measure;
 mod record;
+mod regrade;
 mod reroute;
-mod setback;
 mod watch;
 
 pub(super) use measure::RECENT_NS;

@@ -13,13 +13,13 @@ use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::answer::{self, PageError, PageQuery};
-use super::opened;
-use super::words::format_timestamp;
+use super::display_text::format_timestamp;
+use super::loaded_trace;
+use super::render::{self, PageError, PageQuery};
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators::{about_step, find_evaluator_labels, find_evaluator_title};
 use crate::http_error::ApiError;
-use crate::page::people::KeyNameSet;
+use crate::page::label_authors::KeyNameSet;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, interval_bars};
@@ -101,7 +101,7 @@ pub(super) async fn render_agreement_page(
     PageQuery(choice): PageQuery<AgreementQuery>,
 ) -> Result<Response, PageError> {
     let project = choice.project.filter(|name| !name.is_empty());
-    answer::render_page(&server, move |server| build_agreement_page(server, project.as_deref(), &headers)).await
+    render::render_page(&server, move |server| build_agreement_page(server, project.as_deref(), &headers)).await
 }
 
 /// `project` none means all projects.
@@ -253,7 +253,7 @@ fn list_disagreements(
 ) -> Vec<LabelDisagreement> {
     let differs = |row: &&LabelRow| row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
     let shown = |row: &LabelRow| LabelDisagreement {
-        href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
+        href: loaded_trace::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
         what: about_step(settings, &row.evaluator, row.step),
         judge: text::format_display_line(row.judge_label.as_deref().unwrap_or_default()),
         person: text::format_display_line(&row.label),

@@ -8,12 +8,12 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::Value as Json;
 
-use super::answer::{self, PageError, PageQuery};
-use super::opened::{self, trace_id};
-use super::words::{format_duration, format_timestamp};
+use super::display_text::{format_duration, format_timestamp};
+use super::loaded_trace::{self, trace_id};
+use super::render::{self, PageError, PageQuery};
 use super::{NavigationQuery, PageLayout};
 use crate::alert::{AlertMetric, AlertRule};
-use crate::alert_readings::LatestAlertMeasurement;
+use crate::alert_measurements::LatestAlertMeasurement;
 use crate::live::RECENT_NS;
 use crate::state::ServerState;
 use gradus_report::html::number::{format_count, format_minute};
@@ -102,7 +102,7 @@ pub(super) async fn render_alerts_page(
     headers: HeaderMap,
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
-    answer::render_page(&server, move |server| {
+    render::render_page(&server, move |server| {
         let mut rules = Vec::new();
         for rule in &server.reloadable().alerts {
             let state = server.store.alert_state(&rule.name)?;
@@ -153,7 +153,7 @@ fn list_example_links(notice: &Json) -> Vec<(String, String)> {
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;
         let step = one["step_index"].as_u64().and_then(|step| u32::try_from(step).ok());
-        let address = opened::step_address(trace, one["trajectory_id"].as_str(), step);
+        let address = loaded_trace::step_address(trace, one["trajectory_id"].as_str(), step);
         Some((address, text::format_display_line(one["summary"].as_str().unwrap_or("a trace"))))
     };
     notice["examples"].as_array().into_iter().flatten().filter_map(example).collect()

@@ -19,11 +19,11 @@ use serde::Deserialize;
 
 use super::PageLayout;
 use super::address::PageUrl;
-use super::answer::{self, PageError, PageQuery};
 use super::flips::{self, PagedVerdictChanges, VerdictChange, VerdictChangeValues};
+use super::pagination::PaginationLinks;
 use super::pairing::{ComparedRun, LabelInterner, PairedUnit, TrajectoryPairing};
+use super::render::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address};
-use super::window::PaginationLinks;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
 use crate::run_lookup::log_run_failure;
@@ -113,7 +113,7 @@ pub(super) async fn render_comparison_page(
 ) -> Result<Response, PageError> {
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let frame = PageLayout::new("/runs", project, &headers);
-    answer::of_large(&server, move |server| build_comparison_page(server, &choice, frame)).await
+    render::of_large(&server, move |server| build_comparison_page(server, &choice, frame)).await
 }
 
 /// Reads both runs from their files and holds them in memory, within the bounds of `pairing`. 400 without two ids.

@@ -6,9 +6,9 @@ use gradus_core::trajectory::Trajectory;
 use gradus_report::html::{number, text};
 
 use super::address::PageUrl;
-use super::mentions::StepMentions;
-use super::opened::STEPS_OF_A_PAGE;
-use super::window::PaginationLinks;
+use super::loaded_trace::STEPS_OF_A_PAGE;
+use super::pagination::PaginationLinks;
+use super::step_mentions::StepMentions;
 use crate::evaluators;
 use crate::page::address::format_step_anchor;
 use crate::page::recorded_verdict::RecordedVerdict;

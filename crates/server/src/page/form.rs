@@ -5,7 +5,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::answer::PageError;
+use super::render::PageError;
 use crate::receive;
 use crate::state::ServerState;
 

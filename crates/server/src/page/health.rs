@@ -11,12 +11,12 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::answer::{self, PageError, PageQuery};
-use super::words::{self, LiveRule, format_byte_size, format_duration, format_timestamp, format_whole_number};
+use super::display_text::{self, LiveRule, format_byte_size, format_duration, format_timestamp, format_whole_number};
+use super::render::{self, PageError, PageQuery};
 use super::{NavigationQuery, PageLayout, form};
 use crate::clock::today_ns;
 use crate::http_error::ApiError;
-use crate::judge_standstill::{JudgePause, JudgePauseReason};
+use crate::judge_pause::{JudgePause, JudgePauseReason};
 use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
@@ -130,7 +130,7 @@ pub(super) async fn render_health_page(
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
     let frame = PageLayout::new("/server", looked.project(), &headers);
-    answer::render_page(&server, move |server| build_health_page(server, frame)).await
+    render::render_page(&server, move |server| build_health_page(server, frame)).await
 }
 
 /// Reads counters of the store and of the server. Each number is current, but they are not from one transaction.
@@ -170,7 +170,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
                 (false, false) => number::format_percent(rule.sample),
             },
             budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::format_usd),
-            spent: words::format_spend(spent),
+            spent: display_text::format_spend(spent),
             standstill: server.standstills.find_for_rule(&rule.name).as_ref().map(JudgePauseView::from_pause),
             waiting: match rule.asks_a_model() {
                 true => {

@@ -12,7 +12,7 @@ use gradus_store::{LabelRow, StoreError};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::answer::PageError;
+use super::render::PageError;
 use crate::http_error::{ApiError, ApiQuery};
 use crate::queries::QueryKind;
 use crate::signature;

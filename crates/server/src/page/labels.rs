@@ -1,7 +1,7 @@
 //! Labels of people on verdicts: whether a verdict is right, and otherwise what it should have been. A label is stored
 //! as an annotation of the step or the trajectory, with the evaluator's name, the label, the person and the time.
 
-use super::people::AUTHOR_COOKIE;
+use super::label_authors::AUTHOR_COOKIE;
 use axum::response::IntoResponse;
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::address::own_path;
-use super::answer::PageError;
+use super::render::PageError;
 use super::verdict::format_label_target;
 use super::{form, verdict};
 use crate::caller::RequestCaller;
 use crate::evaluators;
 use crate::http_error::{ApiError, blocking_sender};
-use crate::page::people::{LabelAuthor, MAX_NAME};
+use crate::page::label_authors::{LabelAuthor, MAX_NAME};
 use crate::state::ServerState;
 
 /// Body of `POST /labels`. Everything in it is untrusted: the verdict is looked up again.
@@ -154,7 +154,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::page::people::KeyNameSet;
+    use crate::page::label_authors::KeyNameSet;
     use crate::signature;
 
     #[test]

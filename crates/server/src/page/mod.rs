@@ -10,27 +10,26 @@
 mod address;
 mod agreement;
 mod alerts;
-mod amounts;
-mod answer;
 mod asset;
 mod compare;
+mod display_text;
 mod failing_steps;
 mod flips;
-mod fold;
 mod form;
+mod gzip;
 mod health;
+mod label_authors;
 mod label_export;
 mod labels;
-mod mentions;
+mod loaded_trace;
+mod metric_timeline;
 mod metric_value;
-mod opened;
-mod over_time;
 mod overview;
-mod packed;
+mod pagination;
 mod pairing;
-mod people;
 mod recorded_verdict;
 mod refusal_page;
+mod render;
 mod review;
 mod rubrics;
 mod run_addresses;
@@ -40,13 +39,14 @@ mod search;
 mod sign_in;
 mod spans;
 mod step;
+mod step_mentions;
+mod text_preview;
 mod tools;
 mod trace;
 mod traces;
 mod trials;
+mod usage_overview;
 mod verdict;
-mod window;
-mod words;
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
         .route("/traces/{trace}", get(trace::render_trace_page))
-        .route("/traces/{trace}/text", get(fold::serve_trace_text))
+        .route("/traces/{trace}/text", get(text_preview::serve_trace_text))
         .route("/traces/{trace}/spans", get(spans::render_spans_page))
         .route("/traces/{trace}/spans/rows", get(spans::render_span_rows))
         .route("/traces/{trace}/spans/{span}", get(spans::render_span_page))
@@ -95,7 +95,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/server", get(health::render_health_page))
         .route("/server/retry", post(health::submit_retry))
         .layer(axum::middleware::from_fn(crate::page::refusal_page::with_way_out))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), packed::gzip_response))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), gzip::gzip_response))
 }
 
 /// The frame around every page.

@@ -13,12 +13,12 @@ use gradus_store::{GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMo
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::amounts::UsageOverview;
-use super::answer::{self, PageError, PageQuery};
-use super::opened;
-use super::over_time::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
+use super::display_text::format_timestamp;
+use super::loaded_trace;
+use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
+use super::render::{self, PageError, PageQuery};
 use super::tools::ToolUsageTable;
-use super::words::format_timestamp;
+use super::usage_overview::UsageOverview;
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::clock::now_ns;
 use crate::evaluators::is_wrong;
@@ -152,7 +152,7 @@ pub(super) async fn render_overview_page(
         });
         server.kept_pages.get_or_render(asked, make).await
     }));
-    Ok(answer::respond_with_html(kept.await.unwrap_or_else(|_| Err(build_render_error()))?))
+    Ok(render::respond_with_html(kept.await.unwrap_or_else(|_| Err(build_render_error()))?))
 }
 
 /// Details of a rendering error are of no use to people; rendering fails only on a defect in a template.
@@ -199,7 +199,7 @@ fn build_overview_page(
     // Rollups count trajectories by evaluator only, so this is a lower bound of the trajectories that were graded at
     // all.
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
-    let series = over_time::build_all_series(
+    let series = metric_timeline::build_all_series(
         &settings,
         choice.project.as_deref(),
         periods.rows.iter().filter(is_current),
@@ -424,7 +424,7 @@ impl FailingTaskRow {
     fn from_row(row: &TaskRow) -> FailingTaskRow {
         FailingTaskRow {
             query: text::format_display_line(&row.query),
-            href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
+            href: loaded_trace::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
             wrong: format!("{} of {}", format_count(row.wrong), format_count(row.scored)),
             trajectories: format_count(row.trajectories),
         }
@@ -437,7 +437,7 @@ mod tests {
 
     use super::*;
     use crate::page::asset;
-    use crate::page::packed::compress_gzip;
+    use crate::page::gzip::compress_gzip;
 
     /// Eight dimensions over forty periods, three hundred projects and as many names as there can be.
     #[test]
@@ -491,7 +491,7 @@ mod tests {
             ranges: Vec::new(),
             without_days: None,
             cards,
-            series: over_time::build_all_series(&settings, None, rows.iter(), &time, now),
+            series: metric_timeline::build_all_series(&settings, None, rows.iter(), &time, now),
             has_alarms: false,
             is_cut: false,
             ahead: None,

@@ -1,6 +1,6 @@
 //! Pages for requests that are refused or match no route.
 
-use super::answer::{PageError, with_status};
+use super::render::{PageError, with_status};
 use axum::extract::Request;
 use axum::http::header::REFERER;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};

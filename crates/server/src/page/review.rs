@@ -12,16 +12,16 @@ use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::agreement::{self, DimensionAgreement};
-use super::answer::{self, PageError, PageQuery};
-use super::fold::{TextPreview, TrajectoryLocation};
-use super::opened::{self, LoadedTrace};
+use super::loaded_trace::{self, LoadedTrace};
+use super::render::{self, PageError, PageQuery};
 use super::step::{StepView, TrajectoryVerdicts};
+use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::caller::RequestCaller;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
-use crate::page::people::LabelAuthor;
+use crate::page::label_authors::LabelAuthor;
 use crate::state::ServerState;
 use gradus_report::html::number::format_count;
 use gradus_report::html::text;
@@ -131,7 +131,7 @@ pub(super) async fn render_review_page(
     let person = LabelAuthor::from_headers(&headers, &caller);
     let frame = PageLayout::new("/review", choice.project.as_deref(), &headers);
     // The trace of the verdict may be large.
-    answer::of_large(&server, move |server| build_review_page(server, &choice, frame, person)).await
+    render::of_large(&server, move |server| build_review_page(server, &choice, frame, person)).await
 }
 
 /// Evaluators to choose from are those of the rules, plus the one that is selected.
@@ -218,7 +218,7 @@ impl ReviewItemView {
         found: &ReviewItem,
     ) -> Result<Option<ReviewItemView>, ApiError> {
         let trace = format!("{:032x}", found.trace_id);
-        let opened = opened::load_trace(server, &trace, Some(&found.trajectory_id))?;
+        let opened = loaded_trace::load_trace(server, &trace, Some(&found.trajectory_id))?;
         let settings = server.reloadable();
         // The store writes 0 for the whole trajectory.
         let step = Some(found.place.step).filter(|step| *step > 0);
@@ -245,7 +245,7 @@ impl ReviewItemView {
             steps: if step.is_none() { summarize_steps(trajectory) } else { Vec::new() },
             of_steps: (step.is_none() && trajectory.steps.len() > MAX_LISTED)
                 .then(|| format_count(trajectory.steps.len() as u64)),
-            trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
+            trace: loaded_trace::step_address(&trace, Some(&found.trajectory_id), step),
             skip: choice.to_url().with("after", Some(&found.place.to_string())).to_string(),
             others_said: verdict.said.len(),
             verdict,

@@ -14,7 +14,7 @@ use gradus_eval::rubric::{Rubric, RubricOrigin, RubricSubject};
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::answer::{self, PageError, PageQuery};
+use super::render::{self, PageError, PageQuery};
 use super::trials::{RubricPromptPreview, RubricTrialError, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
 use super::{NavigationQuery, PageLayout, form};
 use crate::caller::{RequestCaller, RequiredScope};
@@ -95,7 +95,7 @@ pub(super) async fn render_rubrics_page(
     let project = looked.project();
     let rubrics =
         settings.library.iter().map(|rubric| RubricListRow::from_rubric(&settings, rubric, project)).collect();
-    answer::respond_with_page(&RubricListPage { frame: PageLayout::new("/rubrics", project, &headers), rubrics })
+    render::respond_with_page(&RubricListPage { frame: PageLayout::new("/rubrics", project, &headers), rubrics })
 }
 
 impl RubricListRow {
@@ -189,7 +189,7 @@ pub(super) async fn render_rubric_page(
             Err(error) => page.wrong = page.wrong.or_else(|| Some(error.message().to_owned())),
         }
     }
-    Ok(answer::respond_with_page(&page))
+    Ok(render::respond_with_page(&page))
 }
 
 /// 404 for unknown names.

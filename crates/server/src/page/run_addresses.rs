@@ -1,7 +1,7 @@
 //! URLs of runs and their trajectories.
 
 use super::address::{PageUrl, encode_path_segment};
-use super::opened;
+use super::loaded_trace;
 use crate::http_error::ApiError;
 use crate::page::address::format_step_anchor;
 use crate::state::ServerState;
@@ -18,12 +18,12 @@ pub(super) fn trajectory_address(
     step: Option<u32>,
 ) -> Result<Option<String>, ApiError> {
     let trace = server.store.trace_of_trajectory(id)?;
-    Ok(trace.map(|trace| opened::step_address(&trace.to_string(), Some(id), step)))
+    Ok(trace.map(|trace| loaded_trace::step_address(&trace.to_string(), Some(id), step)))
 }
 
 /// URL of a trajectory with the verdicts of the run, at a step or at the verdicts on the whole.
 pub(super) fn run_trajectory_address(run: &str, trajectory: &str, step: Option<u32>, project: Option<&str>) -> PageUrl {
-    let page = step.filter(|step| *step as usize > opened::STEPS_OF_A_PAGE).map(|step| step.to_string());
+    let page = step.filter(|step| *step as usize > loaded_trace::STEPS_OF_A_PAGE).map(|step| step.to_string());
     trajectory_path(run, trajectory)
         .with("step", page.as_deref())
         .with("project", project)

@@ -14,17 +14,17 @@ use gradus_eval::run::RunManifest;
 use gradus_report::html::{number, text};
 use serde::Deserialize;
 
-use super::answer::{self, PageError, PageQuery};
-use super::fold::{self, TextPreview, TrajectoryLocation};
-use super::mentions::StepMentions;
+use super::pagination::PaginationLinks;
+use super::render::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address, trajectory_address};
 use super::step::{StepView, TrajectoryVerdicts};
+use super::step_mentions::StepMentions;
+use super::text_preview::{self, TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
-use super::window::PaginationLinks;
-use super::{PageLayout, opened};
+use super::{PageLayout, loaded_trace};
 use crate::http_error::ApiError;
 use crate::page::failing_steps::FailingStepLink;
-use crate::page::people::LabelAuthor;
+use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
@@ -67,7 +67,7 @@ pub(super) async fn render_run_trajectory(
     Path((run, id)): Path<(String, String)>,
     PageQuery(choice): PageQuery<RunTrajectoryQuery>,
 ) -> Result<Response, PageError> {
-    answer::of_large(&server, move |server| {
+    render::of_large(&server, move |server| {
         let (record, trajectory, outcomes) = read_run_trajectory(server, &run, &id)?;
         RunTrajectoryPage::new(server, &record, &trajectory, &outcomes, &choice, &headers)
     })
@@ -78,9 +78,9 @@ pub(super) async fn render_run_trajectory(
 pub(super) async fn serve_run_text(
     State(server): State<Arc<ServerState>>,
     Path((run, id)): Path<(String, String)>,
-    PageQuery(which): PageQuery<fold::TextPartQuery>,
+    PageQuery(which): PageQuery<text_preview::TextPartQuery>,
 ) -> Result<Response, PageError> {
-    fold::respond_with_text(&server, move |server| {
+    text_preview::respond_with_text(&server, move |server| {
         let (_, trajectory, _) = read_run_trajectory(server, &run, &id)?;
         Ok((trajectory, which))
     })
@@ -129,7 +129,7 @@ impl RunTrajectoryPage {
         let fold = |given: &Option<String>, part: &str| judged.shelf.preview_text(given.as_deref(), None, part);
         let first = crate::page::failing_steps::first_shown(trajectory, choice.step);
         let mentions = StepMentions::from_outcomes(&settings, trajectory, outcomes);
-        let shown = trajectory.steps.iter().skip(first).take(opened::STEPS_OF_A_PAGE);
+        let shown = trajectory.steps.iter().skip(first).take(loaded_trace::STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(&settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);

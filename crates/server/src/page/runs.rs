@@ -14,13 +14,13 @@ use gradus_report::html::view::{ReportView, tables};
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::answer::{self, PageError, PageQuery};
+use super::display_text::{LiveRule, join_names};
+use super::render::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address};
-use super::words::{LiveRule, join_names};
 use super::{NavigationQuery, PageLayout};
 use crate::run_lookup::log_run_failure;
+use crate::run_reports::{RunGateStatus, RunListSummary};
 use crate::state::ServerState;
-use crate::summaries::{RunGateStatus, RunListSummary};
 
 /// Runs on one page.
 const MAX_RUNS_PER_PAGE: usize = 100;
@@ -84,7 +84,7 @@ pub(super) async fn render_runs_page(
     PageQuery(choice): PageQuery<RunListQuery>,
 ) -> Result<Response, PageError> {
     // Summaries may have to be computed, which reads whole runs.
-    answer::of_large(&server, move |server| {
+    render::of_large(&server, move |server| {
         let started = Instant::now();
         let folder = StateFolder::from_path(&server.settings.data);
         let project = choice.project.filter(|name| !name.is_empty());
@@ -150,7 +150,7 @@ pub(super) async fn render_run_page(
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
     // A run may be large.
-    answer::of_large(&server, move |server| {
+    render::of_large(&server, move |server| {
         let run = crate::run_lookup::find_run(server, &id)?;
         let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;
         let mut report = ReportView::from_summary(&whole.summary, &whole.gates);

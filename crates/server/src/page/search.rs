@@ -96,12 +96,12 @@ fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
 mod tests {
     use gradus_core::trajectory::TrajectoryStep;
 
-    use super::super::opened;
+    use super::super::loaded_trace;
     use super::super::trace::tests::long;
     use super::*;
 
     fn at(step: Option<u32>) -> PageUrl {
-        opened::build_trace_url("t", None, step)
+        loaded_trace::build_trace_url("t", None, step)
     }
 
     #[test]

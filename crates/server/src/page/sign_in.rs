@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::address::own_path;
-use super::answer::{self, PageError};
+use super::render::{self, PageError};
 use super::{PageLayout, form};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
@@ -66,7 +66,7 @@ pub(super) struct SignInQuery {
 
 /// `GET /sign-in`
 pub(super) async fn render_sign_in_page(Query(query): Query<SignInQuery>) -> Response {
-    answer::respond_with_page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
+    render::respond_with_page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
 }
 
 /// Body of `POST /sign-in`.
@@ -94,7 +94,7 @@ pub(super) async fn submit_sign_in(
     if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
         let wrong = MAY_NOT_LOOK.to_owned();
         server.tell_of_refusal("/sign-in", StatusCode::FORBIDDEN.as_u16(), &wrong);
-        return Ok(answer::with_status(StatusCode::FORBIDDEN, &SignIn::new(&next, Some(wrong))));
+        return Ok(render::with_status(StatusCode::FORBIDDEN, &SignIn::new(&next, Some(wrong))));
     }
     let session = if known.is_some() {
         let begun = server.store.begin_session(&key, now, until).map_err(ApiError::from).map_err(failed)?;
@@ -106,7 +106,7 @@ pub(super) async fn submit_sign_in(
     let Some(session) = session else {
         let wrong = "This key is unknown or revoked.".to_owned();
         server.tell_of_refusal("/sign-in", StatusCode::UNAUTHORIZED.as_u16(), &wrong);
-        return Ok(answer::with_status(StatusCode::UNAUTHORIZED, &SignIn::new(&next, Some(wrong))));
+        return Ok(render::with_status(StatusCode::UNAUTHORIZED, &SignIn::new(&next, Some(wrong))));
     };
     Ok(redirect_with_session(&server, &next, &session, SECONDS))
 }

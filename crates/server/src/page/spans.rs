@@ -10,9 +10,9 @@ use axum::response::Response;
 use gradus_core::span::{AttributeValue, Span, SpanId, StatusCode, TraceId};
 use gradus_store::StoredTraceGroup;
 
-use super::answer::{self, PageError};
-use super::words::{format_byte_size, format_duration};
-use super::{PageLayout, opened};
+use super::display_text::{format_byte_size, format_duration};
+use super::render::{self, PageError};
+use super::{PageLayout, loaded_trace};
 use crate::http_error::ApiError;
 use crate::span_export::visit_spans;
 use crate::state::ServerState;
@@ -120,7 +120,7 @@ pub(super) async fn render_spans_page(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    answer::of_large(&server, move |server| {
+    render::of_large(&server, move |server| {
         let (trace_id, project, tree) = load_span_tree(server, &id)?;
         Ok(SpanTreePage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, tree })
     })
@@ -133,7 +133,7 @@ pub(super) async fn render_span_rows(
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    answer::part_of_large(&server, headers, move |server| Ok(SpanRowsPart { tree: load_span_tree(server, &id)?.2 }))
+    render::part_of_large(&server, headers, move |server| Ok(SpanRowsPart { tree: load_span_tree(server, &id)?.2 }))
         .await
 }
 
@@ -143,7 +143,7 @@ pub(super) async fn render_span_page(
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    answer::of_large(&server, move |server| {
+    render::of_large(&server, move |server| {
         let (trace_id, project, span) = load_span_detail(server, &id, &span)?;
         Ok(DetailPage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, span })
     })
@@ -157,13 +157,13 @@ pub(super) async fn one_part(
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     let make = move |server: &ServerState| Ok(DetailPart { span: load_span_detail(server, &id, &span)?.2 });
-    answer::part_of_large(&server, headers, make).await
+    render::part_of_large(&server, headers, make).await
 }
 
 /// The records of the whole trace group, since the store keeps them together. Callers filter by trace.
 fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
     let missing = || ApiError::not_found("No trace has this id. Retention may have deleted it.");
-    let id = opened::trace_id(id).ok_or_else(missing)?;
+    let id = loaded_trace::trace_id(id).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     Ok((id, row.project, server.store.trace_group(row.trace_group)?))
 }

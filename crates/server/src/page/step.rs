@@ -5,9 +5,9 @@ use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_store::AnnotationRecord;
 
 use super::address::PageUrl;
-use super::fold::{TextPreview, TrajectoryLocation};
+use super::display_text::format_duration;
+use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
-use super::words::format_duration;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use gradus_report::html::number;

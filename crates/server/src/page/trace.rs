@@ -13,18 +13,18 @@ use serde::Deserialize;
 
 use super::PageLayout;
 use super::address::PageUrl;
-use super::answer::{self, PageError, PageQuery};
-use super::fold::{TextPreview, TrajectoryLocation};
-use super::mentions::StepMentions;
-use super::opened::{self, LoadedTrace, STEPS_OF_A_PAGE};
+use super::display_text::{format_duration, format_timestamp, format_whole_number};
+use super::loaded_trace::{self, LoadedTrace, STEPS_OF_A_PAGE};
+use super::pagination::PaginationLinks;
+use super::render::{self, PageError, PageQuery};
 use super::search::{StepSearchHit, search_steps};
 use super::step::{StepView, TrajectoryVerdicts};
+use super::step_mentions::StepMentions;
+use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
-use super::window::PaginationLinks;
-use super::words::{format_duration, format_timestamp, format_whole_number};
 use crate::caller::RequestCaller;
 use crate::page::failing_steps::{FailingStepLink, build_failing_links, build_step_pagination, first_shown};
-use crate::page::people::LabelAuthor;
+use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -118,8 +118,8 @@ pub(super) async fn render_trace_page(
 ) -> Result<Response, PageError> {
     // A trace may be large, so the page is built with the large queries.
     let author = LabelAuthor::from_headers(&headers, &caller);
-    answer::of_large(&server, move |server| {
-        let opened = opened::load_trace(server, &id, choice.trajectory.as_deref())?;
+    render::of_large(&server, move |server| {
+        let opened = loaded_trace::load_trace(server, &id, choice.trajectory.as_deref())?;
         Ok(TraceDetailPage::from_trace(&server.reloadable(), &opened, &choice, author, &headers))
     })
     .await
@@ -143,7 +143,7 @@ impl TraceDetailPage {
         let is_first = opened.others.first().is_none_or(|first| first.id == *id);
         // The first trajectory needs no parameter, which keeps the usual URL short and stable.
         let own_id = Some(id.as_str()).filter(|_| !is_first);
-        let at = |step: Option<u32>| opened::build_trace_url(&trace_id, own_id, step);
+        let at = |step: Option<u32>| loaded_trace::build_trace_url(&trace_id, own_id, step);
         // Index of the first step of the selected page.
         let first = first_shown(trajectory, choice.step);
         let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
@@ -185,7 +185,7 @@ impl TraceDetailPage {
             parent: trajectory
                 .parent_trajectory_id
                 .as_ref()
-                .map(|parent| opened::step_address(&trace_id, Some(parent), trajectory.parent_step_index)),
+                .map(|parent| loaded_trace::step_address(&trace_id, Some(parent), trajectory.parent_step_index)),
             whole,
             failing,
             more_failing,
@@ -257,7 +257,7 @@ fn build_trajectory_tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> 
     if opened.others.len() < 2 {
         return Vec::new();
     }
-    let tab = |(at, other): (usize, &opened::TrajectoryListEntry)| TrajectoryTab {
+    let tab = |(at, other): (usize, &loaded_trace::TrajectoryListEntry)| TrajectoryTab {
         href: PageUrl::from_path(format!("/traces/{trace_id}"))
             .with("trajectory", Some(other.id.as_str()).filter(|_| at > 0))
             .to_string(),
@@ -286,7 +286,7 @@ pub(super) mod tests {
     }
 
     fn at(step: Option<u32>) -> PageUrl {
-        opened::build_trace_url("t", None, step)
+        loaded_trace::build_trace_url("t", None, step)
     }
 
     #[test]

@@ -13,9 +13,9 @@ use gradus_store::{ScoreRow, TraceFilter, TraceListCursor, TraceRow};
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::answer::{self, PageError, PageQuery};
-use super::opened;
-use super::words::{format_duration, format_timestamp, format_whole_number};
+use super::display_text::{format_duration, format_timestamp, format_whole_number};
+use super::loaded_trace;
+use super::render::{self, PageError, PageQuery};
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators;
 use crate::evaluators::find_evaluator_title;
@@ -289,7 +289,7 @@ pub(super) async fn render_trace_list(
         };
         let address = choice.to_page_url("/traces");
         let is_first = choice.cursor.is_none();
-        Ok(answer::respond_with_page(&TraceListPage {
+        Ok(render::respond_with_page(&TraceListPage {
             frame: PageLayout::new("/traces", choice.project.as_deref(), &headers),
             chips: build_filter_chips(&address),
             shortcuts: build_filter_shortcuts(&server.reloadable(), &address),
@@ -316,7 +316,7 @@ pub(super) async fn render_trace_rows(
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     in_its_turn(&server, choice.condition.is_some(), move |server| {
-        Ok(answer::respond_with_fragment(&TraceRowsPart { rows: load_trace_table(server, &choice)? }, &headers))
+        Ok(render::respond_with_fragment(&TraceRowsPart { rows: load_trace_table(server, &choice)? }, &headers))
     })
     .await
 }
@@ -501,7 +501,7 @@ fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceLis
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
         let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
         let step = Some(step).filter(|step| *step > 0);
-        return Ok(opened::build_trace_url(&trace.trace_id.to_string(), trajectory, step)
+        return Ok(loaded_trace::build_trace_url(&trace.trace_id.to_string(), trajectory, step)
             .with_fragment(format_step_anchor(step)));
     }
     Ok(first_wrong(trace, choice.evaluator()))
@@ -521,9 +521,9 @@ fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
         Some((at, trajectory, step)) => {
             let trajectory = Some(trajectory.trajectory_id.as_str()).filter(|_| at > 0);
             let step = Some(step).filter(|step| *step > 0);
-            opened::build_trace_url(&id, trajectory, step).with_fragment(format_step_anchor(step))
+            loaded_trace::build_trace_url(&id, trajectory, step).with_fragment(format_step_anchor(step))
         }
-        None => opened::build_trace_url(&id, None, None),
+        None => loaded_trace::build_trace_url(&id, None, None),
     }
 }
 

@@ -7,11 +7,11 @@ use gradus_report::html::text::{self, DisplayText};
 use gradus_store::AnnotationRecord;
 
 use super::address::PageUrl;
+use super::display_text::format_timestamp;
 use super::rubrics;
-use super::words::format_timestamp;
 use crate::evaluators::{find_evaluator_labels, find_evaluator_title};
 use crate::page::address::format_step_anchor;
-use crate::page::people::LabelAuthor;
+use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use gradus_store::StoreError;
 use serde_json::{Value, json};
 
-use super::frame::{DataFrameCell, DataFrameRow, DataFrameSchema};
+use super::dataframe_rows::{DataFrameCell, DataFrameRow, DataFrameSchema};
 use super::query::SpanQuery;
 use super::rows::{self, BASE, SpanQueryBounds};
 use crate::state::ServerState;

@@ -9,11 +9,11 @@ mod arrow;
 mod create;
 mod data_list;
 mod dataframe;
+mod dataframe_rows;
 mod error;
 mod evaluations;
-mod frame;
+mod filter_context;
 mod frame_json;
-mod holds;
 mod ids;
 mod otlp;
 mod projection;
@@ -25,8 +25,8 @@ mod scan;
 mod session_lookup;
 mod sessions;
 mod span_filters;
+mod span_match;
 mod spans;
-mod surroundings;
 mod trace_order;
 mod trace_totals;
 mod traces;
@@ -43,7 +43,7 @@ use axum::routing::{delete, get, post};
 
 use super::state::ServerState;
 use error::PhoenixApiError;
-pub(super) use holds::has_matching_span;
+pub(super) use span_match::has_matching_span;
 
 /// The Phoenix version whose behaviour is implemented. Clients check it before they use newer routes.
 const VERSION: &str = "20.26.1";

@@ -3,7 +3,7 @@
 use gradus_phoenix::span_view::PhoenixSpan;
 use serde_json::Value;
 
-use super::frame::DataFrameCell;
+use super::dataframe_rows::DataFrameCell;
 use super::scan::TraceView;
 
 /// A parsed projection.

@@ -7,10 +7,10 @@ use gradus_phoenix::span_view::PhoenixSpan;
 use gradus_store::StoreError;
 use serde_json::{Map, Value};
 
-use super::frame::{DataFrameCell, DataFrameRow};
+use super::dataframe_rows::{DataFrameCell, DataFrameRow};
+use super::filter_context::StoreFilterContext;
 use super::query::{SpanListProjection, SpanQuery};
 use super::scan::{SpanScan, TraceView};
-use super::surroundings::StoreFilterContext;
 use crate::state::ServerState;
 
 /// Where a query searches. Times are microseconds since 1970, and `to_us` is exclusive.

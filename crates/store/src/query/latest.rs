@@ -7,8 +7,8 @@ use rusqlite::{Connection, params};
 use super::metrics::numbers_of_projects;
 use super::trends::compute_bucket_bounds;
 use super::{MetricFilter, project_number};
+use crate::coarse_rollup::{HOUR_NS, NameKind};
 use crate::error::StoreError;
-use crate::long::{HOUR_NS, NameKind};
 use crate::records::FacetKind;
 
 /// Trajectories from which totals are computed.

@@ -1,5 +1,6 @@
 //! Queries. Every list uses an index and examines a bounded number of rows; tests check the query plans.
 
+mod alert_windows;
 mod annotations;
 mod latest;
 mod metrics;
@@ -10,17 +11,17 @@ mod sessions;
 mod spans;
 mod trace_filter;
 mod trace_rows;
+mod trace_walk;
 mod traces;
 mod trends;
 mod verdicts;
-mod walk;
-mod watch;
-mod wrong;
+mod wrong_verdicts;
 
 pub use crate::buckets::TrajectoryUsage;
 pub use crate::buckets::{BUCKET_NS, ScoreMoments};
 pub use crate::query::trace_filter::ScoreBound;
 pub use crate::query::trace_filter::TraceFilter;
+pub use alert_windows::{ExampleRow, TrajectoryWindow};
 pub use annotations::AnnotationQuery;
 pub use metrics::{MetricFilter, MetricGroup, MetricRow};
 pub use overview::{LatestOverview, OverviewTotals, TaskRow, VersionRow};
@@ -28,11 +29,10 @@ pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{PagePosition, ProjectPosition, StoredBlock, StoredTraceGroup, TraceGroupLimits};
 pub use trace_rows::{ScoreRow, TraceRow, TrajectoryRow};
+pub use trace_walk::{TraceRecords, TraceWalk};
 pub use traces::{TraceListCursor, TraceRowPage};
 pub use trends::{MetricPeriod, MetricPeriods, ToolSums, UsagePeriods};
 pub use verdicts::VerdictLine;
-pub use walk::{TraceRecords, TraceWalk};
-pub use watch::{ExampleRow, TrajectoryWindow};
 
 use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{OptionalExtension, params};

@@ -14,7 +14,7 @@ use rusqlite::{Connection, params, params_from_iter};
 use super::project_number;
 use super::search::search_of;
 use super::trace_rows::{TraceRow, trace_row};
-use super::wrong::wrong_with_tool;
+use super::wrong_verdicts::wrong_with_tool;
 use crate::Store;
 use crate::error::StoreError;
 use crate::records::FacetKind;

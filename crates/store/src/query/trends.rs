@@ -9,8 +9,8 @@ use rusqlite::{Connection, Row, params};
 use super::metrics::moments_from_row;
 use super::{MetricFilter, ScoreMoments, project_number};
 use crate::Store;
+use crate::coarse_rollup::{ALL_PROJECTS, HOUR_NS, NameKind, decode_dimensions, encode_dimensions};
 use crate::error::StoreError;
-use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind, decode_dimensions, encode_dimensions};
 
 /// Scores of an evaluator in a period.
 #[derive(Clone, Debug, PartialEq)]

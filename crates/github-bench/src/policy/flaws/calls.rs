@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::stage::{FlawContext, FlawedRunBuilder, build_repository_arguments};
+use super::super::flaw_context::{FlawContext, FlawedRunBuilder, build_repository_arguments};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth, is_template};
 use super::harm::is_outside;
 use crate::suite::ScriptStep;

@@ -2,7 +2,7 @@
 
 use serde_json::Map;
 
-use super::super::stage::{FlawContext, FlawedRunBuilder, build_repository_arguments};
+use super::super::flaw_context::{FlawContext, FlawedRunBuilder, build_repository_arguments};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 use gradus_github_sim::state::IssueState;

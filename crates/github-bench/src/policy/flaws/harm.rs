@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::stage::{FlawContext, FlawedRunBuilder, build_repository_arguments};
+use super::super::flaw_context::{FlawContext, FlawedRunBuilder, build_repository_arguments};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::rules::{InjectedCall, IrreversibleAction};
 use crate::suite::ScriptStep;

@@ -7,7 +7,7 @@ mod failures;
 mod harm;
 mod thoughts;
 
-use super::stage::FlawContext;
+use super::flaw_context::FlawContext;
 use super::{PolicyFlaw, ScriptedRun};
 
 /// All variants of a mistake, at least one, or why there is none.

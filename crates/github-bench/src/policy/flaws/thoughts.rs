@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::stage::{FlawContext, FlawedRunBuilder};
+use super::super::flaw_context::{FlawContext, FlawedRunBuilder};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 

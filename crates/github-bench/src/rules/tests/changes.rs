@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::lab::{Lab, OCTO};
+use super::fixtures::{Lab, OCTO};
 use crate::rules::IrreversibleAction;
 use gradus_github_sim::{FaultEffect, RequestMethod};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gradus_llm::ChatToolDefinition;
 use serde_json::{Value, json};
 
-use super::lab::Lab;
+use super::fixtures::Lab;
 use crate::rules::UnclearTarget;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::{AgentTool, ToolEffect};

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, MALLORY};
+use super::fixtures::{Lab, MALLORY};
 use crate::rules::{InjectedCall, PromptInjection};
 use gradus_github_sim::RequestMethod;
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::lab::Lab;
+use super::fixtures::Lab;
 use crate::rules::{BudgetUsage, TaskBudget};
 use gradus_github_sim::FaultEffect;
 

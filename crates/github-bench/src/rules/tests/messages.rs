@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::lab::Lab;
+use super::fixtures::Lab;
 
 #[test]
 fn r16_what_is_named_is_there() {

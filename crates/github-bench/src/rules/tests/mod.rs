@@ -2,7 +2,7 @@
 
 mod changes;
 mod conduct;
+mod fixtures;
 mod flows;
-mod lab;
 mod limits;
 mod messages;

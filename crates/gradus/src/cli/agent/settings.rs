@@ -15,8 +15,8 @@ use gradus_llm::ModelClient;
 use super::super::model::ModelOptionsError;
 use super::AgentArguments;
 use super::arguments::McpTokenError;
-use crate::carrier::{OtlpAddressError, base_of};
 use crate::config::EnvironmentVariables;
+use crate::otlp_exporter::{OtlpAddressError, base_of};
 
 /// The longest request that is read from standard input, in bytes.
 const MAX_REQUEST: u64 = 1 << 20;

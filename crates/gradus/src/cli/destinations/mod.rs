@@ -4,7 +4,7 @@
 //! written by a later `gradus report RUN --log-to-phoenix`. Writing twice does no harm, since both destinations
 //! identify an outcome by a stable identifier.
 
-mod shortfall;
+mod undelivered;
 
 use clap::Args;
 use gradus_eval::report::RunReader;
@@ -14,14 +14,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::CommandExit;
 use super::sources::{SourceOptionsError, given_phoenix, print_diagnostic};
-use crate::carrier::{CarrierError, ExporterSettingsError, VerdictExporter};
 use crate::config::{EnvironmentVariables, PhoenixSection};
+use crate::otlp_exporter::{CarrierError, ExporterSettingsError, VerdictExporter};
 use gradus_eval::annotation::{
     AnnotationBuilder, AnnotationSettings, OutcomeAnnotation, OutcomeTarget, TrajectoryTarget, UnplacedOutcome,
     check_names,
 };
 use gradus_phoenix::client::{AnnotationUploader, PhoenixAddress, PhoenixClient, PhoenixClientError};
-use shortfall::{UndeliveredOutcomes, report_command};
+use undelivered::{UndeliveredOutcomes, report_command};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct DestinationOptions {

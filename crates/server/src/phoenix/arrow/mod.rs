@@ -17,7 +17,7 @@ use serde_json::json;
 
 pub(super) use read::{ArrowColumnValues, ArrowTable, read_arrow_stream};
 
-use super::frame::DataFrameCell;
+use super::dataframe_rows::DataFrameCell;
 use super::frame_json::{list_declared_columns, list_projected_columns};
 use super::query::SpanQuery;
 use super::rows::{self, SpanQueryBounds};

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::phoenix::arrow::types::ArrowColumnType;
 use crate::phoenix::arrow::write;
-use crate::phoenix::frame::DataFrameCell;
+use crate::phoenix::dataframe_rows::DataFrameCell;
 
 /// `log_evaluations(SpanEvaluations(...))` of an older client: three rows, made by pyarrow.
 fn recorded() -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Number, Value};
 
-use crate::phoenix::frame::DataFrameCell;
+use crate::phoenix::dataframe_rows::DataFrameCell;
 
 /// A row: the values of its index, and the other cells by column number.
 pub(super) struct SpooledRow {

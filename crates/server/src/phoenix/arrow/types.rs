@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::phoenix::frame::DataFrameCell;
+use crate::phoenix::dataframe_rows::DataFrameCell;
 
 /// A type that can only widen. `Null` fits in every other type, and `Mixed` accepts everything.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::flat::{self, FlatbufferField, FlatbufferNode};
 use super::types::ArrowColumnType;
-use crate::phoenix::frame::DataFrameCell;
+use crate::phoenix::dataframe_rows::DataFrameCell;
 
 /// `MetadataVersion.V5`, which is number 4.
 const VERSION: i16 = 4;

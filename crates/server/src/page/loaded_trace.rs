@@ -7,7 +7,7 @@ use gradus_store::{AnnotationFilter, AnnotationRecord, TraceRow, VerdictLine};
 use super::address::PageUrl;
 use crate::http_error::ApiError;
 use crate::page::address::format_step_anchor;
-use crate::page::people::KeyNameSet;
+use crate::page::label_authors::KeyNameSet;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;

@@ -2,8 +2,8 @@
 
 use gradus_store::{LatestOverview, OverviewTotals, SpendTotal, TrajectoryUsage};
 
-use super::over_time::{OverviewTimeRange, PeriodAxis, format_period, merge_periods};
-use super::words::{format_duration, format_spend as spent_words};
+use super::display_text::{format_duration, format_spend as spent_words};
+use super::metric_timeline::{OverviewTimeRange, PeriodAxis, format_period, merge_periods};
 use gradus_report::html::charts::{ResponsiveChart, TimelinePoint, TimelineScale, draw_timeline, round_step};
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::TracedFact;
+use super::traced_facts::TracedFact;
 
 /// Steps by index, from 0. Ordered, so that sets can be keys and replays keep the order of the run.
 pub(super) type StepSet = BTreeSet<usize>;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use gradus_core::trajectory::Trajectory;
 use gradus_store::{JudgeSpend, Store, StoreError, UngradedTrajectory};
 
+use super::assembly_failure::catch_assembly_panic;
 use super::ledger::put_off;
-use super::setback::catch_assembly_panic;
 use crate::clock::now_ns;
 use crate::trace_group::TraceGroupView;
 
@@ -58,7 +58,7 @@ fn postpone_trajectory(store: &Store, one: &UngradedTrajectory) -> Result<(), St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::lab::Lab;
+    use crate::live::fixtures::Lab;
 
     #[test]
     fn a_trajectory_whose_trace_group_was_united_with_another_waits_for_the_next_look() {

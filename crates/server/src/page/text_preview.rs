@@ -13,10 +13,10 @@ use gradus_report::html::text;
 use serde::Deserialize;
 
 use super::address::PageUrl;
-use super::answer::{PageError, PageQuery};
-use super::opened;
+use super::display_text::format_byte_size;
+use super::loaded_trace;
+use super::render::{PageError, PageQuery};
 use super::run_addresses::run_text_address;
-use super::words::format_byte_size;
 use crate::http_error::{ApiError, blocking_large};
 use crate::state::ServerState;
 
@@ -99,7 +99,7 @@ pub(super) async fn serve_trace_text(
     PageQuery(which): PageQuery<TextPartQuery>,
 ) -> Result<Response, PageError> {
     respond_with_text(&server, move |server| {
-        let opened = opened::load_trace(server, &id, which.trajectory.as_deref())?;
+        let opened = loaded_trace::load_trace(server, &id, which.trajectory.as_deref())?;
         Ok((opened.trajectory.unwrap_or_default(), which))
     })
     .await

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::trace::ProvenanceGraph;
 use crate::record::TrialRecord;
-use crate::replay::kept_steps::StepSet;
+use crate::replay::step_selection::StepSet;
 use crate::rules::contains_question;
 use gradus_github_agent::agent::RunStep;
 

@@ -7,8 +7,8 @@ use gradus_phoenix::filter::FilterExpression;
 use gradus_phoenix::span_view::PhoenixSpan;
 use gradus_store::StoreError;
 
+use super::filter_context::StoreFilterContext;
 use super::scan::SpanScan;
-use super::surroundings::StoreFilterContext;
 use crate::state::ServerState;
 
 /// Whether any span of the trace matches. It stops at the first match. False if the project does not exist.
