@@ -221,7 +221,7 @@ impl RubricTrialSubject {
                 judge: Arc::clone(judge),
             }))),
             RubricTrialJudge::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(RubricTrialReply::Rules),
-            RubricTrialJudge::Nobody(reason) => Err(RubricTrialError::NoJudge { reason: reason }),
+            RubricTrialJudge::Nobody(reason) => Err(RubricTrialError::NoJudge { reason }),
         }
     }
 
