@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Write};
 
-use gradus_eval::offline::{CallSignature, is_repetition};
+use gradus_eval::offline::{ComparedCall, is_repetition};
 use serde_json::Value as Json;
 
 fn main() -> std::io::Result<()> {
@@ -15,8 +15,8 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-fn call(json: &Json) -> CallSignature<'_> {
-    CallSignature {
+fn call(json: &Json) -> ComparedCall<'_> {
+    ComparedCall {
         tool: json["name"].as_str().unwrap_or_default(),
         arguments: json.get("arguments"),
         raw: json["raw"].as_str(),

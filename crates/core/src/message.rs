@@ -43,7 +43,7 @@ pub struct ToolCall<'a> {
     pub id: Option<Cow<'a, str>>,
     pub name: Cow<'a, str>,
     /// `None` if there were none, which is different from an empty object.
-    pub arguments: Option<RecordedArguments<'a>>,
+    pub arguments: Option<ArgumentsText<'a>>,
 }
 
 /// The result of a tool call.
@@ -58,16 +58,16 @@ pub struct ToolResult<'a> {
 /// Arguments as they were recorded. Both variants are text: a parsed tree takes up to 90 times its size, and every
 /// request repeats the calls of the requests before it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RecordedArguments<'a> {
+pub enum ArgumentsText<'a> {
     /// The model's own text, JSON or not.
     Text(Cow<'a, str>),
     /// Arguments that were recorded as a structure, as well-formed JSON.
     Json(Cow<'a, str>),
 }
 
-impl From<Json> for RecordedArguments<'_> {
+impl From<Json> for ArgumentsText<'_> {
     fn from(json: Json) -> Self {
-        RecordedArguments::Json(Cow::Owned(json.to_string()))
+        ArgumentsText::Json(Cow::Owned(json.to_string()))
     }
 }
 
@@ -260,13 +260,14 @@ impl PartReader {
         if self.read_item(object) {
             return;
         }
-        let tool_call_id = take_text(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
+        let tool_call_id =
+            first_text_of_keys(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
         for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
                 self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
             }
         }
-        let name = take_text(object, &["name"]).map(Cow::Owned);
+        let name = first_text_of_keys(object, &["name"]).map(Cow::Owned);
         let is_error = object.get("status").is_some_and(|status| status == "error")
             || object.get("is_error").is_some_and(|flag| flag == true);
         let before = self.parts.len();
@@ -311,15 +312,15 @@ impl PartReader {
             Json::String(text) if text.is_empty() => {}
             Json::String(text) => self.parts.push(MessagePart::Text(Cow::Owned(text))),
             Json::Array(items) => items.into_iter().for_each(|item| self.read_content(item)),
-            Json::Object(object) => self.content_object(object),
+            Json::Object(object) => self.read_content_object(object),
             _ => {}
         }
     }
 
     /// Reads an object among the content: a typed part, otherwise anything with a text in it.
-    fn content_object(&mut self, mut object: Map<String, Json>) {
+    fn read_content_object(&mut self, mut object: Map<String, Json>) {
         if !self.read_item(&mut object) {
-            self.object_text(object);
+            self.push_untyped_object(object);
         }
     }
 
@@ -383,7 +384,7 @@ impl PartReader {
     }
 
     /// The text of an object of unknown type. Images and other media have none, and are dropped.
-    fn object_text(&mut self, mut object: Map<String, Json>) {
+    fn push_untyped_object(&mut self, mut object: Map<String, Json>) {
         for key in ["text", "content", "value"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.is_empty()) {
                 self.parts.push(MessagePart::Text(Cow::Owned(text)));
@@ -428,15 +429,15 @@ impl PartReader {
     /// Reads a tool call in any shape. False if it has no name, so that the caller can try something else.
     fn read_call(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
-        let id: Option<Cow<'static, str>> = take_text(object, &keys).map(Cow::Owned);
+        let id: Option<Cow<'static, str>> = first_text_of_keys(object, &keys).map(Cow::Owned);
         if let Some(Json::Object(inner)) = object.get_mut("function") {
             *object = std::mem::take(inner);
         }
-        let Some(name) = take_text(object, &["name", "toolName", "tool_name"]) else { return false };
+        let Some(name) = first_text_of_keys(object, &["name", "toolName", "tool_name"]) else { return false };
         let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
-            Json::String(text) => RecordedArguments::Text(Cow::Owned(text)),
-            json => RecordedArguments::from(json),
+            Json::String(text) => ArgumentsText::Text(Cow::Owned(text)),
+            json => ArgumentsText::from(json),
         });
         // Some formats list a call among the content and again beside it.
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
@@ -449,8 +450,8 @@ impl PartReader {
     /// Reads a tool result. Errors are marked by `is_error`, `status` or the type, depending on the provider.
     fn read_result(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
-        let id = take_text(object, &keys).map(Cow::Owned);
-        let name = take_text(object, &["name", "toolName", "tool_name"]).map(Cow::Owned);
+        let id = first_text_of_keys(object, &keys).map(Cow::Owned);
+        let name = first_text_of_keys(object, &["name", "toolName", "tool_name"]).map(Cow::Owned);
         let mut is_error = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
             || object.get("status").is_some_and(|status| status == "error")
             || object.get("type").is_some_and(|kind| kind == "tool-error");
@@ -476,7 +477,7 @@ impl PartReader {
 }
 
 /// The first of these keys with a text that is not empty.
-fn take_text(object: &mut Map<String, Json>, keys: &[&str]) -> Option<String> {
+fn first_text_of_keys(object: &mut Map<String, Json>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| match object.get(*key) {
         Some(Json::String(text)) if !text.is_empty() => Some(text.clone()),
         _ => None,

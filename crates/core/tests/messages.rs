@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use gradus_core::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments, messages_from_json};
+use gradus_core::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, messages_from_json};
 use serde_json::{Value as Json, json};
 
 /// A user's question, a reply with a thought and one call, and the result.
@@ -29,7 +29,7 @@ fn assert_conversation(name: &str, shape: Json) {
     let call = call.unwrap_or_else(|| panic!("{name}: no call in {messages:?}"));
     assert_eq!((call.name.as_ref(), call.id.as_deref()), ("count", Some("c1")), "{name}");
     let arguments: serde_json::Value = match call.arguments.as_ref().unwrap() {
-        RecordedArguments::Text(text) | RecordedArguments::Json(text) => serde_json::from_str(text).unwrap(),
+        ArgumentsText::Text(text) | ArgumentsText::Json(text) => serde_json::from_str(text).unwrap(),
     };
     assert_eq!(arguments, json!({"of": "issues"}), "{name}");
     let result = spoken.iter().find_map(|message| message.tool_results().next().cloned());

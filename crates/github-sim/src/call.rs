@@ -240,7 +240,7 @@ pub(super) struct BodyFields(Map<String, Value>);
 
 impl BodyFields {
     /// A nested object. Anything else counts as empty, so required fields are reported as missing.
-    pub(super) fn from_value(value: &Value) -> BodyFields {
+    pub(super) fn from_object_or_empty(value: &Value) -> BodyFields {
         BodyFields(value.as_object().cloned().unwrap_or_default())
     }
 

@@ -13,14 +13,14 @@ const STORE: &str = "store:";
 
 /// Resolves names of stores and servers.
 #[derive(Clone, Debug)]
-pub(crate) struct KnownSources {
+pub(crate) struct StoreAndServerResolver {
     /// The state folder with the local store.
     pub(crate) state_dir: PathBuf,
     /// GRADUS_API_KEY, sent to servers that are named as `gradus://` sources.
     pub(crate) server_key: Option<SecretString>,
 }
 
-impl SourceResolver for KnownSources {
+impl SourceResolver for StoreAndServerResolver {
     fn resolve(&self, source: &str) -> Option<Result<Arc<dyn TraceSource>, SourceError>> {
         if let Some(server) = ServerSource::parse(source, self.server_key.clone()) {
             return Some(server.map(|server| Arc::new(server) as Arc<dyn TraceSource>));

@@ -34,7 +34,7 @@ impl AlertMeasurementCache {
     }
 
     /// Called when a measurement fails: an old value would look current.
-    pub(super) fn forget(&self, rule: &AlertRule) {
+    pub(super) fn remove_after_failure(&self, rule: &AlertRule) {
         self.lock().remove(&rule.name);
     }
 
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(readings.find_for_rule(&first).map(|known| known.at_ns), Some(7));
         assert_eq!(readings.find_for_rule(&rule(Some("shop"), "fit < 0.5 over 1h")), None);
         assert_eq!(readings.find_for_rule(&rule(None, "fit < 0.6 over 1h")), None);
-        readings.forget(&first);
+        readings.remove_after_failure(&first);
         assert_eq!(readings.find_for_rule(&first), None);
     }
 }

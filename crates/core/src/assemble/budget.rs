@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::bounded_json::count_nodes;
 use crate::dialect::NormalizedSpan;
-use crate::message::{ChatMessage, MessagePart, RecordedArguments};
+use crate::message::{ArgumentsText, ChatMessage, MessagePart};
 
 /// JSON values of all arguments that are kept as trees.
 const MAX_ARGUMENT_NODES: usize = 400_000;
@@ -123,7 +123,7 @@ fn text_bytes(part: &MessagePart<'_>) -> usize {
         MessagePart::Text(text) | MessagePart::Reasoning(text) => text.len(),
         MessagePart::ToolCall(call) => {
             let arguments = call.arguments.as_ref().map_or(0, |arguments| match arguments {
-                RecordedArguments::Text(text) | RecordedArguments::Json(text) => text.len(),
+                ArgumentsText::Text(text) | ArgumentsText::Json(text) => text.len(),
             });
             call.name.len() + arguments
         }

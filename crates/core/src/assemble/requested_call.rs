@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::message::RecordedArguments;
+use crate::message::ArgumentsText;
 use crate::{bounded_json, literal};
 
 /// A tool call that the model asked for.
@@ -75,10 +75,10 @@ impl RequestedCallIds {
 
 /// Arguments as JSON and as text, and whether they are malformed. Text that does not begin like JSON is a plain
 /// argument, not a malformed one.
-pub(super) fn read_arguments(arguments: Option<&RecordedArguments<'_>>) -> (Option<Json>, Option<String>, bool) {
+pub(super) fn read_arguments(arguments: Option<&ArgumentsText<'_>>) -> (Option<Json>, Option<String>, bool) {
     match arguments {
         None => (None, None, false),
-        Some(RecordedArguments::Json(text)) => match bounded_json::parse_bounded_json(text) {
+        Some(ArgumentsText::Json(text)) => match bounded_json::parse_bounded_json(text) {
             Some(Json::Null) => (None, None, false),
             Some(json) => {
                 let written = json.to_string();
@@ -86,7 +86,7 @@ pub(super) fn read_arguments(arguments: Option<&RecordedArguments<'_>>) -> (Opti
             }
             None => (None, Some(text.to_string()), false),
         },
-        Some(RecordedArguments::Text(text)) => {
+        Some(ArgumentsText::Text(text)) => {
             let raw = text.trim();
             let mut json = literal::parse_lenient_json(raw);
             // Some instrumentations encode the arguments twice.

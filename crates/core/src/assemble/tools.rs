@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::bounded_json;
 use crate::dialect::{OfferedTools, ToolFacts};
-use crate::message::{ChatMessage, MessageRole, RecordedArguments, result_text};
+use crate::message::{ArgumentsText, ChatMessage, MessageRole, result_text};
 use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
 
@@ -42,7 +42,7 @@ pub(super) fn final_answer(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<St
 }
 
 /// The answer among the arguments of a finishing call.
-pub(super) fn given_answer(arguments: Option<&RecordedArguments<'_>>) -> Option<String> {
+pub(super) fn given_answer(arguments: Option<&ArgumentsText<'_>>) -> Option<String> {
     let answer = match read_arguments(arguments).0? {
         Json::Object(mut object) => {
             let named = ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));

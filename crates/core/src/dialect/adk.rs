@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use crate::bounded_json;
-use crate::message::{ChatMessage, MessageRole, RecordedArguments, message_from_json, messages_from_json};
+use crate::message::{ArgumentsText, ChatMessage, MessageRole, message_from_json, messages_from_json};
 use crate::span::{AttributeValue, Span};
 
 use super::wrapped::unwrap_result;
@@ -24,7 +24,7 @@ pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Tool;
         }
-        fill_if_empty(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(RecordedArguments::from));
+        fill_if_empty(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(ArgumentsText::from));
         if let Some(Cow::Borrowed(text)) = response {
             let result = unwrap_result(text);
             facts.tool.is_error |= result.is_error;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
-use crate::message::{ChatMessage, MessageRole, RecordedArguments, message_from_json, messages_from_json};
+use crate::message::{ArgumentsText, ChatMessage, MessageRole, message_from_json, messages_from_json};
 use crate::span::{AttributeValue, Span, SpanEvent};
 
 use super::genai_messages;
@@ -116,7 +116,7 @@ fn parse_genai_messages<'s>(value: &'s AttributeValue<'_>, role: MessageRole) ->
 }
 
 /// Arguments of a tool. LangChain's callback wraps them in `input_str`.
-fn tool_arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
+fn tool_arguments<'s>(value: &'s AttributeValue<'_>) -> Option<ArgumentsText<'s>> {
     match value {
         AttributeValue::Str(text) if text.contains("\"input_str\"") => unwrap_arguments(Cow::Borrowed(text.as_ref())),
         other => read_argument_attribute(other),
@@ -165,7 +165,7 @@ fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
             _ => {}
         }
     }
-    if let Some(RecordedArguments::Text(text)) = &facts.tool.arguments
+    if let Some(ArgumentsText::Text(text)) = &facts.tool.arguments
         && text.trim().is_empty()
     {
         facts.tool.arguments = None;

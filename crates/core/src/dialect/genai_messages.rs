@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
-use crate::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, result_text};
+use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, result_text};
 
 /// Parts of all messages of one list. A short part takes ten times the memory of its text. A longer list, which no
 /// agent sends, is left to the general reader and its budget.
@@ -132,11 +132,11 @@ fn parse_message_part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
 }
 
 /// Arguments as text if the model's text was recorded, otherwise as JSON.
-fn parse_raw_arguments(raw: &RawValue) -> Option<RecordedArguments<'_>> {
+fn parse_raw_arguments(raw: &RawValue) -> Option<ArgumentsText<'_>> {
     match raw.get().starts_with('"') {
-        true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).ok().map(|text| RecordedArguments::Text(text.0)),
+        true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).ok().map(|text| ArgumentsText::Text(text.0)),
         // Kept as text: most messages repeat an earlier request, and their arguments are not read again.
-        false => Some(RecordedArguments::Json(Cow::Borrowed(raw.get()))),
+        false => Some(ArgumentsText::Json(Cow::Borrowed(raw.get()))),
     }
 }
 

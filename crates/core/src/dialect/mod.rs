@@ -16,7 +16,7 @@ mod wrapped;
 use std::borrow::Cow;
 
 use crate::bounded_json;
-use crate::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments};
+use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole};
 use crate::span::{AttributeValue, Span};
 
 use wrapped::UnwrappedResult;
@@ -74,7 +74,7 @@ pub struct NormalizedSpan<'s> {
 pub struct ToolFacts<'s> {
     pub name: Option<Cow<'s, str>>,
     pub call_id: Option<Cow<'s, str>>,
-    pub arguments: Option<RecordedArguments<'s>>,
+    pub arguments: Option<ArgumentsText<'s>>,
     pub result: Option<Cow<'s, str>>,
     /// Whether the tool failed, by its status or by the form of its result.
     pub is_error: bool,
@@ -298,12 +298,12 @@ fn read_json_attribute(value: &AttributeValue<'_>) -> Option<serde_json::Value> 
 }
 
 /// Arguments as recorded; `None` for an empty text.
-fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
+fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<ArgumentsText<'s>> {
     match value {
         AttributeValue::Str(text) if text.is_empty() => None,
-        AttributeValue::Str(text) => Some(RecordedArguments::Text(Cow::Borrowed(text.as_ref()))),
+        AttributeValue::Str(text) => Some(ArgumentsText::Text(Cow::Borrowed(text.as_ref()))),
         AttributeValue::Null => None,
-        other => Some(RecordedArguments::from(other.to_json())),
+        other => Some(ArgumentsText::from(other.to_json())),
     }
 }
 

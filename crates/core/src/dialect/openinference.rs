@@ -5,9 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::bounded_json;
-use crate::message::{
-    ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, messages_from_json,
-};
+use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, messages_from_json};
 use crate::span::{AttributeValue, Span};
 
 use super::wrapped::{is_schema, unwrap_arguments, unwrap_result};
@@ -161,9 +159,7 @@ fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s
     match parameters {
         Some(text) if is_schema(&text) => fill_if_empty(&mut facts.tool.schema, Some(text)),
         // These are the arguments, unless the input says more: `{"repo": "str"}` only names types.
-        Some(text) if from_input.is_none() => {
-            fill_if_empty(&mut facts.tool.arguments, Some(RecordedArguments::Text(text)))
-        }
+        Some(text) if from_input.is_none() => fill_if_empty(&mut facts.tool.arguments, Some(ArgumentsText::Text(text))),
         _ => {}
     }
     fill_if_empty(&mut facts.tool.arguments, from_input);

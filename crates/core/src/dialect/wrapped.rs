@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::bounded_json;
 use crate::literal;
-use crate::message::{ChatMessage, MessageRole, RecordedArguments, messages_from_json, result_text};
+use crate::message::{ArgumentsText, ChatMessage, MessageRole, messages_from_json, result_text};
 
 /// A tool's result without its envelope.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -204,23 +204,23 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
 }
 
 /// Removes all known envelopes from a tool's arguments. `None` for blank text.
-pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<RecordedArguments<'_>> {
+pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<ArgumentsText<'_>> {
     unwrap_arguments_within(text, MAX_WRAPPED_DEPTH)
 }
 
 /// Removes one envelope, and then the next one for as long as levels are left.
-fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<RecordedArguments<'_>> {
+fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<ArgumentsText<'_>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return None;
     }
     if !trimmed.starts_with('{') {
-        return Some(RecordedArguments::Text(text));
+        return Some(ArgumentsText::Text(text));
     }
     let Some(Json::Object(mut object)) = bounded_json::parse_bounded_json(trimmed) else {
         return match literal::parse_lenient_json(trimmed) {
-            Some(json) => Some(RecordedArguments::from(json)),
-            None => Some(RecordedArguments::Text(text)),
+            Some(json) => Some(ArgumentsText::from(json)),
+            None => Some(ArgumentsText::Text(text)),
         };
     };
     let only = |keys: &[&str], object: &Map<String, Json>| object.keys().all(|key| keys.contains(&key.as_str()));
@@ -232,18 +232,18 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Rec
             _ => Map::new(),
         };
         if kwargs.is_empty() && args.len() == 1 && args[0].is_object() {
-            return args.into_iter().next().map(RecordedArguments::from);
+            return args.into_iter().next().map(ArgumentsText::from);
         }
         if !args.is_empty() {
             kwargs.insert("args".to_owned(), Json::Array(args));
         }
-        return Some(RecordedArguments::from(Json::Object(kwargs)));
+        return Some(ArgumentsText::from(Json::Object(kwargs)));
     }
     // {"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}: LangChain's callback, as OpenLLMetry writes it.
     if let Some(input) = object.get("input_str").and_then(Json::as_str).map(str::to_owned) {
         return match object.remove("inputs") {
-            Some(inputs @ Json::Object(_)) => Some(RecordedArguments::from(inputs)),
-            _ if levels_left == 0 => Some(RecordedArguments::Text(Cow::Owned(input))),
+            Some(inputs @ Json::Object(_)) => Some(ArgumentsText::from(inputs)),
+            _ if levels_left == 0 => Some(ArgumentsText::Text(Cow::Owned(input))),
             _ => {
                 // The outer text is freed before the inner one is read.
                 drop((object, text));
@@ -253,7 +253,7 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Rec
     }
     // {"input": {...}, "options": ...} (BeeAI).
     if object.get("input").is_some_and(Json::is_object) && only(&["input", "options"], &object) {
-        return object.remove("input").map(RecordedArguments::from);
+        return object.remove("input").map(ArgumentsText::from);
     }
     // {"arguments": "<JSON>", "name"} (AG2), {"name", "args", "id", "type"} (LangChain's tool call).
     for key in ["arguments", "args"] {
@@ -262,13 +262,13 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Rec
             && only(&["id", "name", "type", "arguments", "args"], &object)
         {
             return match object.remove(key) {
-                Some(Json::String(text)) => Some(RecordedArguments::Text(Cow::Owned(text))),
-                Some(json) => Some(RecordedArguments::from(json)),
+                Some(Json::String(text)) => Some(ArgumentsText::Text(Cow::Owned(text))),
+                Some(json) => Some(ArgumentsText::from(json)),
                 None => None,
             };
         }
     }
-    Some(RecordedArguments::from(Json::Object(object)))
+    Some(ArgumentsText::from(Json::Object(object)))
 }
 
 /// Whether a text is the JSON schema of arguments instead of arguments: instrumentations use one attribute for both.
@@ -353,9 +353,9 @@ mod tests {
     fn arguments_in_arguments_are_unwrapped_a_few_times_only() {
         let wrap = |text: &str| serde_json::json!({"input_str": text}).to_string();
         let twice = wrap(&wrap(r#"{"a":1}"#));
-        assert_eq!(unwrap_arguments(twice.into()), Some(RecordedArguments::Json(r#"{"a":1}"#.into())));
+        assert_eq!(unwrap_arguments(twice.into()), Some(ArgumentsText::Json(r#"{"a":1}"#.into())));
         let deep = (0..12).fold("x".to_owned(), |text, _| wrap(&text));
-        let Some(RecordedArguments::Text(left)) = unwrap_arguments(deep.into()) else { panic!() };
+        let Some(ArgumentsText::Text(left)) = unwrap_arguments(deep.into()) else { panic!() };
         assert!(left.matches("input_str").count() > 4, "{left}");
     }
 }

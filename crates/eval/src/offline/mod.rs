@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use foldhash::fast::RandomState;
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
-pub use repetition::{CallSignature, is_repetition};
+pub use repetition::{ComparedCall, is_repetition};
 pub use tools::ToolIndex;
 
 use excerpt::take_prefix;

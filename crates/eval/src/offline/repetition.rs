@@ -14,47 +14,47 @@ const LONG: usize = 400;
 
 /// The parts of a call that matter for repetition.
 #[derive(Clone, Copy, Debug)]
-pub struct CallSignature<'a> {
+pub struct ComparedCall<'a> {
     pub tool: &'a str,
     pub arguments: Option<&'a Json>,
     /// The arguments as written, if they are not JSON.
     pub raw: Option<&'a str>,
 }
 
-impl<'a> From<&'a TrajectoryStep> for CallSignature<'a> {
+impl<'a> From<&'a TrajectoryStep> for ComparedCall<'a> {
     fn from(step: &'a TrajectoryStep) -> Self {
-        CallSignature { tool: &step.tool, arguments: step.arguments.as_ref(), raw: step.arguments_raw.as_deref() }
+        ComparedCall { tool: &step.tool, arguments: step.arguments.as_ref(), raw: step.arguments_raw.as_deref() }
     }
 }
 
 /// Whether `next` asks the same tool for the same thing as `previous`. Differences in the order of arguments, white
 /// space, the spelling of numbers, the names of parameters and a few lines of a long text do not matter.
-pub fn is_repetition(previous: CallSignature<'_>, next: CallSignature<'_>) -> bool {
+pub fn is_repetition(previous: ComparedCall<'_>, next: ComparedCall<'_>) -> bool {
     if previous.tool != next.tool {
         return false;
     }
     match (previous.fingerprint(), next.fingerprint()) {
         (Some(before), Some(after)) if before == after => true,
-        (Some(_), Some(_)) => previous.same_values(next) || previous.nearly_same_text(next),
+        (Some(_), Some(_)) => previous.has_same_values_renamed(next) || previous.shares_most_lines(next),
         _ => false,
     }
 }
 
-impl CallSignature<'_> {
+impl ComparedCall<'_> {
     /// Equal for calls that ask for the same; `None` if the arguments are unknown.
     pub(super) fn fingerprint(self) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         self.tool.hash(&mut hasher);
         match (self.arguments, self.raw) {
             (Some(arguments), _) => hash_json(arguments, true, &mut hasher, 0),
-            (None, Some(raw)) => split_unquoted_words(raw).for_each(|word| word.hash(&mut hasher)),
+            (None, Some(raw)) => split_inside_quotes(raw).for_each(|word| word.hash(&mut hasher)),
             (None, None) => return None,
         }
         Some(hasher.finish())
     }
 
     /// The same values under other parameter names.
-    fn same_values(self, other: Self) -> bool {
+    fn has_same_values_renamed(self, other: Self) -> bool {
         let (Some(Json::Object(mine)), Some(Json::Object(theirs))) = (self.arguments, other.arguments) else {
             return false;
         };
@@ -72,7 +72,7 @@ impl CallSignature<'_> {
     }
 
     /// The Dice coefficient of the two sets of lines.
-    fn nearly_same_text(self, other: Self) -> bool {
+    fn shares_most_lines(self, other: Self) -> bool {
         let (Some(mine), Some(theirs)) = (self.arguments, other.arguments) else { return false };
         let lines = |json: &Json| {
             let mut lines = std::collections::HashSet::new();
@@ -110,7 +110,7 @@ fn gather_lines(json: &Json, lines: &mut std::collections::HashSet<u64>, size: &
     }
 }
 
-fn split_unquoted_words(text: &str) -> impl Iterator<Item = &str> {
+fn split_inside_quotes(text: &str) -> impl Iterator<Item = &str> {
     text.trim_matches(['"', '\'', '`', ' ', '\n']).split_whitespace()
 }
 
@@ -131,7 +131,7 @@ fn hash_json(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
         Json::Number(number) => (2u8, number.as_f64().unwrap_or_default().to_bits()).hash(hasher),
         Json::String(text) => match text.trim().parse::<f64>() {
             Ok(number) if text.len() < 16 => (2u8, number.to_bits()).hash(hasher),
-            _ => split_unquoted_words(text).for_each(|word| word.hash(hasher)),
+            _ => split_inside_quotes(text).for_each(|word| word.hash(hasher)),
         },
         Json::Array(items) => {
             (4u8, items.len()).hash(hasher);
@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     fn repeated(before: &Json, after: &Json) -> bool {
-        let call = |arguments| CallSignature { tool: "book_table", arguments: Some(arguments), raw: None };
+        let call = |arguments| ComparedCall { tool: "book_table", arguments: Some(arguments), raw: None };
         is_repetition(call(before), call(after))
     }
 
@@ -176,7 +176,7 @@ mod tests {
         assert!(!repeated(&json!({"from": "Oslo", "to": "Rome"}), &json!({"from": "Rome", "to": "Oslo"})));
         assert!(!repeated(&json!({"seats": 2}), &json!({"seats": 2, "name": "Ann"})));
         let (one, two) = (json!({}), json!({}));
-        let call = |tool, arguments| CallSignature { tool, arguments: Some(arguments), raw: None };
+        let call = |tool, arguments| ComparedCall { tool, arguments: Some(arguments), raw: None };
         assert!(!is_repetition(call("a", &one), call("b", &two)));
     }
 
@@ -190,9 +190,9 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_no_repetition() {
-        let call = CallSignature { tool: "a", arguments: None, raw: None };
+        let call = ComparedCall { tool: "a", arguments: None, raw: None };
         assert!(!is_repetition(call, call));
-        let raw = |raw| CallSignature { tool: "a", arguments: None, raw: Some(raw) };
+        let raw = |raw| ComparedCall { tool: "a", arguments: None, raw: Some(raw) };
         assert!(is_repetition(raw("{x: 1,\n y"), raw("{x: 1, y")));
     }
 }

@@ -8,7 +8,7 @@ use gradus_core::trajectory::TrajectoryStep;
 use super::call;
 use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
 use super::failure::ToolFailureKind;
-use super::repetition::{CallSignature, is_repetition};
+use super::repetition::{ComparedCall, is_repetition};
 use super::vocabulary::OWNS_UP;
 use super::{OfflineJudge, OfflineVerdict};
 
@@ -117,11 +117,11 @@ fn find_repeated_call(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailure
     for (at, step) in steps.iter().enumerate() {
         let may_change = failures[at].is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
         changes[at + 1] = changes[at] + u32::from(may_change);
-        let call = CallSignature::from(step);
+        let call = ComparedCall::from(step);
         let earlier = call.fingerprint().and_then(|print| last.insert(print, at));
         let near = || {
             at.checked_sub(1).filter(|before| {
-                is_repetition(CallSignature::from(&steps[*before]), call) && same_answer(&steps[*before], step)
+                is_repetition(ComparedCall::from(&steps[*before]), call) && same_answer(&steps[*before], step)
             })
         };
         let shorter = || {

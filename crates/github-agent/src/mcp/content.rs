@@ -37,7 +37,7 @@ fn format_content_block(block: &ContentBlock) -> String {
 }
 
 /// A text of a server for a message: short and without control characters.
-pub(super) fn one_line(text: &str) -> String {
+pub(super) fn clean_short_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     truncate_text(plain.trim(), MAX_LINE)
 }
@@ -74,6 +74,6 @@ mod tests {
 
     #[test]
     fn messages_are_one_plain_line() {
-        assert_eq!(one_line("\u{1b}[31mred\r\nnext\n"), "[31mred  next");
+        assert_eq!(clean_short_line("\u{1b}[31mred\r\nnext\n"), "[31mred  next");
     }
 }

@@ -118,7 +118,7 @@ impl McpTools {
         match tokio::time::timeout(self.timeout, self.service.call_tool(params)).await {
             Ok(Ok(result)) => content::observation_from_result(result),
             Ok(Err(ServiceError::McpError(error))) => {
-                build_error_observation(&content::one_line(&error.message), false)
+                build_error_observation(&content::clean_short_line(&error.message), false)
             }
             // The process ended; its last output often says why.
             Ok(Err(ServiceError::TransportClosed)) => {
@@ -127,7 +127,7 @@ impl McpTools {
                 build_error_observation(&format!("the MCP server {} has ended{said}", self.name), is_write)
             }
             Ok(Err(error)) => {
-                let reason = content::one_line(&error.to_string());
+                let reason = content::clean_short_line(&error.to_string());
                 build_error_observation(&format!("the MCP server {} did not answer: {reason}", self.name), is_write)
             }
             Err(_) => {
@@ -169,7 +169,7 @@ fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
 /// The same form as for our own tools. Quotations of the server's schema are bounded.
 fn build_problems_observation(problems: &[String]) -> CallObservation {
     let problems: Vec<String> =
-        problems.iter().map(|one| crate::tools::truncate_text(&content::one_line(one), MAX_PROBLEM)).collect();
+        problems.iter().map(|one| crate::tools::truncate_text(&content::clean_short_line(one), MAX_PROBLEM)).collect();
     let seen = json!({"error": "the arguments do not fit", "problems": problems});
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
@@ -201,7 +201,7 @@ async fn connect_to_server(
     let service = match service {
         Ok(service) => service,
         Err(error) => {
-            let mut reason = content::one_line(without_types(&error.to_string()));
+            let mut reason = content::clean_short_line(without_types(&error.to_string()));
             // A program prints the reason after it has closed its output.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let said = last_words.last_line();
@@ -213,7 +213,7 @@ async fn connect_to_server(
     };
     let listed = list_server_tools(&service).await.map_err(|error| McpError::Handshake {
         server: shown.clone(),
-        reason: content::one_line(&error.to_string()),
+        reason: content::clean_short_line(&error.to_string()),
     })?;
     let name = match service.peer_info().and_then(|info| info.server_info.clone()) {
         Some(info) if !info.name.is_empty() => plain_name(&info.name, 24),
@@ -321,7 +321,7 @@ fn without_types(message: &str) -> &str {
 struct NoHttpClient(#[from] reqwest::Error);
 
 fn describe_build_error(error: &reqwest::Error) -> String {
-    content::one_line(&error.to_string())
+    content::clean_short_line(&error.to_string())
 }
 
 /// Redirects are not followed: the token is for no other host, and a changed method would lose the message.

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, Command};
 
 use super::McpServer;
-use super::content::one_line;
+use super::content::clean_short_line;
 use gradus_host::child_environment::child_variables;
 
 /// Bytes of standard error that are kept.

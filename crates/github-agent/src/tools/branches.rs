@@ -6,7 +6,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure, split_path_segme
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_branch_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_branch_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListBranches>(ToolFamily::Branches),
         register_tool::<GetBranch>(ToolFamily::Branches),
@@ -19,7 +19,7 @@ pub(super) fn register_branch_tools() -> Vec<RegisteredTool> {
 }
 
 /// The path of a branch below `git/refs`; slashes in its name are slashes in the path.
-fn build_ref_segments(branch: &str) -> Vec<&str> {
+fn build_branch_ref_path(branch: &str) -> Vec<&str> {
     let mut path = vec!["git", "refs", "heads"];
     path.extend(split_path_segments(branch));
     path
@@ -105,7 +105,7 @@ impl ToolOperation for UpdateBranch {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"sha": self.sha, "force": self.force});
-        let answer = github.send(RestRequest::patch(self.route(&build_ref_segments(&self.branch))?, body)).await?;
+        let answer = github.send(RestRequest::patch(self.route(&build_branch_ref_path(&self.branch))?, body)).await?;
         Ok(json!({"branch": self.branch, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
     }
 }
@@ -123,7 +123,7 @@ impl ToolOperation for DeleteBranch {
     const EFFECT: ToolEffect = ToolEffect::Destructive;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        github.send(RestRequest::delete(self.route(&build_ref_segments(&self.branch))?)).await?;
+        github.send(RestRequest::delete(self.route(&build_branch_ref_path(&self.branch))?)).await?;
         Ok(json!({"deleted": self.branch}))
     }
 }

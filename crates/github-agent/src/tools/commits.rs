@@ -6,7 +6,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure, drop_null_fields
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_commit_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_commit_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListCommits>(ToolFamily::Commits),
         register_tool::<GetCommit>(ToolFamily::Commits),

@@ -10,7 +10,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure, drop_null_fields
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_file_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_file_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ReadFile>(ToolFamily::Files),
         register_tool::<ListDirectory>(ToolFamily::Files),

@@ -175,15 +175,15 @@ pub fn all_tools() -> impl ExactSizeIterator<Item = (ToolFamily, &'static AgentT
 /// Built once: generating schemas takes a while, and they never change.
 static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     [
-        repos::register_repo_tools(),
-        files::register_file_tools(),
-        branches::register_branch_tools(),
-        commits::register_commit_tools(),
-        issues::register_issue_tools(),
-        labels::register_label_tools(),
-        pulls::register_pull_tools(),
-        search::register_search_tools(),
-        releases::register_release_tools(),
+        repos::list_repo_tools(),
+        files::list_file_tools(),
+        branches::list_branch_tools(),
+        commits::list_commit_tools(),
+        issues::list_issue_tools(),
+        labels::list_label_tools(),
+        pulls::list_pull_tools(),
+        search::list_search_tools(),
+        releases::list_release_tools(),
     ]
     .concat()
 });

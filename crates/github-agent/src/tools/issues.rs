@@ -10,7 +10,7 @@ use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
 /// In the order of listings and prompts.
-pub(super) fn register_issue_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_issue_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListIssues>(ToolFamily::Issues),
         register_tool::<GetIssue>(ToolFamily::Issues),

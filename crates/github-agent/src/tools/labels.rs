@@ -7,7 +7,7 @@ use super::issues::{OpenOrClosed, StateFilter};
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_label_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_label_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListLabels>(ToolFamily::Labels),
         register_tool::<CreateLabel>(ToolFamily::Labels),

@@ -9,7 +9,7 @@ use super::issues::{OpenOrClosed, StateFilter};
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_pull_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_pull_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListPullRequests>(ToolFamily::Pulls),
         register_tool::<GetPullRequest>(ToolFamily::Pulls),

@@ -6,7 +6,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure};
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_release_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_release_tools() -> Vec<RegisteredTool> {
     vec![register_tool::<ListReleases>(ToolFamily::Releases), register_tool::<CreateRelease>(ToolFamily::Releases)]
 }
 

@@ -8,7 +8,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure, build_route};
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn register_repo_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_repo_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<GetMe>(ToolFamily::Repos),
         register_tool::<ListMyRepos>(ToolFamily::Repos),

@@ -10,7 +10,7 @@ use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
 /// Search has a rate limit of its own, far below that of other requests.
-pub(super) fn register_search_tools() -> Vec<RegisteredTool> {
+pub(super) fn list_search_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<SearchCode>(ToolFamily::Search),
         register_tool::<SearchIssues>(ToolFamily::Search),

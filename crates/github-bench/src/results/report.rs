@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::trial::TrialLine;
-use crate::trial::statistics::{TaskTally, all_good, median_with_interval, tally_trials};
+use crate::trial::statistics::{TaskTally, estimate_pass_hat_k, median_with_interval, tally_trials};
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
 use gradus_eval::report::MetricResult;

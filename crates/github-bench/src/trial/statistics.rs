@@ -48,7 +48,7 @@ pub fn tally_trials<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTree
 
 /// The unbiased estimator of `pass^k`: the probability that `k` trials drawn without replacement from `trials`, of
 /// which `good` are good, are all good, C(good, k) ÷ C(trials, k). None if there are fewer than `k` trials.
-pub fn all_good(good: u32, trials: u32, k: u32) -> Option<f64> {
+pub fn estimate_pass_hat_k(good: u32, trials: u32, k: u32) -> Option<f64> {
     if k == 0 || trials < k {
         return None;
     }
@@ -94,13 +94,13 @@ mod tests {
 
     #[test]
     fn all_of_k_are_good() {
-        assert_eq!(all_good(4, 4, 4), Some(1.0));
-        assert_eq!(all_good(3, 4, 4), Some(0.0));
-        assert_eq!(all_good(2, 4, 1), Some(0.5));
+        assert_eq!(estimate_pass_hat_k(4, 4, 4), Some(1.0));
+        assert_eq!(estimate_pass_hat_k(3, 4, 4), Some(0.0));
+        assert_eq!(estimate_pass_hat_k(2, 4, 1), Some(0.5));
         // C(3, 2) / C(5, 2)
-        assert!(all_good(3, 5, 2).is_some_and(|share| (share - 0.3).abs() < 1e-12));
-        assert_eq!(all_good(1, 3, 4), None);
-        assert_eq!(all_good(0, 3, 3), Some(0.0));
+        assert!(estimate_pass_hat_k(3, 5, 2).is_some_and(|share| (share - 0.3).abs() < 1e-12));
+        assert_eq!(estimate_pass_hat_k(1, 3, 4), None);
+        assert_eq!(estimate_pass_hat_k(0, 3, 3), Some(0.0));
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn apply_files(files: &mut BTreeMap<String, String>, given: &Value) -> Result<()
             files.remove(name);
             continue;
         }
-        let fields = BodyFields::from_value(file);
+        let fields = BodyFields::from_object_or_empty(file);
         let before = files.remove(name);
         let content = fields.text("content")?.map(str::to_owned).or(before);
         let content = content.filter(|content| !content.is_empty());

@@ -195,7 +195,7 @@ fn tree_item(
     if !item.is_object() {
         return Err(OperationError::wrong_type("tree", item, "an object"));
     }
-    let item = BodyFields::from_value(item);
+    let item = BodyFields::from_object_or_empty(item);
     let malformed = |what: &str| OperationError::new(422, format!("tree.{what}"));
     let path = item.text("path")?.ok_or_else(|| malformed("path must be supplied"))?;
     if !is_valid_path(path) {

@@ -189,7 +189,7 @@ impl ReviewCommentDraft {
         id: RepositoryId,
         item: &Value,
     ) -> Result<ReviewCommentDraft, OperationError> {
-        let fields = BodyFields::from_value(item);
+        let fields = BodyFields::from_object_or_empty(item);
         let (path, body) = (fields.required_text("path")?, fields.required_text("body")?);
         let line = fields.number("line")?.or(fields.number("position")?);
         let side = fields.text_one_of("side", &["LEFT", "RIGHT"])?.unwrap_or("RIGHT");

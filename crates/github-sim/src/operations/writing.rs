@@ -35,7 +35,7 @@ pub(super) fn parse_commit_signature(
     if !given.is_object() {
         return Err(OperationError::wrong_type(field, given, "an object"));
     }
-    let given = BodyFields::from_value(given);
+    let given = BodyFields::from_object_or_empty(given);
     let (name, email) = (given.required_text("name")?, given.required_text("email")?);
     let at = given.time("date")?.unwrap_or_else(|| call.now());
     let made = CommitSignature::new(name, email, at.0);

@@ -14,7 +14,7 @@ use gradus_ingest::{
 
 use super::CommandExit;
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
-use crate::known_sources::KnownSources;
+use crate::known_sources::StoreAndServerResolver;
 use gradus_phoenix::FilterCondition;
 use gradus_phoenix::client::{AddressError, PhoenixAddress, PhoenixClientSettings, PhoenixSource};
 
@@ -86,7 +86,7 @@ pub(super) struct ResolvedSources {
     named: Vec<NamedSource>,
     selection: TraceSelection,
     phoenix: PhoenixClientSettings,
-    known: KnownSources,
+    known: StoreAndServerResolver,
     fresh: bool,
 }
 
@@ -157,7 +157,7 @@ impl SourceOptions {
             named,
             selection,
             phoenix,
-            known: KnownSources {
+            known: StoreAndServerResolver {
                 state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
                 server_key: environment.gradus_key,
             },
@@ -329,7 +329,7 @@ impl SourceReadReport {
 const MAX_WARNINGS: usize = 5;
 
 /// Reads the files of a folder and returns how many are corrupt. Files of no known format are skipped.
-fn read_folder(inputs: &[InputSource], known: &KnownSources, intake: &mut RecordIntake<'_>) -> usize {
+fn read_folder(inputs: &[InputSource], known: &StoreAndServerResolver, intake: &mut RecordIntake<'_>) -> usize {
     let mut broken = 0;
     gradus_ingest::read_files(inputs, known, intake, &mut |intake, read| match read {
         Ok(()) => {}

@@ -92,7 +92,7 @@ fn what_could_not_be_judged_can_be_labelled() {
     assert!(text.contains("It is <bdi>correct</bdi>") && !text.contains("data-key=\"y\""), "{text}");
     // Keys are those that the hint names, and the form's first button gives no label.
     assert!(text.contains("data-key=\"2\">It is <bdi>incorrect</bdi>") && !text.contains("data-key=\"x\""), "{text}");
-    assert!(text.contains("<kbd>1</kbd> to <kbd>2</kbd> what it is"), "{text}");
+    assert!(text.contains("<kbd>1</kbd> to <kbd>2</kbd> label it"), "{text}");
     assert!(text.find("<button disabled hidden>") < text.find("name=\"label\""), "{text}");
     let fields = format!(
         "trajectory={}&step=1&evaluator=thought_to_tool&label=correct&author=ann&back=/",
@@ -420,7 +420,7 @@ fn a_rubric_is_changed_for_a_trial_and_loaded_down() {
     let changed = format!("{}\n\nAnd be kind, <b>always</b>.\n", source.replace("&#38;", "&").trim_end());
     let encoded: String = changed.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let shown = page(&server, &tried(&server, &id, &format!("what=show&text={encoded}")));
-    let prompt = shown.split("The constant part").nth(1).unwrap();
+    let prompt = shown.split("System prompt").nth(1).unwrap();
     assert!(prompt.contains("And be kind, &#60;b&#62;always"), "{shown}");
     page(&server, &tried(&server, &id, &format!("what=ask&text={encoded}")));
     assert_eq!(asked.load(Ordering::Relaxed), 1);

@@ -90,10 +90,11 @@ impl FilterEvaluator<'_> {
                 }
                 let text = self.evaluate_value(text).into_text()?;
                 match wanted {
-                    LoweredValue::Text(folded) => Some(sql::contains_folded(&text, folded)),
-                    other => {
-                        Some(sql::contains_folded(&text, &sql::fold_case(&self.evaluate_value(other).into_text()?)))
-                    }
+                    LoweredValue::Text(folded) => Some(sql::contains_folded_needle(&text, folded)),
+                    other => Some(sql::contains_folded_needle(
+                        &text,
+                        &sql::fold_unicode_case(&self.evaluate_value(other).into_text()?),
+                    )),
                 }
             }
             LoweredCondition::OneOf(value, values) => self.one_of(value, values),
@@ -180,7 +181,7 @@ impl FilterEvaluator<'_> {
             }
             LoweredValue::AttributeNumber(path) => self.resolve_attribute(path, |found| {
                 let number = match found {
-                    ResolvedAttribute::Text(text) => sql::number_in_text(text),
+                    ResolvedAttribute::Text(text) => sql::parse_whole_json_number(text),
                     ResolvedAttribute::Other(value) => sql::as_number(value),
                     ResolvedAttribute::Number(number) => number.as_f64(),
                 };
@@ -188,9 +189,9 @@ impl FilterEvaluator<'_> {
             }),
             LoweredValue::AttributeFlag(path) => self.resolve_attribute(path, |found| {
                 SqlValue::of_truth(match found {
-                    ResolvedAttribute::Text(text) => sql::flag_in_text(text),
+                    ResolvedAttribute::Text(text) => sql::parse_true_or_false(text),
                     ResolvedAttribute::Other(value) => sql::as_flag(value),
-                    ResolvedAttribute::Number(number) => sql::flag_in_number(&number),
+                    ResolvedAttribute::Number(number) => sql::one_or_zero_as_flag(&number),
                 })
             }),
             LoweredValue::Annotation(place, field) => {

@@ -9,7 +9,7 @@ use super::ast::{ArithmeticOperator, ComprehensionExpression, ExpressionKind, Ex
 use super::error::{FilterError, format_excerpt};
 use super::loops::{self, DetailField, LoopReduction};
 use super::names::{self, AnnotationField, AnnotationScope, AttributePath, SpanColumn};
-use super::sql::fold_case;
+use super::sql::fold_unicode_case;
 use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
 /// An expression that is true, false or unknown for a span.
@@ -420,7 +420,7 @@ fn lower_contains(
         }
     }
     let wanted = match wanted {
-        LoweredValue::Text(wanted) => LoweredValue::Text(fold_case(&wanted)),
+        LoweredValue::Text(wanted) => LoweredValue::Text(fold_unicode_case(&wanted)),
         other => other,
     };
     Ok(LoweredCondition::Contains { text, wanted })

@@ -86,13 +86,13 @@ pub(super) fn as_number(value: &Json) -> Option<f64> {
     match value {
         Json::Bool(value) => Some(f64::from(u8::from(*value))),
         Json::Number(number) => number.as_f64(),
-        Json::String(text) => number_in_text(text),
+        Json::String(text) => parse_whole_json_number(text),
         _ => None,
     }
 }
 
 /// A text that is a JSON number as a whole.
-pub(super) fn number_in_text(text: &str) -> Option<f64> {
+pub(super) fn parse_whole_json_number(text: &str) -> Option<f64> {
     // The first character saves parsing what is mostly prose.
     if !text.trim_start().starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return None;
@@ -104,14 +104,14 @@ pub(super) fn number_in_text(text: &str) -> Option<f64> {
 pub(super) fn as_flag(value: &Json) -> SqlTruth {
     match value {
         Json::Bool(value) => Some(*value),
-        Json::Number(number) => flag_in_number(number),
-        Json::String(text) => flag_in_text(text),
+        Json::Number(number) => one_or_zero_as_flag(number),
+        Json::String(text) => parse_true_or_false(text),
         _ => None,
     }
 }
 
 /// Only 1 and 0 are booleans.
-pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
+pub(super) fn one_or_zero_as_flag(number: &Number) -> SqlTruth {
     match number.as_i64() {
         Some(1) => Some(true),
         Some(0) => Some(false),
@@ -120,7 +120,7 @@ pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
 }
 
 /// "true" and "false" in any case.
-pub(super) fn flag_in_text(text: &str) -> SqlTruth {
+pub(super) fn parse_true_or_false(text: &str) -> SqlTruth {
     let is_true = text.eq_ignore_ascii_case("true");
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
@@ -170,7 +170,7 @@ pub(super) fn apply_arithmetic(left: f64, operator: ArithmeticOperator, right: f
 }
 
 /// Case folding for substring search.
-pub(super) fn fold_case(text: &str) -> String {
+pub(super) fn fold_unicode_case(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -184,9 +184,9 @@ pub(super) fn fold_case(text: &str) -> String {
 
 /// Whether a text contains an already folded one. ASCII texts, the common case, are folded window by window instead of
 /// being copied as a whole.
-pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
+pub(super) fn contains_folded_needle(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {
-        return fold_case(text).contains(folded);
+        return fold_unicode_case(text).contains(folded);
     }
     if text.len() < folded.len() || !folded.is_ascii() {
         return false;
@@ -333,11 +333,11 @@ mod tests {
 
     #[test]
     fn searching_takes_no_heed_of_case() {
-        assert!(contains_folded("The REFUND desk", "refund"));
-        assert!(contains_folded("ÉTÉ", &fold_case("été")));
-        assert!(contains_folded("x", ""));
-        assert!(!contains_folded("fund", "refund"));
-        assert!(!contains_folded("", "x"));
+        assert!(contains_folded_needle("The REFUND desk", "refund"));
+        assert!(contains_folded_needle("ÉTÉ", &fold_unicode_case("été")));
+        assert!(contains_folded_needle("x", ""));
+        assert!(!contains_folded_needle("fund", "refund"));
+        assert!(!contains_folded_needle("", "x"));
     }
 
     #[test]

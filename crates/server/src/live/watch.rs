@@ -67,7 +67,7 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
             Ok(Some(notice)) => notices.push((notice, rule.targets.clone())),
             Ok(None) => {}
             Err(error) => {
-                server.readings.forget(rule);
+                server.readings.remove_after_failure(rule);
                 tracing::error!(rule = rule.name, %error, "failed to evaluate an alert rule");
             }
         }

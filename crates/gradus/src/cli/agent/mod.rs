@@ -24,7 +24,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::settings::{AgentCommandError, AgentCommandSettings, InitialAction};
-use self::terminal::{StepDisplay, TerminalConfirmer, UnattendedConfirmer};
+use self::terminal::{DestructiveCallPrompt, StepDisplay, UnattendedConfirmer};
 use self::tracing::TraceExportTask;
 use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::{make_printable, printable_line};
@@ -147,7 +147,7 @@ async fn run_conversation(
     let mut spans = traced.map(TraceExportTask::observer);
     let mut display = (!arguments.quiet).then(StepDisplay::default);
     let confirm: &dyn CallConfirmer =
-        if TerminalConfirmer::is_possible() { &TerminalConfirmer } else { &UnattendedConfirmer };
+        if DestructiveCallPrompt::is_possible() { &DestructiveCallPrompt } else { &UnattendedConfirmer };
     let mut exit = CommandExit::Pass;
     let mut next = first;
     loop {

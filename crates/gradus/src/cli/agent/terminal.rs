@@ -39,7 +39,7 @@ impl AgentObserver for StepDisplay {
             ObserverEvent::Confirms { call } => self.begin_step(call),
             ObserverEvent::Called { call, .. } => self.print_call(call),
             ObserverEvent::Returned { observation, .. } => {
-                let text = indent_lines(&shorten_text(&make_printable(&observation.text)));
+                let text = indent_later_lines(&shorten_text(&make_printable(&observation.text)));
                 if observation.is_error {
                     anstream::eprintln!("  {RED}Observation (error):{RED:#} {text}");
                 } else {
@@ -94,7 +94,7 @@ impl StepDisplay {
         if let Some(thought) = &call.thought
             && self.thought.as_ref() != Some(thought)
         {
-            anstream::eprintln!("  Thought: {}", indent_lines(&shorten_text(&make_printable(thought))));
+            anstream::eprintln!("  Thought: {}", indent_later_lines(&shorten_text(&make_printable(thought))));
         }
         self.thought.clone_from(&call.thought);
     }
@@ -102,11 +102,11 @@ impl StepDisplay {
     fn print_call(&mut self, call: &AgentToolCall) {
         self.begin_step(call);
         anstream::eprintln!("  Action: {BOLD}{}{BOLD:#}", printable_line(&call.name));
-        anstream::eprintln!("  Action Input: {}", indent_lines(&shorten_text(&format_call_input(call))));
+        anstream::eprintln!("  Action Input: {}", indent_later_lines(&shorten_text(&printable_call_input(call))));
     }
 }
 
-fn format_call_input(call: &AgentToolCall) -> String {
+fn printable_call_input(call: &AgentToolCall) -> String {
     let text = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
     make_printable(&text).into_owned()
 }
@@ -114,22 +114,22 @@ fn format_call_input(call: &AgentToolCall) -> String {
 /// Asks on the terminal before a destructive call; anything but `y` or `yes` refuses it. The call is shown in full: a
 /// cut text could hide what is confirmed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TerminalConfirmer;
+pub(super) struct DestructiveCallPrompt;
 
-impl TerminalConfirmer {
+impl DestructiveCallPrompt {
     /// Whether a person can see the question and answer it: both standard input and standard error are terminals.
     pub(super) fn is_possible() -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 }
 
-impl CallConfirmer for TerminalConfirmer {
+impl CallConfirmer for DestructiveCallPrompt {
     fn confirm<'c>(&'c self, call: &'c AgentToolCall) -> BoxFuture<'c, CallApproval> {
         Box::pin(async move {
             anstream::eprintln!(
                 "\n{YELLOW}This may take something away, or be hard to take back:{YELLOW:#} {BOLD}{}{BOLD:#} {}",
                 printable_line(&call.name),
-                format_call_input(call)
+                printable_call_input(call)
             );
             anstream::eprint!("Allow it? [y/N] ");
             let _ = std::io::stderr().flush();
@@ -169,7 +169,7 @@ pub(super) fn read_line() -> Option<String> {
 }
 
 /// Indents all lines but the first, so that no line of a text can look like one of our labels.
-fn indent_lines(text: &str) -> String {
+fn indent_later_lines(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
