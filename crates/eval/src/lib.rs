@@ -5,6 +5,8 @@
 pub mod agreement;
 pub mod annotation;
 pub mod comparison;
+#[cfg(test)]
+mod error_messages;
 pub mod evaluator;
 pub mod interval;
 pub mod judge;

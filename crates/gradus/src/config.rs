@@ -341,6 +341,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_message() {
+        let path = || PathBuf::from("gradus.toml");
+        let list = || PathBuf::from("state/trusted.json");
+        let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let not_utf8 = String::from_utf8(vec![b'a', 0xff]).expect_err("not UTF-8").utf8_error();
+        let not_toml = toml::from_str::<ConfigFile>("[judge").expect_err("not TOML");
+        let not_json = serde_json::from_str::<serde_json::Value>("[1,").expect_err("no JSON");
+        let errors = [
+            ConfigError::Unreadable { path: path(), source: denied() },
+            ConfigError::NotUtf8 { path: path(), source: not_utf8 },
+            ConfigError::Format { path: path(), line: 1, source: Box::new(not_toml) },
+            ConfigError::Trust(TrustError::NoFolder),
+            ConfigError::Trust(TrustError::Io { path: list(), source: denied() }),
+            ConfigError::Trust(TrustError::Format { path: list(), source: not_json }),
+            ConfigError::Trust(TrustError::Writable { path: list() }),
+            ConfigError::Untrusted {
+                path: path(),
+                keys: vec![
+                    "judge.base_url (sends traces there)".to_owned(),
+                    "alert.command (runs a program)".to_owned(),
+                ],
+            },
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
+    }
+
+    #[test]
     fn refuses_unknown_keys_with_their_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("gradus.toml");

@@ -217,6 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn every_message() {
+        let failures = [
+            HttpFailure::Connect("connection refused".to_owned()),
+            HttpFailure::Timeout,
+            HttpFailure::Broken("end of file before the message was complete".to_owned()),
+            HttpFailure::NotHttp("invalid HTTP version".to_owned()),
+            HttpFailure::TooLong { limit: 65_536 },
+        ];
+        let headers = ["x-team", "x team=a", "x-team=a%0Ab"]
+            .map(|list| parse_header_list(Some(&SecretString::new(list))).expect_err("no headers").to_string());
+        insta::assert_snapshot!("failures", failures.map(|failure| failure.to_string()).join("\n"));
+        insta::assert_snapshot!("header_lists", headers.join("\n"));
+    }
+
+    #[test]
     fn headers_are_read_and_never_shown() {
         let map =
             parse_header_list(Some(&SecretString::new("x-team=a%20b, authorization=Bearer%20k=1,"))).expect("headers");

@@ -94,3 +94,36 @@ fn plain_reason(error: &io::Error) -> String {
         _ => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message() {
+        let projects: Vec<String> = (1..=11).map(|number| format!("shop-{number}")).collect();
+        let unrecognized = [
+            &b"\xff\xfea\0"[..],
+            b"PK\x03\x04rest",
+            b"\x1f\x8brest",
+            b"",
+            b"date,price\n2026-03-02,1",
+            b"\x89PNG\r\n\x1a\n\0\0",
+        ];
+        let mut errors = vec![
+            SourceError::Told("phoenix://localhost: nothing answers there".to_owned()),
+            SourceError::from_io("a.jsonl", &io::ErrorKind::NotFound.into()),
+            SourceError::from_io("a.jsonl", &io::ErrorKind::PermissionDenied.into()),
+            SourceError::from_io("a.jsonl", &io::Error::other("the disk is broken")),
+            SourceError::no_project("store", "shop", &[]),
+            SourceError::no_project("store", "shop", &projects[..2]),
+            SourceError::no_project("store", "shop", &projects),
+            ReadError::new("record 3 is cut off").in_source("a.binpb"),
+            ReadError::Unrecognised("a JSON number".to_owned()).in_source("a.json"),
+        ];
+        errors.extend(unrecognized.map(|head| SourceError::unrecognized("a", head)));
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert!(messages.iter().all(|message| !message.contains('\n')), "{messages:?}");
+        insta::assert_snapshot!(messages.join("\n"));
+    }
+}

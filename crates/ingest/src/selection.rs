@@ -165,6 +165,15 @@ mod tests {
     }
 
     #[test]
+    fn every_message() {
+        let errors = [
+            TraceSelectionError::BadTime { option: "--from", text: "yesterday".to_owned() },
+            TraceSelectionError::EmptyRange,
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
+    }
+
+    #[test]
     fn the_beginning_is_within_and_the_end_is_not() {
         let selection = read(Some("2026-11-15T00:00:00Z"), Some("2026-11-16T00:00:00Z")).expect("a range");
         assert!(selection.holds_time(ns("2026-11-15T00:00:00Z")));

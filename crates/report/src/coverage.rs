@@ -71,3 +71,67 @@ fn print_share(out: &mut dyn Write, name: &str, count: u64, of: u64) -> io::Resu
     }
     writeln!(out, "{name:<15} {count:>7}  {:5.1} %", 100.0 * count as f64 / of as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::trajectory::{DefectKind, ExtractionDefect};
+
+    use super::*;
+    use crate::example::{booking_trajectory, show_styles, sparse_trajectory};
+
+    fn print_to_text(sources: &[SourceCoverage], total: &SourceCoverage) -> String {
+        let mut printed = Vec::new();
+        print_coverage(sources, total, &mut printed).expect("coverage is printed");
+        show_styles(&printed)
+    }
+
+    fn example_source() -> SourceCoverage {
+        let mut source = SourceCoverage {
+            traces: 2,
+            spans: 14,
+            log_records: 3,
+            documents: 1,
+            skipped_files: 2,
+            ..SourceCoverage::new("traces/2026-03.jsonl")
+        };
+        source.add(&booking_trajectory());
+        source.add(&sparse_trajectory());
+        source.add_defect(&ExtractionDefect {
+            kind: DefectKind::UnreadableRecord,
+            detail: "line 7: \u{1b}[2J is no JSON".to_owned(),
+            span_id: None,
+        });
+        source
+    }
+
+    #[test]
+    fn one_source_is_shown_alone() {
+        let source = example_source();
+        insta::assert_snapshot!(print_to_text(std::slice::from_ref(&source), &source));
+    }
+
+    #[test]
+    fn several_sources_have_a_total() {
+        let sources = [example_source(), SourceCoverage::new("empty\u{1b}[31m.jsonl")];
+        let mut total = SourceCoverage::new("total");
+        for source in &sources {
+            total.merge(source);
+        }
+        let printed = print_to_text(&sources, &total);
+        assert!(!printed.contains('\u{1b}'), "{printed:?}");
+        insta::assert_snapshot!(printed);
+    }
+
+    #[test]
+    fn a_source_without_anything_has_no_shares() {
+        insta::assert_snapshot!(print_to_text(&[], &SourceCoverage::new("nothing")));
+    }
+
+    #[test]
+    fn many_sources_are_counted() {
+        let sources: Vec<SourceCoverage> = (0..25).map(|at| SourceCoverage::new(format!("{at}.jsonl"))).collect();
+        let printed = print_to_text(&sources, &SourceCoverage::new("total"));
+        assert!(printed.contains("<dim>... and 5 more sources; --format json lists all</>"), "{printed}");
+        assert!(printed.contains("19.jsonl") && !printed.contains("20.jsonl"), "{printed}");
+    }
+}

@@ -196,6 +196,18 @@ mod tests {
     use gradus_core::visible::is_hidden;
 
     use super::*;
+    use crate::example::open_example_run;
+
+    #[test]
+    fn every_table_of_a_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut reader = open_example_run(&folder.path().join("state"));
+        write_csv_tables(&mut reader, folder.path()).expect("tables are written");
+        for table in ["steps", "combined", "thought_to_tool", "query_to_thought", "sequence_optimality"] {
+            let text = std::fs::read_to_string(folder.path().join(format!("{table}.csv"))).expect("a table");
+            insta::assert_snapshot!(table, text);
+        }
+    }
 
     #[test]
     fn no_cell_is_a_formula() {

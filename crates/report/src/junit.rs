@@ -95,6 +95,18 @@ fn is_forbidden(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example::open_example_run;
+
+    #[test]
+    fn a_report_has_a_suite_for_each_evaluator() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut more = TestSuite::new("gates");
+        more.add_test_case(TestCase::new("thought_to_tool >= 0.85", TestCaseStatus::success()));
+        let mut written = Vec::new();
+        write_junit_report(&mut open_example_run(folder.path()), vec![more], &mut written)
+            .expect("a report is written");
+        insta::assert_snapshot!(String::from_utf8(written).expect("XML is UTF-8"));
+    }
 
     /// `Char` of XML 1.0, as the standard writes it.
     fn is_char(c: char) -> bool {

@@ -6,6 +6,8 @@
 
 pub mod coverage;
 pub mod csv;
+#[cfg(test)]
+mod example;
 pub mod html;
 pub mod json;
 pub mod junit;

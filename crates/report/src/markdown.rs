@@ -142,6 +142,43 @@ pub fn escape_markdown_cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::html::example;
+
+    fn write_to_text(summary: &EvaluationSummary, gates: &[GateResult]) -> String {
+        let mut written = Vec::new();
+        write_markdown_report(summary, gates, &mut written).expect("a report is written");
+        String::from_utf8(written).expect("Markdown is UTF-8")
+    }
+
+    #[test]
+    fn a_report_of_an_ordinary_run() {
+        let (summary, gates) = example::ordinary();
+        insta::assert_snapshot!(write_to_text(&summary, &gates));
+    }
+
+    #[test]
+    fn a_report_of_a_run_without_anything() {
+        insta::assert_snapshot!(write_to_text(&example::empty(), &[]));
+    }
+
+    #[test]
+    fn text_of_a_trace_is_no_markup_in_a_report() {
+        let mut summary = example::empty();
+        let (ordinary, _) = example::ordinary();
+        let hostile = "a|b\n<img src=x> **x** [l](u) https://evil.example @team\u{202e}";
+        summary.stopped_because = Some(hostile.to_owned());
+        summary.tools = ordinary.tools[..1].to_vec();
+        summary.tools[0].tool = hostile.to_owned();
+        summary.findings = ordinary.findings[..1].to_vec();
+        summary.findings[0].trajectory_id = hostile.to_owned();
+        summary.findings[0].tool = Some(hostile.to_owned());
+        summary.findings[0].verdicts[0].label = hostile.to_owned();
+        summary.findings[0].verdicts[0].explanation = hostile.to_owned();
+        let written = write_to_text(&summary, &[]);
+        assert!(!written.contains("<img") && !written.contains("https://") && !written.contains("@team"), "{written}");
+        assert!(!written.contains('\u{202e}') && !written.contains("[l]("), "{written}");
+        insta::assert_snapshot!(written);
+    }
 
     #[test]
     fn text_stays_text() {

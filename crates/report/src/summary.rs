@@ -214,3 +214,90 @@ fn shorten_line(text: &str, most: usize) -> String {
         None => line,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gradus_eval::report::ToolUse;
+
+    use super::*;
+    use crate::example::show_styles;
+    use crate::html::example;
+
+    fn print_to_text(summary: &EvaluationSummary, gates: &[GateResult]) -> String {
+        let mut printed = Vec::new();
+        print_summary(summary, gates, &mut printed).expect("a summary is printed");
+        show_styles(&printed)
+    }
+
+    #[test]
+    fn a_run_with_gates_of_every_verdict() {
+        let (summary, gates) = example::ordinary();
+        for verdict in [GateVerdict::Pass, GateVerdict::Fail, GateVerdict::Inconclusive] {
+            assert!(gates.iter().any(|gate| gate.verdict == verdict), "{verdict:?}");
+        }
+        insta::assert_snapshot!(print_to_text(&summary, &gates));
+    }
+
+    #[test]
+    fn a_run_that_stopped_before_anything_was_judged() {
+        insta::assert_snapshot!(print_to_text(&example::empty(), &[]));
+    }
+
+    #[test]
+    fn measured_and_unjudged_metrics_are_told_apart() {
+        let (mut summary, _) = example::ordinary();
+        let measured = |name: &str, title: &str, value| MetricResult {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            judge: SIMULATOR.to_owned(),
+            value: Some(value),
+            numerator: value,
+            denominator: 12,
+            ..MetricResult::default()
+        };
+        summary.metrics = vec![
+            measured("calls_ratio", "Calls per needed call", 1.25),
+            measured("usd_per_solved", "Dollars per solved task", 0.031),
+            MetricResult { numerator: 180.5, ..summary.metrics[0].clone() },
+            MetricResult { is_share: false, value: Some(3.25), numerator: 728.0, ..summary.metrics[1].clone() },
+            MetricResult { value: None, interval: None, failed: 39, ..summary.metrics[2].clone() },
+        ];
+        summary.combined = None;
+        summary.trajectories_right = None;
+        summary.tools.clear();
+        summary.reasons.clear();
+        summary.findings.clear();
+        summary.cost.usd = None;
+        summary.cost.by_evaluator.clear();
+        insta::assert_snapshot!(print_to_text(&summary, &[]));
+    }
+
+    #[test]
+    fn long_lists_and_texts_are_cut() {
+        let mut summary = example::empty();
+        let (ordinary, _) = example::ordinary();
+        summary.stopped_because = None;
+        summary.tools = (0..15).map(|at| ToolUse { tool: format!("tool_{at}"), ..ordinary.tools[0].clone() }).collect();
+        summary.reasons = (0..14).map(|_| ordinary.reasons[0].clone()).collect();
+        summary.findings = (0..7).map(|_| ordinary.findings[1].clone()).collect();
+        summary.findings[0].verdicts[0].explanation = "x".repeat(300);
+        insta::assert_snapshot!(print_to_text(&summary, &[]));
+    }
+
+    #[test]
+    fn hostile_text_cannot_control_the_terminal() {
+        let mut summary = example::ordinary().0;
+        let hostile = "a\u{1b}[31mb\r\nc\u{202e}d\u{9b}e\0f";
+        summary.judge = hostile.to_owned();
+        summary.stopped_because = Some(hostile.to_owned());
+        summary.metrics[0].title = hostile.to_owned();
+        summary.tools[0].tool = hostile.to_owned();
+        summary.reasons[0].reason = hostile.to_owned();
+        summary.findings[0].trajectory_id = hostile.to_owned();
+        summary.findings[0].tool = Some(hostile.to_owned());
+        summary.findings[0].verdicts[0].label = hostile.to_owned();
+        summary.findings[0].verdicts[0].explanation = hostile.to_owned();
+        let printed = print_to_text(&summary, &[]);
+        assert!(!printed.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{printed:?}");
+    }
+}

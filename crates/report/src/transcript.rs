@@ -107,3 +107,43 @@ fn truncate_transcript_text(text: &str, full: bool) -> String {
         _ => safe.into_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::{booking_trajectory, show_styles, sparse_trajectory, trajectory_filled_with};
+
+    fn print_to_text(trajectory: &Trajectory, full: bool) -> String {
+        let mut printed = Vec::new();
+        print_transcript(trajectory, full, &mut printed).expect("a transcript is printed");
+        show_styles(&printed)
+    }
+
+    #[test]
+    fn shows_everything_that_is_there() {
+        insta::assert_snapshot!(print_to_text(&booking_trajectory(), true));
+    }
+
+    #[test]
+    fn says_what_is_missing() {
+        insta::assert_snapshot!(print_to_text(&sparse_trajectory(), false));
+    }
+
+    #[test]
+    fn long_texts_are_shortened_unless_all_is_wanted() {
+        let mut trajectory = booking_trajectory();
+        trajectory.steps.truncate(1);
+        trajectory.steps[0].observation = Some("0123456789".repeat(200));
+        assert!(print_to_text(&trajectory, true).contains(&"0123456789".repeat(200)));
+        insta::assert_snapshot!(print_to_text(&trajectory, false));
+    }
+
+    #[test]
+    fn hostile_text_cannot_control_the_terminal() {
+        let hostile = "a\u{1b}[31mb\u{1b}]0;title\u{7}c\r\nThought: d\u{202e}e\u{200b}f\u{9b}g\0h";
+        let printed = print_to_text(&trajectory_filled_with(hostile), false);
+        assert!(!printed.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{printed:?}");
+        assert!(!printed.lines().any(|line| line.starts_with("Thought:")), "{printed}");
+        insta::assert_snapshot!(printed);
+    }
+}

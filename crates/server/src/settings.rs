@@ -396,6 +396,57 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_message() {
+        let text = || "10.0.0".to_owned();
+        let rule = || "shop".to_owned();
+        let name = || "order_numbers".to_owned();
+        let errors: Vec<ServerSettingsError> = vec![
+            ServerSettingsError::Seconds { name: "query_seconds", value: -1.0 },
+            ServerSettingsError::Megabytes { name: "max_request_mb" },
+            ServerSettingsError::TooFewConnections { given: 2 },
+            ServerSettingsError::RequestRate { rate: 0.0 },
+            ServerSettingsError::PublicUrl { url: "gradus.example".to_owned() },
+            ServerSettingsError::CorsOrigin { origin: "*".to_owned() },
+            ServerSettingsError::MemoryBelowRequest { max_request_mb: 64 },
+            ServerSettingsError::AddressMemoryBelowRequest { max_request_mb: 64 },
+            ServerSettingsError::TrustedProxy { text: text() },
+            ServerSettingsError::Address {
+                option: "--listen",
+                text: text(),
+                source: std::io::Error::other("invalid socket address"),
+            },
+            ServerSettingsError::NoAddress { option: "--listen", text: text() },
+            ServerSettingsError::RetentionAge { text: "forever".to_owned() },
+            ServerSettingsError::RetentionSize { text: "20".to_owned() },
+            ServerSettingsError::DuplicateAlert { name: "tool choice".to_owned() },
+            ServerSettingsError::AlertCountsSteps {
+                alert: "short paths".to_owned(),
+                evaluator: "sequence_optimality".to_owned(),
+            },
+            ServerSettingsError::Alert("alert \"n\": project".into()),
+            ServerSettingsError::Rubrics("mine/tone.md: the prompt is empty".into()),
+            GradingRuleError::DuplicateName { rule: rule() }.into(),
+            GradingRuleError::Judging { rule: rule(), source: "--judge is empty".into() }.into(),
+            GradingRuleError::Sample { rule: rule(), sample: 1.5 }.into(),
+            GradingRuleError::Budget { rule: rule(), budget: -1.0 }.into(),
+            GradingRuleError::UnknownPrice { rule: rule(), model: "local".to_owned() }.into(),
+            GradingRuleError::BudgetBelowOneAnswer { rule: rule(), budget: 0.001, answer: 0.0123 }.into(),
+            GradingRuleError::NoEvaluators { rule: rule() }.into(),
+            GradingRuleError::ToolFile("tools.json: no tools found".into()).into(),
+            RedactionError::Form.into(),
+            RedactionError::Name("order numbers".to_owned()).into(),
+            RedactionError::BuiltIn("mails".to_owned()).into(),
+            RedactionError::Syntax { name: name(), reason: "unclosed group".to_owned() }.into(),
+            RedactionError::TooLarge { name: name() }.into(),
+            RedactionError::Empty { name: name() }.into(),
+            RedactionError::Replacement { name: name() }.into(),
+            RedactionError::TooLargeTogether.into(),
+        ];
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(messages.join("\n"));
+    }
+
+    #[test]
     fn sizes() {
         assert_eq!(parse_byte_size("20GB"), Some(20_000_000_000));
         assert_eq!(parse_byte_size("1.5 mb"), Some(1_500_000));

@@ -111,3 +111,41 @@ impl From<rusqlite::Error> for StoreError {
         StoreError::from_sql(&error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message() {
+        let path = || PathBuf::from("data/gradus.db");
+        let errors = [
+            StoreError::InUse { path: path() },
+            StoreError::Missing { path: path() },
+            StoreError::Damaged { path: path(), reason: "file is not a database".to_owned() },
+            StoreError::TooNew { path: path(), found: 9, known: 4 },
+            StoreError::not_writable(&path(), &std::io::ErrorKind::PermissionDenied.into()),
+            StoreError::Exists { path: path() },
+            StoreError::DiskFull,
+            StoreError::not_writable(&path(), &std::io::ErrorKind::StorageFull.into()),
+            StoreError::Gone { path: path() },
+            StoreError::Busy,
+            StoreError::Closed,
+            StoreError::Stopped(QueryStop::Cancelled),
+            StoreError::Stopped(QueryStop::TimedOut { limit_s: 30, setting: "serve.query_seconds" }),
+            StoreError::Stopped(QueryStop::Overloaded),
+            StoreError::Stopped(QueryStop::TooMuchUnread),
+            StoreError::Stopped(QueryStop::ShuttingDown),
+            StoreError::BadSearch { reason: "give at least three letters".to_owned() },
+            StoreError::bad_row("trajectory 7", "EOF while parsing a value"),
+            StoreError::Sql("no such table: spans".to_owned()),
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
+    }
+
+    #[test]
+    fn a_scope_that_is_unknown() {
+        let error = crate::keys::KeyScopes::parse("ingest,write").expect_err("no such scope");
+        insta::assert_snapshot!(error.to_string());
+    }
+}

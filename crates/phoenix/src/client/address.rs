@@ -120,6 +120,12 @@ mod tests {
     }
 
     #[test]
+    fn every_message() {
+        let message = |url| PhoenixAddress::of_url(url).expect_err("no address").to_string();
+        insta::assert_snapshot!(["h:6006", "http://key@h:6006"].map(message).join("\n"));
+    }
+
+    #[test]
     fn addresses_are_shown_as_they_are_read() {
         for base in ["http://h:6006", "http://h", "https://h", "https://h:1", "http://[::1]:5"] {
             for project in [None, Some("shop"), Some("a/b c")] {

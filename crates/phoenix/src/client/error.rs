@@ -116,3 +116,47 @@ impl PhoenixClientError {
         PhoenixClientError::Refused { base, status, said: response_message(&answer.body) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_of_settings() {
+        let errors = [
+            PhoenixSettingsError::NotSeconds { name: "timeout_s" },
+            PhoenixSettingsError::MalformedKey,
+            PhoenixSettingsError::MalformedHeaders("a header is written as name=value".to_owned()),
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
+    }
+
+    #[test]
+    fn every_message_of_a_request() {
+        let base = || "http://localhost:6006".to_owned();
+        let said = || "no such project".to_owned();
+        let what = "reading spans";
+        let errors = [
+            PhoenixClientError::from_http_failure(&base(), HttpFailure::Connect("connection refused".to_owned()), 30),
+            PhoenixClientError::from_http_failure(&base(), HttpFailure::Timeout, 30),
+            PhoenixClientError::from_http_failure(&base(), HttpFailure::TooLong { limit: 64 << 20 }, 30),
+            PhoenixClientError::from_http_failure(&base(), HttpFailure::Broken("end of file".to_owned()), 30),
+            PhoenixClientError::from_http_failure(&base(), HttpFailure::NotHttp("invalid version".to_owned()), 30),
+            PhoenixClientError::KeyMissing { base: base() },
+            PhoenixClientError::KeyRefused { base: base(), said: "unknown key".to_owned() },
+            PhoenixClientError::Forbidden { base: base(), said: said(), what },
+            PhoenixClientError::NoRoute {
+                base: base(),
+                route: "/v1/projects".to_owned(),
+                version: "Phoenix 4.0.0".to_owned(),
+                what,
+            },
+            PhoenixClientError::Refused { base: base(), status: 422, said: said() },
+            PhoenixClientError::Busy { base: base(), status: 429, said: said() },
+            PhoenixClientError::Failing { base: base(), status: 500, said: said() },
+            PhoenixClientError::Elsewhere { base: base(), to: "https://phoenix.example/login".to_owned() },
+            PhoenixClientError::NotPhoenix { base: base(), said: "<html>".to_owned() },
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
+    }
+}

@@ -43,3 +43,20 @@ pub(super) fn format_excerpt(text: &str) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message() {
+        let errors = [
+            FilterError::syntax(11, "a comparison is written as =="),
+            FilterError::meaning(1, "there is no name 'spankind'"),
+            FilterError::TooLong { length: 70_000, limit: 65_536 },
+            FilterError::TooComplex { parts: 5_001, limit: 5_000 },
+            FilterError::TooDeep { at: 90, limit: 64 },
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
+    }
+}

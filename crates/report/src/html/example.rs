@@ -9,10 +9,10 @@ use gradus_eval::report::{
     ReportFinding, ToolUse,
 };
 
-pub(super) const JUDGE: &str = "openai/gpt-4.1-mini";
+pub(crate) const JUDGE: &str = "openai/gpt-4.1-mini";
 
 /// Forty support conversations of a travel agent, judged by a model.
-pub(super) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
+pub(crate) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
     let metrics = vec![
         metric("thought_to_tool", "Thought to tool", (0.805, 0.924), (185, 212), (9, 3), ["correct", "incorrect"]),
         metric("query_to_thought", "Query to thought", (0.708, 0.866), (171, 215), (6, 3), ["relevant", "irrelevant"]),
@@ -56,7 +56,7 @@ pub(super) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
 }
 
 /// A run that was stopped before anything was judged.
-pub(super) fn empty() -> EvaluationSummary {
+pub(crate) fn empty() -> EvaluationSummary {
     EvaluationSummary {
         run_id: "2026-03-02-1010-a1b2".to_owned(),
         complete: false,
@@ -79,7 +79,7 @@ pub(super) fn empty() -> EvaluationSummary {
 }
 
 /// The ordinary run with this in place of every string.
-pub(super) fn filled_with(text: &str) -> (EvaluationSummary, Vec<GateResult>) {
+pub(crate) fn filled_with(text: &str) -> (EvaluationSummary, Vec<GateResult>) {
     fn fill(value: &mut serde_json::Value, text: &str) {
         match value {
             // The only string that is ours.

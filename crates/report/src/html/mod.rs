@@ -7,7 +7,7 @@
 pub mod charts;
 pub mod count_text;
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
 pub mod number;
 pub mod svg;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
 use super::example;
+use crate::report_table::{ReportTable, TableColumn};
 
 fn render(name: &str, summary: &EvaluationSummary, gates: &[GateResult]) -> String {
     let mut page = Vec::new();
@@ -11,6 +12,13 @@ fn render(name: &str, summary: &EvaluationSummary, gates: &[GateResult]) -> Stri
         std::fs::write(std::path::Path::new(&folder).join(format!("{name}.html")), &page).unwrap();
     }
     String::from_utf8(page).unwrap()
+}
+
+/// One section of a page with every tag on a line of its own, so that a difference is a line and not a whole chart.
+fn section(page: &str, id: &str) -> String {
+    let start = page.find(&format!("<section id=\"{id}\"")).unwrap_or_else(|| panic!("no section {id}"));
+    let length = page[start..].find("</section>").expect("the section's end") + "</section>".len();
+    page[start..start + length].replace("><", ">\n<")
 }
 
 /// A page's tags with their attributes, as a browser would see them; panics where it would have to guess.
@@ -118,31 +126,29 @@ fn shows_the_numbers() {
     let page = render("ordinary", &summary, &gates);
     assert_harmless(&page);
     assert!(page.len() < 100_000, "{}", page.len());
-    for expected in [
-        example::JUDGE,
-        "2026-03-02 09:41 UTC",
-        "87.3<span class=\"unit\">",
-        "185 of 212 right",
-        "80.5\u{a0}–\u{a0}92.4\u{a0}%",
-        "INCONCLUSIVE",
-        "PASS",
-        "FAIL",
-        "398,214",
-        "$0.2113",
-        "For 7 answers the judge saw only part",
-        // Thought to tool: what is wrong, what was not judged, what did not apply.
-        "Wrong</dt><dd>27</dd>",
-        "Could not be judged</dt><dd>9</dd>",
-        "Not applicable</dt><dd>3</dd>",
-        "&#34;max_fee_eur&#34;: 120.00\n}</pre>",
-        "Not valid JSON; shown unformatted.",
-        "Whole trajectory",
-        "get_weather_forecast_for_destination",
-    ] {
-        assert!(page.contains(expected), "{expected}");
-    }
+    assert!(page.contains(example::JUDGE) && page.contains("2026-03-02 09:41 UTC"));
     assert!(!page.contains("Judged by rules, not by a model") && !page.contains("Stopped early"));
-    assert!(page.contains("judged by <bdi>rules</bdi>"), "where it is not the run's judge");
+    for id in ["gates", "results", "scores", "tools", "findings", "reasons", "cost"] {
+        insta::assert_snapshot!(format!("ordinary_{id}"), section(&page, id));
+    }
+}
+
+#[test]
+fn shows_the_tables_of_a_supplement() {
+    let column = |name: &str, is_number| TableColumn { name: name.to_owned(), is_number };
+    let table = ReportTable {
+        title: "Benchmark",
+        note: Some("Intervals are Wilson's, at 95 %.".to_owned()),
+        columns: vec![column("agent", false), column("success", true), column("calls", true)],
+        rows: [["agent.sh (mine)", "100.0 % (61.0–100.0)", "12"], ["<b>scripted</b>", "50.0 % (18.8–81.2)", "31"]]
+            .map(|row| row.map(str::to_owned).to_vec())
+            .to_vec(),
+    };
+    let mut page = Vec::new();
+    super::write_html_report(&example::empty(), &[], &[table], &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert_harmless(&page);
+    insta::assert_snapshot!(section(&page, "benchmark"));
 }
 
 #[test]
@@ -155,18 +161,11 @@ fn the_same_run_is_the_same_page() {
 fn says_that_there_is_nothing() {
     let page = render("empty", &example::empty(), &[]);
     assert_harmless(&page);
-    for expected in [
-        "Judged by rules, not by a model.",
-        "This run stopped early.",
-        "interrupted",
-        "No gates were set",
-        "No questions were asked",
-        "No tool was used",
-        "Nothing was judged, so nothing could be flagged.",
-        "nothing spent",
-    ] {
+    for expected in ["Judged by rules, not by a model.", "This run stopped early.", "interrupted"] {
         assert!(page.contains(expected), "{expected}");
     }
+    let sections = ["gates", "results", "scores", "tools", "findings", "reasons", "cost"].map(|id| section(&page, id));
+    insta::assert_snapshot!(sections.join("\n"));
 }
 
 #[test]
@@ -199,10 +198,9 @@ fn what_is_not_known_is_never_a_number() {
     summary.metrics[3].numerator = 728.0;
     let page = render("unknown", &summary, &gates);
     assert_harmless(&page);
-    assert!(page.contains("price not known") && page.contains("tokens (prompt and completion)"));
-    assert!(page.contains("Nothing was judged.") && page.contains("Could not be judged</dt><dd>224</dd>"));
-    assert!(page.contains("mean score of 224 judged") && !page.contains("325.0"));
-    assert!(!page.contains("NaN"));
+    assert!(!page.contains("325.0") && !page.contains("NaN"));
+    insta::assert_snapshot!("unknown_results", section(&page, "results"));
+    insta::assert_snapshot!("unknown_cost", section(&page, "cost"));
 }
 
 #[test]

@@ -57,45 +57,45 @@ fn little_data_is_none_but_no_cost_is_a_cost() {
 
 #[test]
 fn says_what_is_wrong_and_what_would_be_right() {
-    for (text, wanted) in [
-        ("", "write a name first"),
-        ("< 0.8 over 1h", "write a name first"),
-        ("though_to_tool < 0.8 over 1h", "did you mean thought_to_tool?"),
-        ("latency_p96 > 3s over 1h", "did you mean latency_p9"),
-        ("speed < 0.8 over 1h", "there are thought_to_tool, query_to_thought, helpful, failure_rate"),
-        ("error_rate over 1h", "has to be compared with"),
-        ("error_rate = 0.1 over 1h", "\"=\" is no comparison"),
-        ("error_rate => 0.1 over 1h", "\"=>\" is no comparison"),
-        ("error_rate != 0.1 over 1h", "\"!=\" is no comparison"),
-        ("unseen_tool > 0 over 7d", "takes no comparison"),
-        ("error_rate > 10 over 1h", "a share from 0 to 1, as 0.8 or 80%"),
-        ("error_rate > $1 over 1h", "a share from 0 to 1"),
-        ("latency_p95 > 30 over 1h", "a time with its unit"),
-        ("cost_per_hour > 5% over 1h", "dollars"),
-        ("error_rate > 100% over 1h", "'error_rate > 1' is never true"),
-        ("thought_to_tool <= 1 over 1h", "always true"),
-        ("thought_to_tool < 3 over 1h", "a share from 0 to 1"),
-        ("helpful < 7 over 1h", "write a score from 1 to 5"),
-        ("helpful < 80% over 1h", "as in 'helpful < 4.2 over 1h"),
-        ("helpful < 1 over 1h", "'helpful < 1' is never true"),
-        ("helpful <= 5 over 1h", "always true"),
-        ("latency_p50 < 0s over 1h", "never true"),
-        ("error_rate > 0.1", "write 'over' and a time"),
-        ("error_rate > 0.1 over", "is no time to look back"),
-        ("error_rate > 0.1 over 1h30m", "\"1h30m\" is no time"),
-        ("error_rate > 0.1 over 1h, 30 trajectories", "'at least' and a number"),
-        ("error_rate > 0.1 over 1h, at least", "'at least' and a number"),
-        ("error_rate > 0.1 over 1h, at least 0", "'at least' and a number"),
-        ("error_rate > 0.1 over 1h, at least +3", "'at least' and a number"),
-        ("error_rate > 0.1 over 1h, at least 3 apples", "'at least' and a number"),
-        ("error_rate > 0.1 over 1h, at least 3 steps", "steps do not fit error_rate, which counts trajectories"),
-        ("cost_per_hour > $1 over 1h, at least 4 trajectories", "leave 'at least' out"),
-        ("thought_to_tool < 0.8 over 1h, at least 3 questions", "which counts steps or trajectories"),
-        ("error_rate\n> x\u{1b}[31m over 1h", "\\u{1b}"),
-    ] {
-        let error = refused(text);
-        assert!(error.contains(wanted), "{text:?}: {error}");
-    }
+    let texts = [
+        "",
+        "< 0.8 over 1h",
+        "though_to_tool < 0.8 over 1h",
+        "latency_p96 > 3s over 1h",
+        "speed < 0.8 over 1h",
+        "error_rate over 1h",
+        "error_rate = 0.1 over 1h",
+        "error_rate => 0.1 over 1h",
+        "error_rate != 0.1 over 1h",
+        "unseen_tool > 0 over 7d",
+        "error_rate > 10 over 1h",
+        "error_rate > $1 over 1h",
+        "latency_p95 > 30 over 1h",
+        "cost_per_hour > 5% over 1h",
+        "error_rate > 100% over 1h",
+        "thought_to_tool <= 1 over 1h",
+        "thought_to_tool < 3 over 1h",
+        "helpful < 7 over 1h",
+        "helpful < 80% over 1h",
+        "helpful < 1 over 1h",
+        "helpful <= 5 over 1h",
+        "latency_p50 < 0s over 1h",
+        "error_rate > 0.1",
+        "error_rate > 0.1 over",
+        "error_rate > 0.1 over 1h30m",
+        "error_rate > 0.1 over 1h, 30 trajectories",
+        "error_rate > 0.1 over 1h, at least",
+        "error_rate > 0.1 over 1h, at least 0",
+        "error_rate > 0.1 over 1h, at least +3",
+        "error_rate > 0.1 over 1h, at least 3 apples",
+        "error_rate > 0.1 over 1h, at least 3 steps",
+        "cost_per_hour > $1 over 1h, at least 4 trajectories",
+        "thought_to_tool < 0.8 over 1h, at least 3 questions",
+        "error_rate\n> x\u{1b}[31m over 1h",
+    ];
+    let messages = texts.map(|text| format!("{text:?}\n    {}", refused(text)));
+    assert!(messages.iter().all(|message| !message.contains('\u{1b}')), "{messages:?}");
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 #[test]

@@ -227,31 +227,7 @@ pub(super) mod tests {
     fn the_json_form_is_as_documented() {
         let measured = AlertMeasurement { value: 0.7125, count: 40, unseen: vec![] };
         let json = notice(measured, vec![example("calls\n rm")]).to_json(Some("https://gradus.example/"));
-        let wanted = json!({
-            "schema": 1,
-            "kind": "fired",
-            "rule": "tool <choice>",
-            "project": "shop",
-            "condition": "thought_to_tool < 0.8 over 1h",
-            "subject": "thought_to_tool",
-            "threshold": 0.8,
-            "clear_at": 0.88,
-            "value": 0.7125,
-            "value_text": "0.713",
-            "count": 40,
-            "unseen": [],
-            "since": "2023-11-14T22:13:20Z",
-            "at": "2023-11-14T22:13:20Z",
-            "examples": [{
-                "trace_id": "0af7651916cd43dd8448eb211c80319c",
-                "trajectory_id": "t1",
-                "step_index": 3,
-                "summary": "calls rm",
-                "score": 0.0,
-                "url": "https://gradus.example/traces/0af7651916cd43dd8448eb211c80319c?trajectory=t1#step-3",
-            }],
-        });
-        assert_eq!(json, wanted);
+        insta::assert_snapshot!(format!("{json:#}"));
         assert!(notice(AlertMeasurement::default(), vec![example("")]).to_json(None)["examples"][0]["url"].is_null());
     }
 

@@ -101,8 +101,29 @@ fn escape_mrkdwn(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::alert::AlertMeasurement;
     use crate::alert::notice::tests::{example, notice};
+    use crate::alert::{AlertMeasurement, NoticeKind};
+
+    #[test]
+    fn a_message_for_each_kind_of_notice() {
+        let measured = AlertMeasurement { value: 0.7125, count: 40, unseen: vec![] };
+        let mut notice = notice(measured, vec![example("calls rm without a reason"), example("calls rm twice")]);
+        notice.examples[1].step_index = None;
+        notice.examples[1].score = None;
+        for kind in [NoticeKind::Fired, NoticeKind::Reminder, NoticeKind::Resolved] {
+            notice.kind = kind;
+            let message = notice.to_slack_message(Some("https://gradus.example"));
+            insta::assert_snapshot!(kind.name(), format!("{message:#}"));
+        }
+    }
+
+    #[test]
+    fn unseen_tools_are_listed_without_links() {
+        let unseen = (1..=12).map(|number| format!("tool_{number}")).collect();
+        let measured = AlertMeasurement { value: 12.0, count: 90, unseen };
+        let notice = notice(measured, vec![example("calls tool_1")]);
+        insta::assert_snapshot!(format!("{:#}", notice.to_slack_message(None)));
+    }
 
     #[test]
     fn recorded_text_cannot_mention_or_link() {

@@ -95,3 +95,97 @@ impl StepView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use askama::Template;
+    use gradus_core::trajectory::TokenUsage;
+    use gradus_eval::evaluator::THOUGHT_TO_TOOL;
+    use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+
+    use super::*;
+    use crate::page::label_authors::LabelAuthor;
+
+    /// The part of the page of a trajectory that shows one step.
+    #[derive(Template)]
+    #[template(source = r#"{% import "page_parts.html" as parts %}{% include "step.html" %}"#, ext = "html")]
+    struct StepPart {
+        step: StepView,
+        author: LabelAuthor,
+    }
+
+    fn verdict(evaluator: &str, label: &str, is_wrong: bool) -> RecordedVerdict {
+        let line = OutcomeLine {
+            run_id: "r".into(),
+            trajectory_id: "t1".into(),
+            step_index: Some(2),
+            evaluator: evaluator.into(),
+            outcome: OutcomeKind::Scored,
+            label: Some(label.to_owned()),
+            score: Some(if is_wrong { 0.0 } else { 1.0 }),
+            explanation: Some("The date is <no> date.".to_owned()),
+            evidence: vec!["\"date\": friday".to_owned()],
+            reason: None,
+            judge: "openai/gpt-4.1-mini".into(),
+            rubric_hash: "5f1c".into(),
+            tokens: None,
+            cost_usd: Some(0.0005),
+            cached: false,
+            calls: 1,
+            shortened: Vec::new(),
+        };
+        RecordedVerdict { at_ns: 1_772_444_467_000_000_000, is_wrong, line }
+    }
+
+    /// With a tag on each line.
+    fn render_step(step: &TrajectoryStep, outcomes: &[RecordedVerdict], said: &[AnnotationRecord]) -> String {
+        let shelf = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
+        let judged = TrajectoryVerdicts { shelf, outcomes, said };
+        let here = PageUrl::from_path("/traces/0af7651916cd43dd8448eb211c80319c");
+        let step = StepView::from_step(&ReloadableSettings::without_rules(), &judged, step, &here);
+        let author = LabelAuthor { identifier: "ann".to_owned(), name: "ann".to_owned(), may_label: true };
+        StepPart { step, author }.render().unwrap().replace("><", ">\n<")
+    }
+
+    #[test]
+    fn a_failed_step_with_verdicts_and_a_label() {
+        let step = TrajectoryStep {
+            index: 2,
+            thought: Some("I look for flights on <Friday>.".to_owned()),
+            tool: "search_flights".to_owned(),
+            arguments_raw: Some("{\"date\": friday}".to_owned()),
+            observation: Some("bad request\u{1b}[31m".to_owned()),
+            is_error: true,
+            parallel_with_previous: true,
+            agent: Some("concierge".to_owned()),
+            start: Some("2026-03-02T09:41:07Z".to_owned()),
+            end: Some("2026-03-02T09:41:08.5Z".to_owned()),
+            tokens: TokenUsage { prompt: 2_140, completion: 312 },
+            ..TrajectoryStep::default()
+        };
+        let label = AnnotationRecord {
+            no: 1,
+            target: "trajectory:t1#2".to_owned(),
+            name: THOUGHT_TO_TOOL.to_owned(),
+            identifier: "bea".to_owned(),
+            annotator: "HUMAN".to_owned(),
+            label: Some("incorrect".to_owned()),
+            score: None,
+            explanation: Some("It needs a date.".to_owned()),
+            metadata: "{}".to_owned(),
+            author: "bea".to_owned(),
+            created_ns: 1_772_444_467_000_000_000,
+            updated_ns: 1_772_444_467_000_000_000,
+        };
+        let verdicts = [verdict(THOUGHT_TO_TOOL, "correct", false), verdict(CALL_VALIDITY, "invalid", true)];
+        let shown = render_step(&step, &verdicts, &[label]);
+        assert!(!shown.contains("<Friday>") && !shown.contains("<no>") && !shown.contains('\u{1b}'), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn a_step_of_which_only_the_tool_is_recorded() {
+        let step = TrajectoryStep { index: 1, tool: "search_flights".to_owned(), ..TrajectoryStep::default() };
+        insta::assert_snapshot!(render_step(&step, &[], &[]));
+    }
+}

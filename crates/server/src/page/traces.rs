@@ -563,6 +563,74 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_rows_of_a_page() {
+        let cell = |class, text: &str, about: &str| TraceScoreCell {
+            class,
+            text: text.to_owned(),
+            about: about.to_owned(),
+            unjudged: None,
+        };
+        let row = TraceListRow {
+            href: "/traces/0af7651916cd43dd8448eb211c80319c#step-2".to_owned(),
+            id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            at: 1_772_444_467_000_000_000,
+            query: Some("Move my <Lisbon> flight".to_owned()),
+            name: "chat".to_owned(),
+            project: "travel".to_owned(),
+            agent: "concierge".to_owned(),
+            model: "gpt-4.1".to_owned(),
+            start: "2026-03-02 09:41:07".to_owned(),
+            duration: "1.5 s".to_owned(),
+            steps: "3".to_owned(),
+            spans: "14 spans".to_owned(),
+            errors: Some("1 error".to_owned()),
+            cells: vec![
+                TraceScoreCell { unjudged: Some("1 not judged".to_owned()), ..cell("fail", "50 %", "1 of 2 right") },
+                cell("", "", "not judged"),
+            ],
+            cost: Some("$0.0123".to_owned()),
+            is_open: false,
+        };
+        let open = TraceListRow {
+            href: "/traces/b".to_owned(),
+            id: "b".to_owned(),
+            at: 1_772_444_467_000_000_000,
+            query: None,
+            name: "chat".to_owned(),
+            project: "travel".to_owned(),
+            agent: String::new(),
+            model: String::new(),
+            start: "2026-03-02 09:41:07".to_owned(),
+            duration: String::new(),
+            steps: String::new(),
+            spans: "1 span".to_owned(),
+            errors: None,
+            cells: vec![cell("", "", ""), cell("", "", "")],
+            cost: None,
+            is_open: true,
+        };
+        let table = TraceListTable {
+            columns: vec!["Thought to tool".to_owned(), "Call validity".to_owned()],
+            rows: vec![row, open],
+            next: Some("/traces?after=b".to_owned()),
+            is_short: false,
+            is_narrowed: false,
+        };
+        let shown = TraceRowsPart { rows: table }.render().unwrap().replace("><", ">\n<");
+        assert!(!shown.contains("<Lisbon>"), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn a_page_without_rows_says_why() {
+        let shown = |is_short, is_narrowed| {
+            let rows = TraceListTable { columns: Vec::new(), rows: Vec::new(), next: None, is_short, is_narrowed };
+            TraceRowsPart { rows }.render().unwrap()
+        };
+        insta::assert_snapshot!([shown(false, false), shown(false, true), shown(true, true)].join("\n"));
+    }
+
+    #[test]
     fn a_shortcut_says_what_it_leads_to() {
         let labels =
             |names: &[&str]| -> Vec<(String, f64)> { names.iter().map(|name| ((*name).to_owned(), 0.0)).collect() };

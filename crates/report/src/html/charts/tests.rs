@@ -1,4 +1,4 @@
-//! No drawing leaves its frame, whatever numbers go in.
+//! What the charts look like, and that no drawing leaves its frame, whatever numbers go in.
 
 use gradus_eval::interval::ConfidenceInterval;
 
@@ -99,4 +99,91 @@ fn a_long_label_is_cut_to_its_room() {
     assert_eq!(frame::fit_chart_text("search", 74.0), "search");
     assert_eq!(frame::fit_chart_text("search_the_web", 74.0), "search_th…");
     assert_eq!(frame::fit_chart_text("漢字漢字漢字", 74.0), "漢字漢字…");
+}
+
+/// A drawing with every element on a line of its own.
+fn element_lines(svg: &Svg) -> String {
+    svg.to_string().replace("><", ">\n<")
+}
+
+#[test]
+fn a_chart_of_intervals() {
+    let rows = [
+        IntervalBar {
+            label: "Thought to tool".to_owned(),
+            value: Some(0.873),
+            interval: Some(ConfidenceInterval { low: 0.805, high: 0.924 }),
+            bars: vec![0.85, 1.5],
+            note: "87.3 %".to_owned(),
+        },
+        IntervalBar {
+            label: "Call validity".to_owned(),
+            note: "nothing was judged".to_owned(),
+            ..IntervalBar::default()
+        },
+    ];
+    let chart = interval_bars(&rows, AxisRange::PERCENT, "score (% of judged)", "Scores");
+    insta::assert_snapshot!("intervals_wide", element_lines(&chart.wide));
+    insta::assert_snapshot!("intervals_narrow", element_lines(&chart.narrow));
+}
+
+#[test]
+fn a_chart_of_differences_has_bars_on_both_sides() {
+    let row = |label: &str, value: f64| IntervalBar {
+        label: label.to_owned(),
+        value: Some(value),
+        interval: Some(ConfidenceInterval { low: value - 0.1, high: value + 0.1 }),
+        bars: Vec::new(),
+        note: format!("{value:+.2}"),
+    };
+    let ends = AxisRange { low: -0.5, high: 0.5, format: |value| format!("{value:+.2}") };
+    let chart = interval_bars(&[row("worse", -0.25), row("better", 0.25)], ends, "difference", "Differences");
+    insta::assert_snapshot!(element_lines(&chart.wide));
+}
+
+#[test]
+fn a_chart_of_amounts() {
+    let row = |label: &str, right: f64, wrong: f64, errors: f64| ChartBar {
+        label: label.to_owned(),
+        parts: vec![
+            BarSegment { fill: BarFill::Right, value: right },
+            BarSegment { fill: BarFill::Wrong, value: wrong },
+        ],
+        below: Some(BarSegment { fill: BarFill::Error, value: errors }),
+        note: (right + wrong).to_string(),
+        nothing: None,
+    };
+    let rows = [
+        row("search_flights", 64.0, 5.0, 3.0),
+        row("get_weather_forecast_for_destination", 11.0, 5.0, 0.0),
+        ChartBar { nothing: Some("no model called".to_owned()), ..row("rules", 0.0, 0.0, 0.0) },
+    ];
+    let axis = BarAxis { title: "calls", whole: true, format: |number| number.to_string() };
+    let chart = draw_bar_chart(&rows, axis, "Calls");
+    insta::assert_snapshot!("amounts_wide", element_lines(&chart.wide));
+    insta::assert_snapshot!("amounts_narrow", element_lines(&chart.narrow));
+}
+
+#[test]
+fn a_strip_shows_its_segments() {
+    let part = |fill, value| BarSegment { fill, value };
+    let parts = [part(BarFill::Right, 185.0), part(BarFill::Wrong, 27.0), part(BarFill::NotApplicable, 0.0)];
+    insta::assert_snapshot!(element_lines(&draw_segment_strip(&parts, "Outcomes")));
+}
+
+#[test]
+fn a_timeline_with_a_gap_and_an_alert() {
+    let point = |at: f64, value: f64, follows| TimelinePoint {
+        at,
+        value,
+        interval: Some(ConfidenceInterval { low: value - 0.1, high: value + 0.1 }),
+        title: format!("{:.0} %", 100.0 * value),
+        follows,
+    };
+    let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 0.9, false)];
+    let band = ThresholdBand { threshold: 0.5, is_below: true };
+    let ticks = [(0.0, "Mon".to_owned()), (0.5, "Tue".to_owned())];
+    let chart = draw_timeline(&points, &[band], &ticks, TimelineScale::SHARE, "Scores");
+    insta::assert_snapshot!("timeline_wide", element_lines(&chart.wide));
+    insta::assert_snapshot!("timeline_narrow", element_lines(&chart.narrow));
 }

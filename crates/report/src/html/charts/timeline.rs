@@ -200,8 +200,6 @@ mod tests {
         let wide = chart.wide.to_string();
         assert_eq!(wide.matches("class=\"dot\"").count(), 3);
         assert_eq!(wide.matches("class=\"area\"").count(), 1);
-        assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
-        assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
         let scale = TimelineScale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
         let other = draw_timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
         assert!(other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#), "{other}");
