@@ -54,6 +54,6 @@ impl StderrTail {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept: Vec<u8> = kept.iter().copied().collect();
         let text = String::from_utf8_lossy(&kept);
-        text.lines().rev().find(|line| !line.trim().is_empty()).map(one_line).unwrap_or_default()
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(clean_short_line).unwrap_or_default()
     }
 }

@@ -216,7 +216,7 @@ impl AgentReport {
             compute_clustered_mean(&clusters)
         };
         let of_k = |good: fn(&TaskTally) -> u32| {
-            let chances = tallies.iter().filter_map(|tally| all_good(good(tally), tally.trials, k));
+            let chances = tallies.iter().filter_map(|tally| estimate_pass_hat_k(good(tally), tally.trials, k));
             compute_clustered_mean(&chances.map(|chance| ScoreCluster { count: 1.0, sum: chance }).collect::<Vec<_>>())
         };
         let medians: Vec<f64> =
