@@ -36,7 +36,7 @@ def the_whole_way(browser):
     expect(verdict.get_by_text("by rules")).to_be_visible()
     # It is disagreed with, and both the page and the figures say so.
     verdict.get_by_label("Your name").fill("dora")
-    verdict.get_by_role("button", name=re.compile("^Wrong")).first.click()
+    verdict.get_by_role("button", name=re.compile("^Disagree")).first.click()
     expect(page.locator("[data-step]:target .said", has_text="dora").first).to_be_attached()
     open_until(page, "/agreement", lambda page: page.get_by_text("No labels yet.").count() == 0)
     expect(page.locator("tr", has_text="Call Validity").first).to_be_visible()
@@ -432,7 +432,7 @@ def without_script(browser):
     page.goto(URL + "/review?which=all&evaluator=call_validity")
     page.get_by_label("Your name").fill("bob")
     with page.expect_navigation():
-        page.get_by_role("button", name="Agree").click()
+        page.get_by_role("button", name=re.compile("^Agree")).click()
     page.goto(URL + "/agreement")
     expect(page.locator("main")).to_contain_text("Call Validity")
 
@@ -447,7 +447,7 @@ def three_labels(browser):
     page.locator("h1").click()
     said = page.locator("[data-review] .badge").first.inner_text()
     others = [one for one in ("good", "fair", "bad") if one not in said]
-    expect(page.get_by_role("button", name=f"Wrong: {others[1]}")).to_contain_text("2")
+    expect(page.get_by_role("button", name=f"Disagree: {others[1]}")).to_contain_text("2")
     with page.expect_navigation():
         page.keyboard.press("2")
     assert [one["label"] for one in labels().values()] == [others[1]], labels()
