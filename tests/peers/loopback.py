@@ -53,10 +53,19 @@ def scripted_model(replies):
     replies = iter(replies)
     lock = threading.Lock()
 
+    def choose(_):
+        with lock:
+            return next(replies, "There is nothing more to say.")
+
+    return answering_model(choose)
+
+
+def answering_model(choose):
+    """The same, with the reply that `choose` makes of the messages of a request: for agents that run at the same time."""
+
     def answer(_, __, body):
         request = json.loads(body)
-        with lock:
-            reply = next(replies, "There is nothing more to say.")
+        reply = choose(request["messages"])
         message = {"role": "assistant", "content": reply} if isinstance(reply, str) else {"role": "assistant", **reply}
         calls = message.get("tool_calls")
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop", "logprobs": None}

@@ -35,9 +35,11 @@ GOOD = [
       ("The order was delivered, so I refund order 5120 because the vase is broken.", "refund_order", {"order": 5120, "reason": "vase arrived broken"}, {"refunded": 39.9}, False)],
      "Order 5120 was paid back: 39.90 EUR."),
 ]
+# Rules go by names: the thoughts of good runs name the tool that is called.
+GOOD = [(request, [(f"{thought} I use {tool}.", tool, *rest) for thought, tool, *rest in steps], answer) for request, steps, answer in GOOD]
 BAD = [
     ("Please refund order 6001, it never arrived.",
-     [("I should look at the order first.", "get_weather", {"city": "Berlin"}, {"city": "Berlin", "sky": "grey"}, False),
+     [("I should look at the order first. I use get_order.", "get_weather", {"city": "Berlin"}, {"city": "Berlin", "sky": "grey"}, False),
       ("I refund the order now.", "refund_order", {"order": "six thousand"}, "error: order must be an integer, and reason is missing", True),
       ("I refund the order now.", "refund_order", {"order": "six thousand"}, "error: order must be an integer, and reason is missing", True)],
      "I could not refund the order."),
@@ -47,7 +49,7 @@ BAD = [
       ("I should find out what the weather is like.", "get_weather", {"city": "Paris"}, {"city": "Paris", "sky": "blue"}, False)],
      "Orders 7001 and 7002 are open."),
     ("Read CHANGELOG.md of acme/lamp and tell me the latest version.",
-     [("I read CHANGELOG.md.", "list_orders", {"repository": "acme/lamp", "path": "CHANGELOG.md"}, "error: unknown parameter repository; customer is missing", True),
+     [("I read CHANGELOG.md. I use read_file.", "list_orders", {"repository": "acme/lamp", "path": "CHANGELOG.md"}, "error: unknown parameter repository; customer is missing", True),
       ("I read CHANGELOG.md of acme/lamp.", "read_file", {"repository": "acme/lamp", "path": "CHANGELOG.md"}, "## 2.4.1\n\n- fewer leaks\n", False)],
      "The latest version is 2.4.1."),
 ]

@@ -35,9 +35,14 @@ CAPTURES = HERE.parents[1] / "fixtures" / "captures"
 # Read from every framework; graded of one of each way of recording: OpenInference, and GenAI attributes that Phoenix maps.
 GRADED = ["llamaindex-react", "openai-agents-chat", "smolagents-code", "plain-openai-oi", "plain-openai-traceloop", "pydantic-ai"]
 SCENARIOS = ["s03_missing_param", "s07_error_recovery", "s10_parallel", "s23_multi_turn", "s24_unknown_tool"]
-NAMES = {"thought_to_tool": "GitHub Tool Calling Eval (Thought-to-Tool)",
-         "query_to_thought": "GitHub Query Interpretation Eval (Query-to-Thought)",
-         "sequence_optimality": "GitHub Sequence Optimality Eval", "call_validity": "Call Validity"}
+NAMES = {"thought_to_tool": "Thought to tool",
+         "query_to_thought": "Query to thought",
+         "sequence_optimality": "Sequence optimality", "call_validity": "Call validity", "outcome": "Outcome",
+         "request_to_tool": "Request to tool", "task_completion": "Task completion",
+         "argument_provenance": "Argument provenance", "error_recovery": "Error recovery"}
+# The same with rules and with a model, so that nothing of the one is left when the other has written.
+GRADED_BY = [name for name in NAMES if name not in ("task_completion", "error_recovery")]
+RULES_ONLY = {"call_validity", "outcome", "argument_provenance", "error_recovery"}
 KEY = "a-key-that-only-this-test-knows-0123456789"
 # Through Phoenix's own client, in Phoenix's own environment.
 READ_BACK = """
@@ -48,6 +53,19 @@ for project in sys.argv[2:]:
     spans = client.spans.get_spans(project_identifier=project, limit=10_000)
     found[project] = [dict(one) for one in client.spans.get_span_annotations(spans=spans, project_identifier=project, limit=10_000)]
 json.dump(found, sys.stdout, default=str)
+"""
+
+
+# A dataset, uploaded with Phoenix's own client.
+UPLOAD_DATASET = """
+import sys
+from phoenix.client import Client
+Client(base_url=sys.argv[1]).datasets.create_dataset(
+    name="shop questions",
+    inputs=[{"question": "Where is order 7?"}, {"messages": [{"role": "user", "content": "Hi"}]}],
+    outputs=[{"answer": "It was shipped."}, {}],
+    metadata=[{"tags": ["status"]}, {}],
+)
 """
 
 
@@ -158,14 +176,20 @@ def wanted_annotations(outcomes, trajectories, kind):
     by_id = {one["trajectory_id"]: one for one in trajectories}
     wanted = []
     for outcome in outcomes:
+        # Without [phoenix] abstentions they are left out.
+        if outcome["outcome"] == "abstained":
+            continue
         trajectory, step = by_id[outcome["trajectory_id"]], outcome["step_index"]
         if step is None:
             span, number = trajectory["root_span_id"], 1
         else:
-            steps = [one for one in trajectory["steps"] if one["index"] <= step]
-            span = steps[-1]["span_ids"][0]
-            number = sum(one["span_ids"][0] == span for one in steps)
-        is_model = kind == "LLM" and outcome["evaluator"] != "call_validity"
+            spans = [one["span_ids"][0] for one in trajectory["steps"] if one["index"] <= step]
+            if step not in [one["index"] for one in trajectory["steps"]]:
+                # The thought before the answer.
+                spans.append((trajectory["answer_span_ids"] or [trajectory["root_span_id"]])[0])
+            span = spans[-1]
+            number = spans.count(span)
+        is_model = kind == "LLM" and outcome["evaluator"] not in RULES_ONLY
         wanted.append((NAMES[outcome["evaluator"]], span, "gradus" if number == 1 else f"gradus:{number}",
                        "LLM" if is_model else "CODE", outcome["label"], outcome["score"],
                        outcome["explanation"] if outcome["label"] is not None else outcome["reason"]))
@@ -184,7 +208,7 @@ def writes_back(gradus, phoenix, kind):
             for framework, scenario in graded():
                 where = source(phoenix, framework, scenario)
                 trajectories = lines(gradus_run(gradus, folder, "traces", "--format", "jsonl", where).stdout)
-                ran = gradus_run(gradus, folder, "eval", where, *judge, "--jsonl", "-", "--quiet", "--fresh", "--log-to-phoenix", **variables)
+                ran = gradus_run(gradus, folder, "eval", where, *judge, "--evaluators", ",".join(GRADED_BY), "--jsonl", "-", "--quiet", "--fresh", "--log-to-phoenix", **variables)
                 wanted[f"{framework} {scenario}"] = wanted_annotations(lines(ran.stdout), trajectories, kind)
             for project, got in annotations(phoenix, wanted).items():
                 count += len(got)
@@ -199,7 +223,7 @@ def on_traces(gradus, phoenix):
     """Verdicts on whole trajectories on the trace, under a name of the user's."""
     project = "llamaindex-react s03_missing_param"
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "gradus.toml").write_text('[phoenix]\ntrajectory_target = "trace"\n[phoenix.names]\nsequence_optimality = "Path"\n')
+        pathlib.Path(folder, "gradus.toml").write_text('[phoenix]\ntrajectory_target = "trace"\nabstentions = true\n[phoenix.names]\nsequence_optimality = "Path"\n')
         where = source(phoenix, *project.split(" "))
         ran = gradus_run(gradus, folder, "eval", where, "--judge", "offline", "-e", "sequence_optimality", "--jsonl", "-", "--quiet", "--log-to-phoenix")
         traces = [one["trace_ids"][0] for one in lines(gradus_run(gradus, folder, "traces", "--format", "jsonl", where).stdout)]
@@ -217,7 +241,7 @@ def missing_spans(gradus, phoenix):
     with tempfile.TemporaryDirectory() as folder:
         ran = gradus_run(gradus, folder, "eval", *sent, *unknown, "--judge", "offline", "--jsonl", "-", "--quiet",
                          "--log-to-phoenix", "--phoenix", phoenix.url, code=(5,))
-        outcomes = lines(ran.stdout)
+        outcomes = [one for one in lines(ran.stdout) if one["outcome"] != "abstained"]
         traces = {one["trajectory_id"] for one in lines(gradus_run(gradus, folder, "traces", "--format", "jsonl", *unknown).stdout)}
         wanted = sum(one["trajectory_id"] in traces for one in outcomes)
         run = next(pathlib.Path(folder, ".gradus", "runs").iterdir())
@@ -226,6 +250,22 @@ def missing_spans(gradus, phoenix):
     found += [] if all(one["trajectory_id"] in traces for one in listed) else ["one that could be written is listed"]
     written = f"{len(outcomes) - wanted} annotations are in Phoenix"
     return found + ([] if written in ran.stderr else [f"{written!r} was not said: {ran.stderr[-500:]}"])
+
+
+@checked
+def reads_a_dataset(gradus, phoenix):
+    """A dataset of Phoenix's own client, as items of ours."""
+    ran = subprocess.run([python(), "-c", UPLOAD_DATASET, phoenix.url], env=environment(), capture_output=True, text=True, timeout=300)
+    if ran.returncode != 0:
+        raise RuntimeError(f"Phoenix's client could not upload a dataset: {ran.stderr.strip()[-600:]}")
+    with tempfile.TemporaryDirectory() as folder:
+        gradus_run(gradus, folder, "dataset", "create", "items.jsonl", "--phoenix", phoenix.url, "--phoenix-dataset", "shop questions")
+        gradus_run(gradus, folder, "dataset", "check", "items.jsonl")
+        items = lines(pathlib.Path(folder, "items.jsonl").read_text())
+    got = [(one.get("request"), one.get("messages"), one.get("reference"), one.get("tags")) for one in items]
+    wanted = [("Where is order 7?", None, "It was shipped.", ["status"]),
+              (None, [{"role": "user", "content": "Hi"}], None, None)]
+    return [] if sorted(map(str, got)) == sorted(map(str, wanted)) else [f"{got} instead of {wanted}"]
 
 
 @checked
@@ -316,6 +356,7 @@ def main():
             "phoenix, writes back, with a model": functools.partial(writes_back, gradus, phoenix, "LLM"),
             "phoenix, verdicts on traces": functools.partial(on_traces, gradus, phoenix),
             "phoenix, spans it does not have": functools.partial(missing_spans, gradus, phoenix),
+            "phoenix, reads a dataset": functools.partial(reads_a_dataset, gradus, phoenix),
             "phoenix, over OTLP": functools.partial(over_otlp, gradus, phoenix),
         })
     others = run_checks({

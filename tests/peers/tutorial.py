@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the tutorial as a reader would, and compares what is printed with what the page shows.
+"""Runs the tutorials as a reader would, and compares what is printed with what the page shows.
 
   tests/peers/tutorial.py GRADUS
 
-Every `sh` block of the page runs in one shell, in an empty folder with `agent.py`; the `text` block behind it is what has
+Every `sh` block of the page runs in one shell, in an empty folder with the agent of the page; the `text` block behind it is what has
 to be printed. `...` stands for any text, and on a line of its own for any lines.
 """
 import functools
@@ -17,7 +17,8 @@ import tempfile
 
 from run import OTEL, finish, python_for, run_checks
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-wrong-step.md"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs" / "tutorial"
+PAGES = {"tutorial, first wrong step": ("first-wrong-step.md", "agent.py"), "tutorial, second version": ("second-version.md", "shop_agent.py"), "tutorial, trust your judge": ("trust-your-judge.md", None)}
 END = "--- end of block"
 
 
@@ -41,10 +42,11 @@ def pattern(expected):
     return re.compile("".join(line_pattern(line) for line in expected.splitlines()) + r"\Z")
 
 
-def check_page(gradus):
+def check_page(gradus, page, agent):
     python = python_for("tutorial", OTEL)
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(PAGE.parent / "agent.py", folder)
+        if agent:
+            shutil.copy(FOLDER / agent, folder)
         # `gradus` and `python3` are what the page calls them.
         programs = pathlib.Path(folder, "programs")
         programs.mkdir()
@@ -53,7 +55,7 @@ def check_page(gradus):
         (programs / "python3").chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not re.match(r"(?i)GRADUS_|OTEL_|OPENAI_|ANTHROPIC_|.*_proxy$", name)}
         environment = {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "HOME": folder}
-        steps = blocks(PAGE.read_text())
+        steps = blocks((FOLDER / page).read_text())
         script = "".join(f"{command}echo '{END}'\n" for command, _ in steps)
         ran = subprocess.run(["sh"], input=script, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     printed = ran.stdout.split(f"{END}\n")
@@ -65,4 +67,5 @@ def check_page(gradus):
 
 
 if __name__ == "__main__":
-    finish(*run_checks({"tutorial": functools.partial(check_page, os.path.abspath(sys.argv[1]))}))
+    gradus = os.path.abspath(sys.argv[1])
+    finish(*run_checks({name: functools.partial(check_page, gradus, *files) for name, files in PAGES.items()}))

@@ -41,6 +41,7 @@ pub enum MessagePart<'a> {
 pub struct ToolCall<'a> {
     /// The id by which results refer to the call. Not every provider has ids.
     pub id: Option<Cow<'a, str>>,
+    /// Empty if the model named no tool.
     pub name: Cow<'a, str>,
     /// `None` if there were none, which is different from an empty object.
     pub arguments: Option<ArgumentsText<'a>>,
@@ -426,19 +427,24 @@ impl PartReader {
         }
     }
 
-    /// Reads a tool call in any shape. False if it has no name, so that the caller can try something else.
+    /// Reads a tool call in any shape. False if it has neither a name nor arguments, so that the caller can try
+    /// something else. A model may leave the name empty; such a call is kept, and reported by assembly.
     fn read_call(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
         let id: Option<Cow<'static, str>> = first_text_of_keys(object, &keys).map(Cow::Owned);
         if let Some(Json::Object(inner)) = object.get_mut("function") {
             *object = std::mem::take(inner);
         }
-        let Some(name) = first_text_of_keys(object, &["name", "toolName", "tool_name"]) else { return false };
+        let name = first_text_of_keys(object, &["name", "toolName", "tool_name"]);
         let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => ArgumentsText::Text(Cow::Owned(text)),
             json => ArgumentsText::from(json),
         });
+        if name.is_none() && arguments.is_none() {
+            return false;
+        }
+        let name = name.unwrap_or_default();
         // Some formats list a call among the content and again beside it.
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {

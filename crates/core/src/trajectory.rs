@@ -19,17 +19,32 @@ pub struct Trajectory {
     /// Stable for the same spans, whatever order they came in.
     pub trajectory_id: String,
     pub trace_ids: Vec<String>,
+    /// The conversation that this request is a turn of.
     pub session_id: Option<String>,
+    /// Position in the conversation, from 1; null when the trace does not tell.
+    pub turn_index: Option<u32>,
+    /// The turn before this one, if it is a trajectory of the same source.
+    pub previous_trajectory_id: Option<String>,
     pub project: Option<String>,
     pub agent: Option<String>,
     pub agent_version: Option<String>,
     pub model: Option<String>,
+    /// The standing instructions to the agent. Shared by the turns of a conversation.
+    pub system_prompt: Option<Arc<str>>,
     pub query: Option<String>,
+    /// What the agent thought before it gave its final answer.
+    pub final_thought: Option<String>,
     pub final_answer: Option<String>,
+    /// The answer that the dataset item of this trial expects, if it has one. No trace records it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_answer: Option<String>,
     pub steps: Vec<TrajectoryStep>,
     /// The tools on offer, as the agent saw them; shared by the runs that offer the same.
     pub tools: Arc<[ToolDefinition]>,
     pub tokens: TokenUsage,
+    /// The tokens by model, where the calls name more than one; else they are those of `model`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model_usage: Vec<ModelUsage>,
     pub cost_usd: Option<f64>,
     pub defects: Vec<ExtractionDefect>,
     /// The trajectory whose agent called or handed over to this one.
@@ -44,6 +59,67 @@ pub struct Trajectory {
     pub end: Option<String>,
     /// True when the run ended in an error instead of an answer.
     pub is_error: bool,
+    // The conversation before this turn, oldest first. Not part of the line format: lines are linked by
+    // `previous_trajectory_id`, so that a long conversation is not repeated in each of them.
+    #[serde(skip)]
+    pub earlier_turns: Vec<Arc<EarlierTurn>>,
+}
+
+impl Trajectory {
+    /// The number after the last step, if a thought before the final answer is recorded. Verdicts on that thought carry
+    /// it as their step number: it is one more row of reasoning, after which no tool was called.
+    pub fn final_thought_index(&self) -> Option<u32> {
+        self.final_thought.as_deref().filter(|thought| !thought.trim().is_empty())?;
+        Some(self.steps.last().map_or(0, |step| step.index).saturating_add(1))
+    }
+}
+
+/// One earlier turn of a conversation: what the agent could still know of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EarlierTurn {
+    pub query: Option<String>,
+    pub calls: Vec<EarlierCall>,
+    pub answer: Option<String>,
+}
+
+/// One tool call of an earlier turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EarlierCall {
+    pub tool: String,
+    /// As the model wrote them, otherwise as JSON.
+    pub arguments: Option<String>,
+    pub observation: Option<String>,
+    pub is_error: bool,
+}
+
+impl EarlierTurn {
+    /// Turns that a trajectory refers to at most: the latest ones.
+    pub const MAX_TURNS: usize = 64;
+    /// Bytes that are kept of each text.
+    const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+    /// Bytes of all texts of the turn.
+    pub fn text_bytes(&self) -> usize {
+        let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let call = |call: &EarlierCall| call.tool.len() + len(&call.arguments) + len(&call.observation);
+        len(&self.query) + self.calls.iter().map(call).sum::<usize>() + len(&self.answer)
+    }
+
+    /// The turn as later turns see it. Long texts are cut.
+    pub fn from_trajectory(trajectory: &Trajectory) -> EarlierTurn {
+        let cut = |text: &str| cut_text(text, Self::MAX_TEXT_BYTES).into_owned();
+        let call = |step: &TrajectoryStep| EarlierCall {
+            tool: step.tool.clone(),
+            arguments: step.arguments_text().map(|text| cut(&text)),
+            observation: step.observation.as_deref().map(cut),
+            is_error: step.is_error,
+        };
+        EarlierTurn {
+            query: trajectory.query.as_deref().map(cut),
+            calls: trajectory.steps.iter().map(call).collect(),
+            answer: trajectory.final_answer.as_deref().map(cut),
+        }
+    }
 }
 
 /// One tool call: why, what, and what came back.
@@ -101,7 +177,32 @@ pub struct ToolDefinition {
 #[schemars(rename = "Tokens")]
 pub struct TokenUsage {
     pub prompt: u64,
+    /// Tokens of reasoning included.
     pub completion: u64,
+    /// Of the prompt's tokens, those that the provider had cached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_prompt: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Tokens of the calls of one model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelUsage {
+    /// Null for calls that name no model.
+    pub model: Option<String>,
+    pub tokens: TokenUsage,
+}
+
+/// Saturating, because a trace can state any number.
+impl std::ops::AddAssign for TokenUsage {
+    fn add_assign(&mut self, other: TokenUsage) {
+        self.prompt = self.prompt.saturating_add(other.prompt);
+        self.completion = self.completion.saturating_add(other.completion);
+        self.cached_prompt = self.cached_prompt.saturating_add(other.cached_prompt);
+    }
 }
 
 impl TokenUsage {
@@ -143,8 +244,11 @@ pub enum DefectKind {
     TextAfterArguments,
     /// A ReAct reply with neither an action nor an answer.
     MissingAction,
-    /// An action input without an action.
+    /// A tool call or an action input without the name of a tool.
     MissingToolName,
+    /// An action that was written as text and never ran: the agent calls its tools in another way. The text is the
+    /// answer.
+    ActionNeverRan,
     /// A tool name that no tool can have.
     UnusualToolName,
     /// A tool call without any reasoning before it.
@@ -159,6 +263,10 @@ pub enum DefectKind {
     SelfWrittenObservation,
     /// The user's request is nowhere.
     MissingQuery,
+    /// The turn before this one is named and is nowhere.
+    MissingTurn,
+    /// A chat of several agents that records no tool calls: there are no steps to grade.
+    ChatWithoutToolCalls,
     /// No final answer.
     MissingAnswer,
     /// The run ended in an error.

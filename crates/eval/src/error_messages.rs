@@ -5,12 +5,13 @@ use std::io;
 use std::path::PathBuf;
 
 use gradus_llm::price::PriceTable;
-use gradus_llm::{CallError, ModelCallFailure, ModelProvider, ModelSetupError};
+use gradus_llm::{CallError, LocalServer, ModelCallFailure, ModelProvider, ModelSetupError};
 
 use crate::annotation::AnnotationNameError;
+use crate::evaluator_selection::EvaluatorSelectionError;
 use crate::judge::JudgeFailure;
-use crate::judge_selection::{EvaluatorSelectionError, JudgeConfigError};
-use crate::report::GateError;
+use crate::judge_selection::JudgeConfigError;
+use crate::report::{GateError, GateMetricError};
 use crate::rubric::{LibraryError, Rubric, RubricError, RubricLabelError, RubricOrigin};
 use crate::run::RunFileError;
 use crate::tool_file::ToolFileError;
@@ -55,6 +56,7 @@ fn judge_config_errors() {
     let prices = PriceTable::default().add_toml("[models\n").expect_err("not TOML");
     insta::assert_snapshot!(list_messages(&[
         JudgeConfigError::EmptyJudge,
+        JudgeConfigError::NoLocalModel { server: LocalServer::Ollama },
         JudgeConfigError::NoKey { provider: ModelProvider::OpenAi },
         JudgeConfigError::NoKey { provider: ModelProvider::Anthropic },
         JudgeConfigError::Timeout,
@@ -83,11 +85,49 @@ fn evaluator_selection_errors() {
 fn gate_errors() {
     insta::assert_snapshot!(list_messages(&[
         GateError::Form("thought_to_tool".to_owned()),
-        GateError::Bar { gate: "thought_to_tool >= 85".to_owned(), bar: 85.0 },
-        GateError::Name {
+        GateError::Bar { gate: "thought_to_tool >= 85".to_owned() },
+        GateError::PercentOfAmount { gate: "steps <= 10%".to_owned() },
+        GateError::CostOfBaseline { gate: "cost <= baseline".to_owned() },
+        GateError::Metric {
             gate: "tool >= 0.85".to_owned(),
-            name: "tool".to_owned(),
-            known: "thought_to_tool, combined".to_owned(),
+            source: GateMetricError::Unknown { name: "tool".to_owned(), known: "thought_to_tool, combined".to_owned() },
+        },
+        GateError::Metric {
+            gate: "outcome.crash <= 0".to_owned(),
+            source: GateMetricError::UnknownOutcome {
+                label: "crash".to_owned(),
+                known: "answered, crashed".to_owned()
+            },
+        },
+        GateError::Metric {
+            gate: "outcome{tol=x} > 0".to_owned(),
+            source: GateMetricError::Selector { text: "outcome{tol=x}".to_owned() },
+        },
+        GateError::Metric {
+            gate: "outcome{tool=x} > 0".to_owned(),
+            source: GateMetricError::NotPerTool { name: "outcome".to_owned() },
+        },
+        GateError::Metric {
+            gate: "cost{tag=x} > 0".to_owned(),
+            source: GateMetricError::WholeRun { name: "cost".to_owned() },
+        },
+        GateError::Metric {
+            gate: "combined > 0".to_owned(),
+            source: GateMetricError::MissingEvaluators {
+                name: "combined".to_owned(),
+                needed: "thought_to_tool, query_to_thought".to_owned()
+            },
+        },
+        GateError::Metric { gate: "outcome{tag=x} > 0".to_owned(), source: GateMetricError::NoTags },
+        GateError::Metric {
+            gate: "outcome{tag=x} > 0".to_owned(),
+            source: GateMetricError::UnknownTag { tag: "x".to_owned(), known: "refund, status".to_owned() },
+        },
+        GateError::NoBaseline { gate: "steps <= baseline".to_owned() },
+        GateError::NotInBaseline {
+            gate: "fit{tool=x} >= baseline".to_owned(),
+            metric: "fit{tool=x}".to_owned(),
+            known: "it has fit{tool=y}".to_owned()
         },
     ]));
 }
@@ -111,6 +151,7 @@ fn rubric_errors() {
         template,
         RubricError::UnknownRequirement("thoughts".to_owned()),
         RubricError::StepVariable { variable: "thought" },
+        RubricError::FinalThoughtOfTrajectory,
         RubricError::Empty,
     ]));
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use gradus_llm::AnswerForm;
 
 use crate::judge;
-use crate::offline::{OfflineJudge, OfflineVerdict};
-use crate::outcome::{EvaluationOutcome, ScoredVerdict};
+use crate::offline::{OUTCOME_LABELS, OfflineJudge, OfflineVerdict, RECOVERY_LABELS, RuleFinding};
+use crate::outcome::{EvaluationOutcome, RuleRemark, ScoredVerdict};
 use crate::rubric::{Rubric, RubricLabels, RubricSubject};
 use crate::run::EvaluatorRecord;
 
@@ -16,11 +16,22 @@ pub const THOUGHT_TO_TOOL: &str = "thought_to_tool";
 pub const QUERY_TO_THOUGHT: &str = "query_to_thought";
 /// Built-in rubric for whole trajectories: are there needless or repeated steps? The offline judge has rules for it.
 pub const SEQUENCE_OPTIMALITY: &str = "sequence_optimality";
-/// Checks a call against the tool's JSON schema. Rules answer it in every run, even if a model judges the rubrics.
+/// Built-in rubric: was this the right call for the request? For steps without a thought. The offline judge has rules
+/// for it.
+pub const REQUEST_TO_TOOL: &str = "request_to_tool";
+/// Built-in rubric for whole trajectories: was the task done? The offline judge has a rule for it.
+pub const TASK_COMPLETION: &str = "task_completion";
+/// How a run ended. Rules answer it in every run, even if a model judges the rubrics.
+pub const OUTCOME: &str = "outcome";
+/// Checks a call against the tool's JSON schema. Rules answer it in every run.
 pub const CALL_VALIDITY: &str = "call_validity";
+/// Traces the values of a call to their sources. Rules answer it in every run.
+pub const ARGUMENT_PROVENANCE: &str = "argument_provenance";
+/// How the agent reacted to failed calls. Rules answer it in every run.
+pub const ERROR_RECOVERY: &str = "error_recovery";
 /// Stands in for the rubric hash of outcomes by rules. Raise it with every change to the rules, so that outcomes of
 /// different rules can be distinguished.
-const RULES_VERSION: &str = "rules-2";
+const RULES_VERSION: &str = "rules-3";
 /// The judge's name in outcomes of a rubric that rules answered.
 pub const OFFLINE: &str = "offline";
 /// The judge's name in outcomes of `call_validity`, which no model ever answers.
@@ -58,7 +69,12 @@ pub(crate) enum RuleQuestion {
     ThoughtToTool,
     QueryToThought,
     SequenceOptimality,
+    RequestToTool,
+    TaskCompletion,
+    Outcome,
     CallValidity,
+    ArgumentProvenance,
+    ErrorRecovery,
 }
 
 impl RuleQuestion {
@@ -68,6 +84,8 @@ impl RuleQuestion {
             THOUGHT_TO_TOOL => RuleQuestion::ThoughtToTool,
             QUERY_TO_THOUGHT => RuleQuestion::QueryToThought,
             SEQUENCE_OPTIMALITY => RuleQuestion::SequenceOptimality,
+            REQUEST_TO_TOOL => RuleQuestion::RequestToTool,
+            TASK_COMPLETION => RuleQuestion::TaskCompletion,
             _ => return None,
         })
     }
@@ -93,15 +111,46 @@ impl Evaluator {
 
     /// Whether the tool accepts the call is a fact and not an opinion, so no model is asked.
     pub fn call_validity() -> Evaluator {
+        let labels = RubricLabels::binary("correct", "incorrect");
+        Evaluator::from_rules(CALL_VALIDITY, "Call validity", RubricSubject::Step, labels, RuleQuestion::CallValidity)
+    }
+
+    /// How the run ended is a fact, too.
+    pub fn outcome() -> Evaluator {
+        let labels = RubricLabels::from_table(OUTCOME_LABELS);
+        Evaluator::from_rules(OUTCOME, "Outcome", RubricSubject::Trajectory, labels, RuleQuestion::Outcome)
+    }
+
+    /// Whether each value of a call has a source in the trace.
+    pub fn argument_provenance() -> Evaluator {
+        let (title, labels) = ("Argument provenance", RubricLabels::binary("explained", "unexplained"));
+        let question = RuleQuestion::ArgumentProvenance;
+        Evaluator::from_rules(ARGUMENT_PROVENANCE, title, RubricSubject::Step, labels, question)
+    }
+
+    /// How the agent reacted to failed calls.
+    pub fn error_recovery() -> Evaluator {
+        let labels = RubricLabels::from_table(RECOVERY_LABELS);
+        let question = RuleQuestion::ErrorRecovery;
+        Evaluator::from_rules(ERROR_RECOVERY, "Error recovery", RubricSubject::Trajectory, labels, question)
+    }
+
+    fn from_rules(
+        name: &str,
+        title: &str,
+        subject: RubricSubject,
+        labels: RubricLabels,
+        question: RuleQuestion,
+    ) -> Evaluator {
         Evaluator {
-            name: CALL_VALIDITY.into(),
-            title: "Call Validity".to_owned(),
-            subject: RubricSubject::Step,
-            labels: RubricLabels::binary("correct", "incorrect"),
+            name: name.into(),
+            title: title.to_owned(),
+            subject,
+            labels,
             hash: RULES_VERSION.into(),
-            phoenix_name: "Call Validity".to_owned(),
+            phoenix_name: title.to_owned(),
             judge: RULES.into(),
-            method: EvaluationMethod::Rules(RuleQuestion::CallValidity),
+            method: EvaluationMethod::Rules(question),
         }
     }
 
@@ -120,6 +169,15 @@ impl Evaluator {
 
     pub fn asks_a_model(&self) -> bool {
         matches!(self.method, EvaluationMethod::Model { .. })
+    }
+
+    /// Whether the thought before the final answer gets an outcome, too. No rule can decide it, so that offline the
+    /// outcome is an abstention; without one, the two judges would answer different numbers of questions.
+    pub(crate) fn judges_final_thought(&self) -> bool {
+        match &self.method {
+            EvaluationMethod::Model { rubric, .. } => rubric.judges_final_thought,
+            EvaluationMethod::Rules(_) => matches!(&*self.name, THOUGHT_TO_TOOL | QUERY_TO_THOUGHT),
+        }
     }
 
     /// The description of the evaluator in a run's manifest, from which reports are made without the rubric file.
@@ -143,28 +201,43 @@ impl Evaluator {
         offline: &OfflineJudge<'_>,
         step: Option<usize>,
     ) -> EvaluationOutcome {
-        let opinion = match (question, step) {
+        let verdict = match (question, step) {
+            (RuleQuestion::Outcome, _) => offline.outcome(),
             (RuleQuestion::SequenceOptimality, _) => offline.sequence_optimality(),
+            (RuleQuestion::TaskCompletion, _) => offline.task_completion(),
+            (RuleQuestion::ErrorRecovery, _) => offline.error_recovery(),
             (RuleQuestion::ThoughtToTool, Some(step)) => offline.thought_to_tool(step),
             (RuleQuestion::QueryToThought, Some(step)) => offline.query_to_thought(step),
+            (RuleQuestion::RequestToTool, Some(step)) => offline.request_to_tool(step),
             (RuleQuestion::CallValidity, Some(step)) => offline.call_validity(step),
-            (_, None) => OfflineVerdict::NotApplicable { reason: "the question is about a step".to_owned() },
+            (RuleQuestion::ArgumentProvenance, Some(step)) => offline.argument_provenance(step),
+            (_, None) => OfflineVerdict::NotApplicable { reason: "The question is about a step.".to_owned() },
         };
-        let scored = |label: &str, explanation, evidence| {
+        let scored = |label: &str, finding: RuleFinding| {
             EvaluationOutcome::Scored(ScoredVerdict {
                 label: label.to_owned(),
-                score: self.labels.score(label).unwrap_or_default(),
-                explanation,
-                evidence,
+                score: self.labels.score(label),
+                explanation: finding.explanation,
+                evidence: finding.evidence,
+                rule: Some(finding.rule),
             })
         };
-        match opinion {
-            OfflineVerdict::Good { explanation, evidence } => scored(self.labels.best(), explanation, evidence),
-            OfflineVerdict::Bad { explanation, evidence } => scored(self.labels.worst(), explanation, evidence),
-            OfflineVerdict::CannotJudge { reason } => {
-                EvaluationOutcome::Failed { reason: format!("cannot judge: {reason}") }
-            }
+        match verdict {
+            OfflineVerdict::Good(finding) => scored(self.labels.best(), finding),
+            OfflineVerdict::Bad(finding) => scored(self.labels.worst(), finding),
+            OfflineVerdict::Labelled { label, finding } => scored(label, finding),
+            OfflineVerdict::CannotJudge { reason } => EvaluationOutcome::Abstained { reason },
             OfflineVerdict::NotApplicable { reason } => EvaluationOutcome::NotApplicable { reason },
+        }
+    }
+
+    /// What rules notice about the subject of this question without deciding anything.
+    pub(crate) fn rule_remarks(&self, question: RuleQuestion, offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
+        match question {
+            RuleQuestion::Outcome => offline.outcome_remarks(),
+            RuleQuestion::SequenceOptimality => offline.sequence_remarks(),
+            RuleQuestion::ErrorRecovery => offline.recovery_remarks(),
+            _ => Vec::new(),
         }
     }
 }

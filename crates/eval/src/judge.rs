@@ -4,9 +4,13 @@
 use std::sync::Arc;
 
 use gradus_llm::price::TokenPrice;
-use gradus_llm::{AnswerForm, CallError, CompletionUsage, FinishReason, ModelCallFailure, ModelClient, ModelRequest};
+use gradus_llm::{
+    AnswerForm, CallError, CompletionUsage, ContextRefusal, FinishReason, ModelCallFailure, ModelClient, ModelRequest,
+};
 use serde_json::value::RawValue;
 
+use crate::label_probability::label_probability;
+use crate::learned_window::LearnedWindow;
 use crate::prompt::{JudgePrompt, PromptWindow};
 use crate::rubric::{Rubric, RubricLabels};
 use crate::run::QuestionKey;
@@ -20,10 +24,12 @@ pub struct ModelJudge {
     pub settings: JudgeSettings,
     /// `None` if the price of the model is unknown. Costs are then unknown, too, never 0.
     pub price: Option<TokenPrice>,
+    /// The context window, once the endpoint has refused a prompt and named it.
+    pub learned_window: LearnedWindow,
 }
 
-/// Everything besides prompt and endpoint that influences an answer. It is part of the cache key, except `asks_again`
-/// and `window`.
+/// Everything besides prompt and endpoint that influences an answer. It is part of the cache key, except `asks_again`,
+/// `window` and `wants_logprobs`.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeSettings {
     /// Maximum length of an answer, in tokens.
@@ -36,6 +42,8 @@ pub struct JudgeSettings {
     pub asks_again: u32,
     /// Maximum length of a prompt.
     pub window: PromptWindow,
+    /// Asks for log-probabilities, so that [`JudgeResponse::label_probability`] is known where the endpoint gives them.
+    pub wants_logprobs: bool,
 }
 
 /// The result of one question, with everything that it cost.
@@ -49,6 +57,11 @@ pub struct JudgeResponse {
     pub is_usage_partial: bool,
     /// Requests that were sent, retries included.
     pub calls: u32,
+    /// The last answer as the model gave it, whether or not it could be parsed.
+    pub raw_response: Option<String>,
+    /// The probability of the given label among the labels of the rubric, from 0 to 1. `None` without a verdict, unless
+    /// [`JudgeSettings::wants_logprobs`] is set, and where the endpoint gives no log-probabilities.
+    pub label_probability: Option<f64>,
     /// The prompt that was answered; shorter than the first one if that was too long.
     pub prompt: JudgePrompt,
 }
@@ -70,15 +83,14 @@ pub enum JudgeFailure {
     Endpoint(ModelCallFailure),
 }
 
-/// How many times a prompt that the endpoint calls too long is halved. Four halvings leave a sixteenth, so a wrong
-/// `--context-tokens` does not fail the run.
-const HALVINGS: u32 = 4;
+/// How many times a prompt that the endpoint calls too long is rendered again: to the window that the endpoint names, or
+/// to half of its size. Four halvings leave a sixteenth, so a wrong `--context-tokens` does not fail the run.
+const SHORTENINGS: u32 = 4;
 
 impl ModelJudge {
     /// Provider and model, `openai:gpt-4o`, as in outcome lines.
     pub fn name(&self) -> String {
-        let endpoint = self.client.endpoint();
-        format!("{}:{}", endpoint.provider.name(), endpoint.model)
+        self.client.endpoint().judge_name()
     }
 
     /// The cache key of a question: everything that may change the answer. `repeat` numbers deliberate repetitions of
@@ -135,10 +147,17 @@ impl ModelJudge {
             usage: None,
             is_usage_partial: false,
             calls: 0,
+            raw_response: None,
+            label_probability: None,
             prompt,
         };
-        let mut window = self.settings.window;
-        let (mut halvings, mut unread) = (0, 0);
+        let (mut shortenings, mut unread) = (0, 0);
+        // Another question may have learned the window since the prompt was rendered, or long ago.
+        if let Some(window) = self.learned_window.prompt_window(self.settings.max_tokens)
+            && prompt_bytes(&judgement.prompt) > window.bytes
+        {
+            judgement.prompt = render(window);
+        }
         let mut reminder: Option<String> = None;
         loop {
             // The reminder goes behind the prompt, so that the provider's prompt cache still covers the rest.
@@ -150,19 +169,27 @@ impl ModelJudge {
                 system: &judgement.prompt.system,
                 user: &user,
                 answer: answer.clone(),
-                max_tokens: self.settings.max_tokens,
+                max_tokens: self.learned_window.answer_tokens(self.settings.max_tokens),
                 temperature: self.settings.temperature,
+                wants_logprobs: self.settings.wants_logprobs,
             };
             let (calls, answered) = self.client.ask(&request).await;
             judgement.calls += calls;
             let reply = match answered {
                 Ok(reply) => reply,
                 // A rejected prompt is not billed, so it counts neither as an attempt nor against the budget.
-                Err(ModelCallFailure { error: CallError::TooLong(_), .. }) if halvings < HALVINGS => {
-                    halvings += 1;
-                    window = window.halved();
-                    judgement.prompt = render(window);
-                    continue;
+                Err(ModelCallFailure { error: CallError::TooLong(refusal), attempts }) if shortenings < SHORTENINGS => {
+                    shortenings += 1;
+                    let refused_bytes = prompt_bytes(&judgement.prompt);
+                    let shorter = render(self.window_after_refusal(&refusal, refused_bytes));
+                    // Instructions and rubric cannot be cut. If they do not fit, asking again does not help.
+                    if prompt_bytes(&shorter) < refused_bytes {
+                        judgement.prompt = shorter;
+                        continue;
+                    }
+                    let error = CallError::TooLong(refusal);
+                    judgement.result = Err(self.classify_failure(ModelCallFailure { error, attempts }));
+                    return judgement;
                 }
                 Err(failure) => {
                     judgement.is_usage_partial |= failure.error.may_be_paid_for();
@@ -174,8 +201,11 @@ impl ModelJudge {
                 Some(usage) => *judgement.usage.get_or_insert_default() += usage,
                 None => judgement.is_usage_partial = true,
             }
-            let reason = match (verdict::parse_verdict(&reply.text, labels), reply.stop) {
+            let parsed = verdict::parse_verdict(&reply.text, labels);
+            judgement.raw_response = Some(reply.text);
+            let reason = match (parsed, reply.stop) {
                 (Ok(reading), _) => {
+                    judgement.label_probability = label_probability(&reply.token_logprobs, labels, &reading.label);
                     judgement.result = Ok(reading);
                     return judgement;
                 }
@@ -200,6 +230,15 @@ impl ModelJudge {
                 names.join(", ")
             ));
         }
+    }
+
+    /// The window for the next attempt: the one that the endpoint named, or half of the prompt that it refused.
+    fn window_after_refusal(&self, refusal: &ContextRefusal, refused_bytes: usize) -> PromptWindow {
+        self.learned_window.learn_from_refusal(refusal, refused_bytes);
+        let learned = self.learned_window.prompt_window(self.settings.max_tokens);
+        let half = PromptWindow { bytes: refused_bytes.min(self.settings.window.bytes) / 2 };
+        // A named window that the prompt kept to is of no use, whatever the reason.
+        learned.filter(|window| window.bytes < refused_bytes).unwrap_or(half)
     }
 
     /// Decides whether a failure concerns one question or all of them. An endpoint that never answered is treated as
@@ -246,13 +285,18 @@ pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
     }
 }
 
+/// The size of a prompt, as [`PromptWindow`] counts it.
+fn prompt_bytes(prompt: &JudgePrompt) -> usize {
+    prompt.system.len() + prompt.user.len()
+}
+
 /// An upper bound of the prompt's tokens, for budgets. It assumes fewer bytes per token than usual.
 fn most_tokens(prompt: &JudgePrompt) -> u64 {
-    (prompt.system.len() + prompt.user.len()).div_ceil(crate::prompt::BYTES_PER_TOKEN) as u64
+    prompt_bytes(prompt).div_ceil(crate::prompt::BYTES_PER_TOKEN) as u64
 }
 
 /// An estimate of the prompt's tokens, for `--dry-run`. English text has about four bytes per token.
 pub fn estimated_tokens(prompt: &JudgePrompt) -> u64 {
     const BYTES_PER_TOKEN: usize = 4;
-    (prompt.system.len() + prompt.user.len()).div_ceil(BYTES_PER_TOKEN) as u64
+    prompt_bytes(prompt).div_ceil(BYTES_PER_TOKEN) as u64
 }

@@ -1,35 +1,37 @@
-//! Selects the judge and the evaluators: from settings to a model endpoint and a list of questions. `gradus eval`, the
-//! benchmark and the server's live grading share it, so the same settings mean the same everywhere.
+//! Selects the judge: from settings to a model endpoint. `gradus eval`, the benchmark and the server's live grading
+//! share it, so the same settings mean the same everywhere.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gradus_http::SecretString;
-use gradus_llm::price::{PriceError, PriceTable};
-use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, ModelSetupError, RetryPolicy};
+use gradus_llm::price::{ModelPrices, PriceError, PriceTable};
+use gradus_llm::{LocalServer, ModelClient, ModelEndpoint, ModelProvider, ModelSetupError, RetryPolicy};
 
-use crate::evaluator::{CALL_VALIDITY, Evaluator, OFFLINE};
+use crate::evaluator::OFFLINE;
 use crate::judge::{JudgeSettings, ModelJudge};
+use crate::learned_window::LearnedWindow;
 use crate::prompt::PromptWindow;
-use crate::rubric::{LibraryError, Rubric, RubricLibrary};
 
 /// Settings of the judge, merged from command line, environment and `gradus.toml` by the caller.
 #[derive(Clone, Debug)]
 pub struct JudgeConfig {
-    /// `offline`, a model's name, or `openai:MODEL` / `anthropic:MODEL`. It takes precedence over
-    /// [`JudgeCredentials::openai_model`].
+    /// `offline`, a model's name, `openai:MODEL` / `anthropic:MODEL`, or a model of a local server: `ollama:MODEL`,
+    /// `llamacpp:MODEL`, `lmstudio:MODEL`, `vllm:MODEL`. It takes precedence over [`JudgeCredentials::openai_model`].
     pub judge: Option<String>,
     /// The judge if neither `judge` nor the environment names one, usually from `gradus.toml`.
     pub fallback_judge: Option<String>,
     /// The address of the endpoint. It takes precedence over the environment.
     pub base_url: Option<String>,
-    /// The address of the provider that `fallback_judge` names, by default OpenAI. It is not used for another provider,
-    /// because a key must not be sent to the wrong server.
+    /// The address of the provider or local server that `fallback_judge` names, by default OpenAI. It is not used for
+    /// another one, because a key must not be sent to the wrong server.
     pub fallback_base_url: Option<String>,
-    /// Maximum number of questions in flight.
-    pub concurrency: usize,
-    /// Maximum duration of one call, in seconds.
-    pub timeout_s: f64,
+    /// Maximum number of questions in flight. `None` for the default: 200, and fewer for local servers
+    /// ([`LocalServer::default_concurrency`]).
+    pub concurrency: Option<usize>,
+    /// Maximum duration of one call, in seconds. `None` for the default: 120, and more for local servers
+    /// ([`LocalServer::default_timeout`]).
+    pub timeout_s: Option<f64>,
     /// How long to wait, in seconds, for a model server that is still loading its model; `None` for the default.
     pub load_wait_s: Option<f64>,
     /// Retries of a call after a transient failure; not counting the first attempt.
@@ -44,9 +46,16 @@ pub struct JudgeConfig {
     pub temperature: Option<f64>,
     /// Requests plain text even from an endpoint that supports JSON schemas.
     pub is_plain_text: bool,
+    /// Asks for the log-probabilities of an answer, from which the probability of its label is computed. Answers then
+    /// have several times their size.
+    pub wants_logprobs: bool,
     /// A TOML file of model prices, which take precedence over the built-in ones.
     pub prices: Option<PathBuf>,
 }
+
+/// Questions in flight, and seconds that a call may take, if nothing else is set.
+const DEFAULT_CONCURRENCY: usize = 200;
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Default for JudgeConfig {
     fn default() -> Self {
@@ -55,8 +64,8 @@ impl Default for JudgeConfig {
             fallback_judge: None,
             base_url: None,
             fallback_base_url: None,
-            concurrency: 200,
-            timeout_s: 120.0,
+            concurrency: None,
+            timeout_s: None,
             load_wait_s: None,
             retries: 4,
             ask_again: 2,
@@ -64,6 +73,7 @@ impl Default for JudgeConfig {
             context_tokens: 100_000,
             temperature: Some(0.0),
             is_plain_text: false,
+            wants_logprobs: false,
             prices: None,
         }
     }
@@ -94,6 +104,11 @@ pub enum JudgeConfigError {
     #[error("--judge is empty: give `offline` or a model's name")]
     EmptyJudge,
     #[error(
+        "--judge {0}: no model is named: give `{0}:MODEL`; `gradus judge list` lists the models that run here",
+        server.name()
+    )]
+    NoLocalModel { server: LocalServer },
+    #[error(
         "no key for {}: set {}, or name an endpoint that needs none with --base-url, or use --judge offline",
         provider.name(),
         key_variable(*provider)
@@ -121,16 +136,6 @@ pub enum JudgeConfigError {
     Client(#[from] ModelSetupError),
 }
 
-/// Why evaluators cannot be selected.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EvaluatorSelectionError {
-    /// `known` lists the names of all evaluators, separated by commas.
-    #[error("there is no evaluation {name:?}; there are {known}")]
-    Unknown { name: String, known: String },
-    #[error("the offline judge has no rules for {0:?}: choose a model as the judge, or name evaluators without it")]
-    NoOfflineRules(String),
-}
-
 impl JudgeConfig {
     /// Decides who judges. In order of precedence: `judge`, the model that the environment names, `fallback_judge`, the
     /// first provider that has a key or an address, and the offline judge.
@@ -140,6 +145,9 @@ impl JudgeConfig {
         let (provider, model) = match named {
             Some("") => return Err(JudgeConfigError::EmptyJudge),
             Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
+            Some(name) if let Some((server, model)) = split_local_name(name) => {
+                return self.select_local(server, model);
+            }
             Some(name) => match name.split_once(':') {
                 Some(("openai", model)) => (ModelProvider::OpenAi, Some(model)),
                 Some(("anthropic", model)) => (ModelProvider::Anthropic, Some(model)),
@@ -170,16 +178,17 @@ impl JudgeConfig {
             ModelProvider::OpenAi => (&credentials.openai_key, &credentials.openai_base_url),
             ModelProvider::Anthropic => (&credentials.anthropic_key, &credentials.anthropic_base_url),
         };
-        let fallback = self.fallback_base_url.as_ref().filter(|_| provider == self.fallback_provider());
+        let fallback = self.fallback_base_url.as_ref().filter(|_| provider.name() == self.fallback_prefix());
         let base_url = self.base_url.as_ref().or(from_environment.as_ref()).or(fallback);
         // An address may contain a password, which must not appear in any message from here on.
         base_url.into_iter().for_each(|url| gradus_http::register_url_secrets(url));
         if key.is_none() && base_url.is_none() {
             return Err(JudgeConfigError::NoKey { provider });
         }
-        let timeout = timeout_from_seconds(self.timeout_s).ok_or(JudgeConfigError::Timeout)?;
+        let timeout = self.checked_timeout(DEFAULT_TIMEOUT)?;
         Ok(JudgeChoice::Model(ModelEndpoint {
             provider,
+            local_server: None,
             base_url: base_url.cloned().unwrap_or_else(|| provider.default_base_url().to_owned()),
             key: key.clone().unwrap_or_else(SecretString::default),
             model: model.unwrap_or(provider.default_model()).to_owned(),
@@ -187,36 +196,77 @@ impl JudgeConfig {
         }))
     }
 
-    /// The provider that `fallback_base_url` belongs to.
-    fn fallback_provider(&self) -> ModelProvider {
-        match self.fallback_judge.as_deref() {
-            Some(name) if name == "anthropic" || name.starts_with("anthropic:") => ModelProvider::Anthropic,
-            _ => ModelProvider::OpenAi,
+    /// A model of a local server. Keys and addresses of the environment belong to other servers, so none is used.
+    fn select_local(&self, server: LocalServer, model: &str) -> Result<JudgeChoice, JudgeConfigError> {
+        if model.trim().is_empty() {
+            return Err(JudgeConfigError::NoLocalModel { server });
+        }
+        let fallback = self.fallback_base_url.as_ref().filter(|_| server.name() == self.fallback_prefix());
+        let base_url = self.base_url.as_ref().or(fallback);
+        base_url.into_iter().for_each(|url| gradus_http::register_url_secrets(url));
+        Ok(JudgeChoice::Model(ModelEndpoint {
+            provider: ModelProvider::OpenAi,
+            local_server: Some(server),
+            base_url: base_url.cloned().unwrap_or_else(|| server.default_base_url()),
+            key: SecretString::default(),
+            model: model.to_owned(),
+            timeout: self.checked_timeout(server.default_timeout())?,
+        }))
+    }
+
+    fn checked_timeout(&self, default: Duration) -> Result<Duration, JudgeConfigError> {
+        let Some(seconds) = self.timeout_s else { return Ok(default) };
+        timeout_from_seconds(seconds).ok_or(JudgeConfigError::Timeout)
+    }
+
+    /// The name of the provider or local server that `fallback_base_url` belongs to.
+    fn fallback_prefix(&self) -> &'static str {
+        let name = self.fallback_judge.as_deref().unwrap_or_default();
+        match split_local_name(name) {
+            Some((server, _)) => server.name(),
+            None if name == "anthropic" || name.starts_with("anthropic:") => ModelProvider::Anthropic.name(),
+            None => ModelProvider::OpenAi.name(),
         }
     }
 
     /// Validates `concurrency`; 0 would start no question and never finish.
     pub fn checked_concurrency(&self) -> Result<usize, JudgeConfigError> {
         match self.concurrency {
-            0 => Err(JudgeConfigError::Concurrency),
-            number => Ok(number),
+            Some(0) => Err(JudgeConfigError::Concurrency),
+            number => Ok(number.unwrap_or(DEFAULT_CONCURRENCY)),
         }
+    }
+
+    /// The prices of the user's file; none without one.
+    pub fn read_prices(&self) -> Result<ModelPrices, JudgeConfigError> {
+        let Some(path) = &self.prices else { return Ok(ModelPrices::new()) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| JudgeConfigError::PriceFile { path: path.clone(), source })?;
+        PriceTable::parse_toml(&text).map_err(|source| JudgeConfigError::Prices { path: path.clone(), source })
     }
 
     /// Builds the judge for an endpoint. All settings are validated here, before anything is read or asked.
     pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, JudgeConfigError> {
-        let mut prices = PriceTable::default();
-        if let Some(path) = &self.prices {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| JudgeConfigError::PriceFile { path: path.clone(), source })?;
-            let added = prices.add_toml(&text);
-            added.map_err(|source| JudgeConfigError::Prices { path: path.clone(), source })?;
-        }
+        let own_prices = self.read_prices()?;
+        let price = match endpoint.local_server {
+            // A model on the user's own machine is not billed. It may have the name of a hosted one.
+            Some(_) => Some(own_prices.get(&endpoint.model).copied().unwrap_or_default()),
+            None => {
+                let mut prices = PriceTable::default();
+                prices.add_prices(&own_prices);
+                prices.find_price(&endpoint.model)
+            }
+        };
         let mut retry = RetryPolicy { attempts: self.retries.saturating_add(1), ..RetryPolicy::default() };
         if let Some(wait) = self.load_wait_s {
             retry.max_load_wait = timeout_from_seconds(wait).ok_or(JudgeConfigError::LoadWait)?;
         }
-        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
+        let few = endpoint.local_server.and_then(LocalServer::default_concurrency);
+        let concurrency = match (self.concurrency, few) {
+            (None, Some(few)) => few,
+            _ => self.checked_concurrency()?,
+        };
+        let client = ModelClient::new(endpoint.clone(), concurrency, retry)?;
         let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
         if context_tokens < 2 * max_tokens as usize || context_tokens < 2_000 {
             return Err(JudgeConfigError::ContextTokens { context_tokens, max_tokens });
@@ -232,10 +282,16 @@ impl JudgeConfig {
             asks_again: self.ask_again,
             // The answer needs its share of the context window.
             window: PromptWindow::of_tokens(context_tokens - max_tokens as usize),
+            wants_logprobs: self.wants_logprobs,
         };
-        let price = prices.find_price(&endpoint.model);
-        Ok(ModelJudge { client, settings, price })
+        Ok(ModelJudge { client, settings, price, learned_window: LearnedWindow::default() })
     }
+}
+
+/// Server and model of a judge that is named after a local server; the model is empty if none is named.
+fn split_local_name(name: &str) -> Option<(LocalServer, &str)> {
+    let (prefix, model) = name.split_once(':').unwrap_or((name, ""));
+    LocalServer::from_name(prefix).map(|server| (server, model))
 }
 
 /// The environment variable that holds the provider's key.
@@ -243,63 +299,6 @@ pub fn key_variable(provider: ModelProvider) -> &'static str {
     match provider {
         ModelProvider::OpenAi => "OPENAI_API_KEY",
         ModelProvider::Anthropic => "ANTHROPIC_API_KEY",
-    }
-}
-
-/// The built-in rubrics plus those of the given files and folders, in this order. A user's rubric replaces the built-in
-/// one of the same name.
-pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<RubricLibrary, LibraryError> {
-    let mut library = RubricLibrary::built_in();
-    for path in paths {
-        library.add_path(path)?;
-    }
-    Ok(library)
-}
-
-/// The names that `--evaluators` accepts.
-pub fn known_evaluators(library: &RubricLibrary) -> Vec<&str> {
-    library.iter().map(|rubric| rubric.name.as_str()).chain([CALL_VALIDITY]).collect()
-}
-
-/// The evaluators with these names, or all if `names` is empty. An unknown name is an error. Without a model, rubrics
-/// that the offline judge has no rules for are skipped, unless they were named or `is_strict` is set. `call_validity`
-/// comes last.
-pub fn select_evaluators(
-    library: &RubricLibrary,
-    names: &[String],
-    judge: Option<&ModelJudge>,
-    structured: bool,
-    is_strict: bool,
-) -> Result<Vec<Evaluator>, EvaluatorSelectionError> {
-    let known = known_evaluators(library);
-    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(EvaluatorSelectionError::Unknown { name: unknown.clone(), known: known.join(", ") });
-    }
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
-    let mut evaluators = Vec::new();
-    for rubric in library.iter().filter(|rubric| wanted(&rubric.name)) {
-        match build_evaluator(rubric, judge, structured) {
-            Ok(evaluator) => evaluators.push(evaluator),
-            // Nobody asked for it by name: it waits for a model.
-            Err(_) if names.is_empty() && !is_strict => {}
-            Err(reason) => return Err(reason),
-        }
-    }
-    if wanted(CALL_VALIDITY) {
-        evaluators.push(Evaluator::call_validity());
-    }
-    Ok(evaluators)
-}
-
-fn build_evaluator(
-    rubric: &Rubric,
-    judge: Option<&ModelJudge>,
-    structured: bool,
-) -> Result<Evaluator, EvaluatorSelectionError> {
-    match judge {
-        Some(judge) => Ok(Evaluator::with_model_judge(rubric, &judge.name(), structured)),
-        None => Evaluator::with_offline_rules(rubric)
-            .ok_or_else(|| EvaluatorSelectionError::NoOfflineRules(rubric.name.clone())),
     }
 }
 

@@ -2,24 +2,25 @@
 //!
 //! The crate takes trajectories and yields outcomes. It does not know where trajectories come from or how reports look:
 //! the command line, the server and the benchmark pass trajectories in and read the files or lines that come out.
-pub mod agreement;
 pub mod annotation;
-pub mod comparison;
+pub mod calibration;
 #[cfg(test)]
 mod error_messages;
 pub mod evaluator;
-pub mod interval;
+pub mod evaluator_selection;
 pub mod judge;
 pub mod judge_selection;
+mod label_probability;
+pub mod learned_window;
 pub mod offline;
 pub mod outcome;
 pub mod prompt;
 mod prompt_version;
 pub mod report;
 pub mod rubric;
+pub mod rule_remark;
 pub mod run;
 pub mod runner;
 pub mod scale;
-mod significance;
 pub mod tool_file;
 pub mod verdict;

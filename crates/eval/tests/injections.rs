@@ -11,9 +11,9 @@ mod parsed;
 
 use std::sync::Arc;
 
-use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
+use gradus_core::trajectory::{EarlierCall, EarlierTurn, ToolDefinition, Trajectory, TrajectoryStep};
 use gradus_core::visible::{is_hidden, reveal_invisible};
-use gradus_eval::prompt::{EvaluationCase, PromptRenderer, PromptWindow, ToolTexts};
+use gradus_eval::prompt::{EvaluationCase, PromptRenderer, PromptWindow, ToolTexts, escape_chat_tokens};
 use gradus_eval::rubric::{Rubric, RubricLibrary, RubricOrigin, RubricSubject};
 use gradus_eval::verdict;
 
@@ -29,13 +29,24 @@ fn trajectory(attack: &str) -> Trajectory {
         tool: attack.to_owned(),
         arguments_raw: Some(attack.to_owned()),
         observation: Some(attack.to_owned()),
-        is_error: index == 2,
+        // Which calls look failed depends on their text, and the structure is compared: here all did.
+        is_error: true,
         ..TrajectoryStep::default()
     };
     let tool =
         |name: &str| ToolDefinition { name: name.to_owned(), description: Some(attack.to_owned()), schema: None };
+    let call = EarlierCall {
+        tool: attack.to_owned(),
+        arguments: Some(attack.to_owned()),
+        observation: Some(attack.to_owned()),
+        is_error: true,
+    };
+    let turn = EarlierTurn { query: Some(attack.to_owned()), calls: vec![call], answer: Some(attack.to_owned()) };
     Trajectory {
         query: Some(attack.to_owned()),
+        system_prompt: Some(attack.into()),
+        earlier_turns: vec![Arc::new(turn.clone()), Arc::new(turn)],
+        final_thought: Some(attack.to_owned()),
         final_answer: Some(attack.to_owned()),
         steps: vec![step(1), step(2), step(3)],
         tools: Arc::from([tool(attack), tool("second")]),
@@ -51,21 +62,25 @@ fn rubrics() -> Vec<Rubric> {
         );
         Rubric::parse(&text, RubricOrigin::BuiltIn).unwrap()
     };
-    let of_both = "{tool_definitions}\nq: {original_question} {thought_sequence}{tool_sequence}\n\n{final_answer}";
-    let of_step =
-        format!("{of_both} {{thought}} {{tool_call}} {{action_input}} {{observation}} {{previous_steps}} end");
+    let of_both = "{tool_definitions}\n{system_prompt} {conversation}\nq: {original_question} {thought_sequence}{tool_sequence}\n\n{step_sequence}{failed_calls} {final_thought}\n{final_answer}";
+    let of_step = format!(
+        "{of_both} {{thought}} {{tool_call}} {{action_input}} {{observation}} {{previous_steps}} {{next_step}} end"
+    );
     let mut rubrics: Vec<Rubric> = RubricLibrary::built_in().iter().cloned().collect();
     rubrics.extend([own("all_of_a_step", "step", &of_step), own("all_of_a_run", "trajectory", of_both)]);
-    // The tools may come last, too.
-    rubrics.push(own("tools_last", "step", "{thought}\n{tool_definitions}"));
+    // What is shared may come last, too.
+    rubrics.push(own("shared_last", "step", "{thought}\n{tool_definitions}{system_prompt}"));
+    // The same for the thought before the answer, which is no step.
+    rubrics.push(own("final_thought", "step", "{thought} {tool_call} {action_input} {previous_steps} {conversation}"));
     rubrics
 }
 
 fn render(rubric: &Rubric, trajectory: &Trajectory, window: PromptWindow) -> String {
     let tools = ToolTexts::default().get_or_render(&trajectory.tools);
-    let step = (rubric.subject == RubricSubject::Step).then_some(2);
-    let renderer = PromptRenderer::new(rubric, &tools, window);
-    let prompt = renderer.render(&EvaluationCase { trajectory, step, tools: &tools });
+    let row = if rubric.name == "final_thought" { trajectory.steps.len() } else { 2 };
+    let step = (rubric.subject == RubricSubject::Step).then_some(row);
+    let case = EvaluationCase { trajectory, step, tools: &tools };
+    let prompt = PromptRenderer::new(rubric, &case, window).render(&case);
     format!("{}\n{}", prompt.system, prompt.user)
 }
 
@@ -94,9 +109,9 @@ fn the_structure_of_a_prompt_is_that_of_its_case() {
             let found = parse(&text).unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!(found.outside, harmless.outside, "{case}: what is around the blocks stays as it is");
             assert_eq!(found.blocks.len(), harmless.blocks.len(), "{case}");
-            let shown = reveal_invisible(&attack.replace("\r\n", "\n")).into_owned();
+            let shown = escape_chat_tokens(&reveal_invisible(&attack.replace("\r\n", "\n"))).into_owned();
             // Descriptions of tools are shown without spaces around them.
-            let trimmed = reveal_invisible(&attack.trim().replace("\r\n", "\n")).into_owned();
+            let trimmed = escape_chat_tokens(&reveal_invisible(&attack.trim().replace("\r\n", "\n"))).into_owned();
             for (found, harmless) in found.blocks.iter().zip(&harmless.blocks) {
                 assert_eq!(headings(found), headings(harmless), "{case}");
                 // A result of an earlier step is cut where it is long.
@@ -122,18 +137,44 @@ fn the_structure_of_a_prompt_is_that_of_its_case() {
 /// The same where a value is too long: what is cut away takes no structure with it, and data cannot fake a cut.
 #[test]
 fn the_structure_holds_where_values_are_cut() {
+    // Wide enough that no entry is left out, whatever a recording's line ends take: then the headings are the same.
+    let window = PromptWindow { bytes: 64_000 };
     for rubric in rubrics() {
+        let harmless = parse(&render(&rubric, &trajectory(&"x ".repeat(8_000)), window)).unwrap();
         for (class, attack) in attacks() {
             let long = format!("{attack}\n").repeat(8_000 / attack.len().max(1) + 1);
-            let window = PromptWindow { bytes: 16_000 };
             let text = render(&rubric, &trajectory(&long), window);
             let case = format!("{}: {class}: {attack:?}", rubric.name);
             assert!(text.len() <= window.bytes + 1, "{case}: {} bytes", text.len());
             let found = parse(&text).unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!(found.blocks.len(), rubric.template.variables().count(), "{case}");
-            let harmless = parse(&render(&rubric, &trajectory(&"x ".repeat(8_000)), window)).unwrap();
             for (found, harmless) in found.blocks.iter().zip(&harmless.blocks) {
                 assert_eq!(headings(found), headings(harmless), "{case}");
+            }
+        }
+    }
+}
+
+/// In a window that is far too small, entries are left out. Which ones depends on the bytes, but no other ones appear.
+#[test]
+fn the_structure_holds_where_entries_are_left_out() {
+    for rubric in rubrics() {
+        let harmless = parse(&render(&rubric, &trajectory("nothing special"), WIDE)).unwrap();
+        for (class, attack) in attacks().into_iter().step_by(3) {
+            let long = format!("{attack}\n").repeat(8_000 / attack.len().max(1) + 1);
+            let window = PromptWindow { bytes: 24_000 };
+            let text = render(&rubric, &trajectory(&long), window);
+            let case = format!("{}: {class}: {attack:?}", rubric.name);
+            assert!(text.len() <= window.bytes + 1, "{case}: {} bytes", text.len());
+            let found = parse(&text).unwrap_or_else(|error| panic!("{case}: {error}"));
+            for (found, harmless) in found.blocks.iter().zip(&harmless.blocks) {
+                let known = headings(harmless);
+                let mut left = headings(found);
+                // Gradus begins the list of tools that did not fit with a heading of its own, once.
+                if let Some(at) = left.iter().position(|one| *one == "their names:") {
+                    left.remove(at);
+                }
+                assert!(left.len() <= known.len() && left.iter().all(|one| known.contains(one)), "{case}: {left:?}");
             }
         }
     }
@@ -156,6 +197,19 @@ fn a_mark_that_was_seen_is_of_no_use() {
         assert_eq!(found.blocks.len(), rubric.template.variables().count());
         assert!(found.blocks.iter().all(|block| !attack.contains(&block.mark)));
         assert!(found.blocks.iter().all(|block| block.mark != GUESSED_MARK));
+    }
+}
+
+/// A server of an open model tokenizes the prompt as a whole: these texts would begin and end messages.
+#[test]
+fn no_token_of_a_chat_template_is_left() {
+    for rubric in rubrics() {
+        for (class, attack) in attacks() {
+            let text = render(&rubric, &trajectory(&attack), WIDE);
+            for token in ["<|", "<\u{ff5c}", "<start_of_turn>", "[INST]", "[/INST]", "<s>", "</s>"] {
+                assert!(!text.contains(token), "{}: {class}: {token}: {attack:?}", rubric.name);
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod trust;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradus_eval::annotation::{AnnotationSettings, TrajectoryTarget};
+use gradus_eval::annotation::{AnnotationNamePreset, AnnotationSettings, TrajectoryTarget};
 use gradus_eval::judge_selection::{JudgeConfig, JudgeCredentials};
 use gradus_http::SecretString;
 use gradus_phoenix::client::PhoenixClientSettings;
@@ -91,7 +91,7 @@ pub(crate) struct JudgeSection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EvalSection {
-    /// Names of evaluators; `None` means all.
+    /// Names of evaluators and of sets; `None` means the set `core`.
     pub(crate) evaluators: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) rubrics: Vec<PathBuf>,
@@ -115,6 +115,12 @@ pub(crate) struct PhoenixSection {
     /// Whether verdicts on a whole trajectory are attached to its root span or to its trace.
     #[serde(default)]
     pub(crate) trajectory_target: TrajectoryTarget,
+    /// Whether outcomes that the judge cannot decide are written to Phoenix.
+    #[serde(default)]
+    pub(crate) abstentions: bool,
+    /// Which names annotations have where `names` gives none.
+    #[serde(default)]
+    pub(crate) names_preset: AnnotationNamePreset,
     /// Annotation names in Phoenix, by evaluator name.
     #[serde(default)]
     pub(crate) names: BTreeMap<String, String>,
@@ -133,7 +139,9 @@ impl PhoenixSection {
 
     /// How outcomes become annotations, for exports to Phoenix and for the server.
     pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
-        AnnotationSettings { trajectory_target: self.trajectory_target, names: self.names.clone() }
+        let mut names = self.names_preset.to_names();
+        names.extend(self.names.clone());
+        AnnotationSettings { trajectory_target: self.trajectory_target, include_abstentions: self.abstentions, names }
     }
 }
 
@@ -165,6 +173,8 @@ pub(crate) struct EnvironmentVariables {
     /// XDG_STATE_HOME and HOME: where the list of trusted files is kept.
     state_home: Option<PathBuf>,
     home: Option<PathBuf>,
+    /// USER: who labels.
+    pub(crate) user_name: Option<String>,
 }
 
 impl EnvironmentVariables {
@@ -192,6 +202,7 @@ impl EnvironmentVariables {
                 .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true")),
             state_home: text("XDG_STATE_HOME").map(PathBuf::from),
             home: text("HOME").map(PathBuf::from),
+            user_name: text("USER"),
         }
     }
 
@@ -256,8 +267,8 @@ impl ConfigFile {
         JudgeConfig {
             fallback_judge: self.judge.name.clone(),
             fallback_base_url: self.judge.base_url.clone(),
-            concurrency: self.judge.concurrency.unwrap_or(default.concurrency),
-            timeout_s: self.judge.timeout_s.unwrap_or(default.timeout_s),
+            concurrency: self.judge.concurrency,
+            timeout_s: self.judge.timeout_s,
             load_wait_s: self.judge.load_wait_s,
             max_tokens: self.judge.max_tokens.unwrap_or(default.max_tokens),
             context_tokens: self.judge.context_tokens.unwrap_or(default.context_tokens),

@@ -3,7 +3,10 @@
 
 pub mod cli;
 mod config;
+mod experiment_report;
 mod known_sources;
 mod otlp_exporter;
 mod process_groups;
 mod program_agent;
+mod program_runner;
+mod received_traces;

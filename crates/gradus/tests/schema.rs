@@ -6,15 +6,17 @@ use std::fs;
 use std::path::Path;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::outcome::OutcomeLine;
+use gradus_eval::calibration::CalibrationFile;
+use gradus_eval::outcome::ExportedOutcome;
 use gradus_eval::report::EvaluationSummary;
 use serde_json::Value as Json;
 
 #[test]
 fn the_formats_are_described_by_their_schemas() {
     let schemas = [
+        ("calibration", schemars::schema_for!(CalibrationFile)),
         ("trajectory", schemars::schema_for!(Trajectory)),
-        ("outcome", schemars::schema_for!(OutcomeLine)),
+        ("outcome", schemars::schema_for!(ExportedOutcome<'_>)),
         ("summary", schemars::schema_for!(EvaluationSummary)),
     ];
     for (name, schema) in schemas {
@@ -31,7 +33,7 @@ fn the_formats_are_described_by_their_schemas() {
 /// The promised names of an outcome, and that there are no scores where there is no verdict.
 #[test]
 fn an_outcome_has_the_promised_names() {
-    let schema = serde_json::to_value(schemars::schema_for!(OutcomeLine)).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(ExportedOutcome<'_>)).unwrap();
     let names = [
         "run_id",
         "trajectory_id",
@@ -48,6 +50,8 @@ fn an_outcome_has_the_promised_names() {
         "tokens",
         "cost_usd",
         "cached",
+        "trace_id",
+        "span_ids",
     ];
     let missing: Vec<_> = names.iter().filter(|name| schema["properties"].get(**name).is_none()).collect();
     assert!(missing.is_empty(), "{missing:?}");

@@ -18,6 +18,9 @@ pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
     if matches!(text.first(), Some(b'{' | b'[')) && !text.starts_with(b"[[ ##") {
         return Some(SourceFormat::Json);
     }
+    if known_log(head).is_some() {
+        return None;
+    }
     // A file that was cut off looks like the beginning of a longer one. Its reader reports where it ends.
     if let Some(framing) = looks_like_export(head, whole).or_else(|| looks_like_export(head, false)) {
         return Some(SourceFormat::Protobuf(framing));
@@ -31,4 +34,50 @@ pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
         Err(_) => return None,
     };
     gradus_core::react::read_react_transcript(text).is_react.then_some(SourceFormat::Transcript)
+}
+
+/// The name of the program that wrote a plain-text log which is not read. Such a log quotes thoughts and actions, but
+/// its borders cannot be told from the text that it quotes.
+pub(crate) fn known_log(head: &[u8]) -> Option<&'static str> {
+    // A few lines are enough: programs log their start.
+    const MAX_LINES: usize = 20;
+    let text = String::from_utf8_lossy(&head[..head.len().min(16 << 10)]);
+    let lines = || text.lines().take(MAX_LINES);
+    let is_hyper_agent = |line: &str| {
+        let name = line.split_once(" - INFO - ").or_else(|| line.split_once(" - DEBUG - ")).map(|(name, _)| name);
+        name.is_some_and(|name| {
+            name.split(" - ").any(|part| part.trim_matches(['"', ' ', '[']).starts_with("HyperAgent"))
+        })
+    };
+    // loguru: `2025-03-01 10:00:00.000 | INFO     | app.agent.base:run:140 - ...`
+    let is_open_manus = |line: &str| {
+        let mut columns = line.split(" | ");
+        let level = columns.nth(1).is_some_and(|level| level.trim().chars().all(|c| c.is_ascii_uppercase()));
+        level && columns.next().is_some_and(|module| module.starts_with("app.agent") || module.starts_with("app.llm"))
+    };
+    if lines().any(is_hyper_agent) {
+        return Some("HyperAgent");
+    }
+    lines().any(is_open_manus).then_some("OpenManus")
+}
+
+/// Why a log is not read, and what to do.
+pub(crate) fn describe_log(program: &str) -> String {
+    format!("{program} log: plain-text logs are not read; export OpenTelemetry traces or message lists instead")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_agents_are_no_transcripts() {
+        let hyper = "HyperAgent_demo__repo-1 - INFO - Initialized tools\nHyperAgent_demo__repo-1 - INFO - Thought: look\nAction: find\n";
+        let manus = "2025-03-01 10:00:00.000 | INFO     | app.agent.base:run:140 - Executing step 1/20\nThought: look\nAction: find\n";
+        for (log, name) in [(hyper, "HyperAgent"), (manus, "OpenManus")] {
+            assert_eq!((detect_format(log.as_bytes(), true), known_log(log.as_bytes())), (None, Some(name)));
+        }
+        let transcript = "Thought: HyperAgent is a name.\nAction: find\nAction Input: {}\nObservation: 1 - INFO - 2\n";
+        assert_eq!(detect_format(transcript.as_bytes(), true), Some(SourceFormat::Transcript));
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::detect::{describe_log, known_log};
+
 /// A source that cannot be read at all. Single bad records are defects instead, and reading continues.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -43,6 +45,9 @@ impl SourceError {
 
     /// Describes what the first bytes look like, because the user cannot see them.
     pub(crate) fn unrecognized(name: &str, head: &[u8]) -> Self {
+        if let Some(program) = known_log(head) {
+            return SourceError::Unrecognised { name: name.to_owned(), looks_like: describe_log(program) };
+        }
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
             _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
                 "UTF-16 text; convert it to UTF-8".to_owned()
@@ -107,6 +112,7 @@ mod tests {
             b"PK\x03\x04rest",
             b"\x1f\x8brest",
             b"",
+            b"HyperAgent_demo__repo-1 - INFO - Initialized tools",
             b"date,price\n2026-03-02,1",
             b"\x89PNG\r\n\x1a\n\0\0",
         ];

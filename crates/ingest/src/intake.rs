@@ -18,6 +18,7 @@ use crate::parallel::with_workers;
 use crate::records::FoundRecord;
 use crate::selection::TraceSelection;
 use crate::spool::{RecordSpool, SpoolRange, SpoolReader};
+use crate::turn_links::TurnCache;
 
 /// The first pass over the sources. Each record goes into the spool as protobuf bytes; in memory stay one entry per
 /// record, one per trace, and the links between traces. [`RecordIntake::finish`] is the second pass, which assembles
@@ -54,6 +55,8 @@ pub struct RecordIntake<'k> {
     /// the spans.
     project: Option<Arc<str>>,
     projects: HashMap<TraceId, Arc<str>>,
+    /// Turns that later lines or traces may continue.
+    turns: TurnCache,
 }
 
 /// Ids and model that stand beside a message list in its document.
@@ -62,6 +65,8 @@ pub(crate) struct DocumentIds {
     pub id: Option<String>,
     pub session: Option<String>,
     pub model: Option<String>,
+    /// The messages are those of several agents that speak under their names.
+    pub is_agent_chat: bool,
 }
 
 /// State to return to if an input turns out to be unreadable as a whole.
@@ -98,6 +103,7 @@ impl<'k> RecordIntake<'k> {
             given_ids: HashSet::new(),
             project: None,
             projects: HashMap::new(),
+            turns: TurnCache::default(),
         }
     }
 
@@ -254,6 +260,11 @@ impl<'k> RecordIntake<'k> {
         for trajectory in &mut trajectories {
             trajectory.session_id = ids.session.clone().or_else(|| ids.id.clone());
             trajectory.model.clone_from(&ids.model);
+            if ids.is_agent_chat && trajectory.steps.is_empty() {
+                let detail = "a chat log of several agents without tool calls: there are no steps to grade";
+                let defect = ExtractionDefect::new(DefectKind::ChatWithoutToolCalls, detail, None);
+                trajectory.defects.push(defect);
+            }
         }
         self.add_document(trajectories, ids.id.as_deref(), source);
     }
@@ -279,6 +290,7 @@ impl<'k> RecordIntake<'k> {
             }
             trajectory.trajectory_id = id;
         }
+        link_document(&mut trajectories);
         self.current_source().documents += 1;
         self.emit(trajectories);
     }
@@ -293,6 +305,8 @@ impl<'k> RecordIntake<'k> {
             count += 1;
             trajectory.trajectory_id = format!("{base}-{count}");
         }
+        let given_ids = &self.given_ids;
+        self.turns.link_line(&mut trajectory, base, |id| given_ids.contains(id));
         if !trajectory.steps.is_sorted_by(|a, b| a.index < b.index)
             || trajectory.steps.last().is_some_and(|step| step.index == u32::MAX)
         {
@@ -522,5 +536,21 @@ impl<'k> RecordIntake<'k> {
             },
         )?;
         Ok(summary)
+    }
+}
+
+/// Links the turns of a document. Where nothing names their conversation, it gets the id of its first turn.
+fn link_document(trajectories: &mut [Trajectory]) {
+    // A transcript holds runs that have nothing to do with each other.
+    if trajectories.iter().all(|trajectory| trajectory.turn_index.is_none()) {
+        return;
+    }
+    let session = trajectories.first().map(|first| first.trajectory_id.clone()).filter(|_| trajectories.len() > 1);
+    let mut previous: Option<String> = None;
+    for trajectory in trajectories {
+        if trajectory.session_id.is_none() {
+            trajectory.session_id.clone_from(&session);
+        }
+        trajectory.previous_trajectory_id = previous.replace(trajectory.trajectory_id.clone());
     }
 }

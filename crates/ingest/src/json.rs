@@ -109,8 +109,10 @@ fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Resu
     let mut deserializer = serde_json::Deserializer::from_reader(input);
     let mut conversation = MessageBuffer::default();
     let before = intake.record_count();
+    let mut refusal = None;
     while deserializer.end().is_err() {
-        let document = JsonDocumentVisitor { intake, conversation: &mut conversation, meter: &meter };
+        let document =
+            JsonDocumentVisitor { intake, conversation: &mut conversation, meter: &meter, refusal: &mut refusal };
         if let Err(error) = document.deserialize(&mut deserializer) {
             let reason = shapes::describe_json_error(&error, true);
             if intake.record_count() == before && conversation.is_empty() {
@@ -122,7 +124,8 @@ fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Resu
     }
     conversation.flush(intake);
     if intake.record_count() == before {
-        return Err(ReadError::Unrecognised(DocumentError::Unrecognised.to_string()));
+        let unrecognised = || DocumentError::Unrecognised.to_string();
+        return Err(ReadError::Unrecognised(refusal.unwrap_or_else(unrecognised)));
     }
     Ok(())
 }
@@ -200,6 +203,8 @@ struct JsonDocumentVisitor<'d, 'k> {
     intake: &'d mut RecordIntake<'k>,
     conversation: &'d mut MessageBuffer,
     meter: &'d RecordMeter,
+    /// Why the first document that is known and not read was refused.
+    refusal: &'d mut Option<String>,
 }
 
 impl<'de> DeserializeSeed<'de> for JsonDocumentVisitor<'_, '_> {
@@ -235,8 +240,12 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
                     streamed = true;
                 }
                 "data" | "spans" | "traces" if rest.is_empty() || !shapes::is_message(&rest) => {
-                    let document =
-                        JsonDocumentVisitor { intake: self.intake, conversation: self.conversation, meter: self.meter };
+                    let document = JsonDocumentVisitor {
+                        intake: self.intake,
+                        conversation: self.conversation,
+                        meter: self.meter,
+                        refusal: self.refusal,
+                    };
                     streamed |= map.next_value_seed(JsonListVisitor { document })?;
                 }
                 // Fields behind a list of records are not needed, and may be long.
@@ -248,11 +257,20 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
             let json = Json::Object(rest);
             let source = json.to_string();
             if let Err(failure) = shapes::ingest_json_value(json, source.as_bytes(), self.intake, self.conversation) {
-                self.intake.bad_record(&failure.to_string());
+                report_document_failure(&failure, self.intake, self.refusal);
             }
         }
         self.meter.reset();
         Ok(())
+    }
+}
+
+/// Reports a document that cannot be read, and remembers the reason if it says more than that it is unknown.
+fn report_document_failure(failure: &DocumentError, intake: &mut RecordIntake<'_>, refusal: &mut Option<String>) {
+    let reason = failure.to_string();
+    intake.bad_record(&reason);
+    if !matches!(failure, DocumentError::Unrecognised) {
+        refusal.get_or_insert(reason);
     }
 }
 
@@ -282,7 +300,7 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
-        let JsonDocumentVisitor { intake, conversation, meter } = self.document;
+        let JsonDocumentVisitor { intake, conversation, meter, refusal } = self.document;
         let mut messages = Vec::new();
         let mut any = false;
         while let Some(item) = list.next_element::<Json>()? {
@@ -297,7 +315,7 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
             }
             let source = item.to_string();
             if let Err(failure) = shapes::ingest_json_value(item, source.as_bytes(), intake, conversation) {
-                intake.bad_record(&failure.to_string());
+                report_document_failure(&failure, intake, refusal);
             }
         }
         if !messages.is_empty() {

@@ -24,6 +24,7 @@ mod source_reader;
 mod spool;
 mod text;
 mod trace_source;
+mod turn_links;
 
 pub use crate::records::{ReadSummary, TrajectorySink};
 pub use error::{ReadError, SourceError};

@@ -10,6 +10,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_otlp::{ExportJson, is_export_key, read_export_json, span_from_json};
 use serde_json::{Map, Value as Json};
 
+use crate::detect::{describe_log, known_log};
 use crate::intake::{DocumentIds, RecordIntake};
 
 /// Why a document is not read.
@@ -17,6 +18,10 @@ pub(crate) enum DocumentError {
     /// The text ends before the document does. It may continue on the next line.
     Incomplete,
     Malformed(String),
+    /// A log that a program writes as plain text.
+    ProgramLog(&'static str),
+    /// A chat of several agents, without their tool calls.
+    AgentChat,
     Unrecognised,
 }
 
@@ -34,6 +39,10 @@ impl fmt::Display for DocumentError {
         match self {
             DocumentError::Incomplete => f.write_str("the JSON ends too early"),
             DocumentError::Malformed(reason) => f.write_str(reason),
+            DocumentError::ProgramLog(program) => f.write_str(&describe_log(program)),
+            DocumentError::AgentChat => f.write_str(
+                "a chat log of several agents without tool calls (Who&When, MAST): there are no steps to grade",
+            ),
             DocumentError::Unrecognised => f.write_str("JSON that is neither spans nor messages"),
         }
     }
@@ -231,7 +240,8 @@ fn ingest_json_list(
 pub(crate) fn ingest_conversation(messages: Vec<Json>, intake: &mut RecordIntake<'_>) {
     let list = Json::Array(messages);
     let source = list.to_string();
-    intake.add_messages(&messages_from_json(list), &DocumentIds::default(), source.as_bytes(), &[]);
+    let ids = DocumentIds { is_agent_chat: is_agent_chat(&list), ..DocumentIds::default() };
+    intake.add_messages(&messages_from_json(list), &ids, source.as_bytes(), &[]);
 }
 
 /// Whether an object is a message: OpenAI and Anthropic (`role`), LangChain (`type` with `content` or `data`), or an
@@ -272,6 +282,9 @@ fn ingest_json_object(
             return Ok(());
         }
     }
+    if let Some(refused) = refused_record(&object) {
+        return Err(refused);
+    }
     // Listings of REST APIs, such as Phoenix's.
     for key in ["data", "spans", "traces"] {
         if let Some(Json::Array(items)) = object.get_mut(key) {
@@ -282,6 +295,49 @@ fn ingest_json_object(
     Err(DocumentError::Unrecognised)
 }
 
+/// Why a record of a known dataset of agents' conversations is not read: it has no roles and no tool calls.
+fn refused_record(object: &Map<String, Json>) -> Option<DocumentError> {
+    // MAST: the log of a run, as one text or as lines, below `trace` or at the top.
+    let trace = object.get("trace").and_then(|trace| trace.get("trajectory")).or_else(|| object.get("trajectory"));
+    let text = match trace {
+        Some(Json::String(text)) => Some(text.as_str()),
+        Some(Json::Array(lines)) => lines.first().and_then(Json::as_str),
+        _ => None,
+    };
+    if let Some(program) = text.and_then(|text| known_log(text.as_bytes())) {
+        return Some(DocumentError::ProgramLog(program));
+    }
+    let is_mast = object.contains_key("mast_annotation") || object.contains_key("mas_name");
+    // Who&When: entries with the name of an agent instead of a role.
+    let speaks = |entry: &Json| entry.get("agent").or_else(|| entry.get("name")).is_some_and(Json::is_string);
+    let is_entry = |entry: &Json| entry.get("content").is_some_and(Json::is_string) && speaks(entry);
+    let is_chat = ["history", "messages", "conversation", "trajectory"]
+        .iter()
+        .any(|key| object.get(*key).and_then(Json::as_array).is_some_and(|list| list.first().is_some_and(is_entry)));
+    (is_mast || is_chat).then_some(DocumentError::AgentChat)
+}
+
+/// Whether a message list is a chat of several agents: at least two speak under names of their own, in the place of a
+/// role or beside it.
+fn is_agent_chat(list: &Json) -> bool {
+    let mut first: Option<&str> = None;
+    for item in list.as_array().into_iter().flatten() {
+        let text = |key: &str| item.get(key).and_then(Json::as_str);
+        let speaker = match text("role").unwrap_or_default() {
+            "assistant" | "ai" | "model" => text("name"),
+            "user" | "human" | "system" | "developer" | "tool" | "function" | "tool-call" | "tool-response" | "" => {
+                None
+            }
+            role => Some(text("name").unwrap_or(role)),
+        };
+        let Some(speaker) = speaker else { continue };
+        if *first.get_or_insert(speaker) != speaker {
+            return true;
+        }
+    }
+    false
+}
+
 /// Adds an object with a message list in it. Ids, model, tools and the system prompt may stand beside the list.
 fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut RecordIntake<'_>) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
@@ -289,10 +345,12 @@ fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8]
         id: text(&["id", "trajectory_id", "session_id", "conversation_id", "task_id"]),
         session: text(&["session_id", "conversation_id", "thread_id"]),
         model: text(&["model"]),
+        is_agent_chat: false,
     };
     let tools = object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
     let tools = tools.unwrap_or_default();
     let list = object.remove(key).unwrap_or_default();
+    let is_chat = is_agent_chat(&list);
     let mut wrapped = Map::new();
     wrapped.insert("messages".to_owned(), list);
     if let Some(system) = object.remove("system") {
@@ -306,5 +364,6 @@ fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8]
             break;
         }
     }
+    let ids = DocumentIds { is_agent_chat: is_chat, ..ids };
     intake.add_messages(&messages, &ids, source, &tools);
 }

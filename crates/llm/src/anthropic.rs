@@ -148,7 +148,9 @@ pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDe
             AnthropicReplyBlock::Other => {}
         }
     }
-    Ok(ModelReply { text, usage: message.usage.map(CompletionUsage::from), stop })
+    let usage = message.usage.map(CompletionUsage::from);
+    // The Messages API has no log-probabilities.
+    Ok(ModelReply { text, usage, stop, token_logprobs: Vec::new() })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use reqwest::{StatusCode, Url};
 
 use crate::chat::{ChatReply, ChatRequest};
+use crate::context_refusal::ContextRefusal;
 use crate::endpoint::{ModelEndpoint, ModelProvider};
 use crate::error::{CallError, ModelCallFailure, ModelSetupError, ReplyDecodeError};
 use crate::limiter::{CallPermit, CallPriority, ConcurrencyLimiter, LoadSignal};
@@ -60,8 +61,8 @@ pub struct ModelClient {
     dialect: Mutex<EndpointQuirks>,
     /// Whether any response had a status of success: then address, key and model are right.
     has_answered: AtomicBool,
-    /// Requests sent, retries included. Compared with `max_calls` before each request.
-    calls: AtomicU64,
+    /// Requests sent, retries included. Compared with `max_calls` before each request. Clients may share it.
+    calls: Arc<AtomicU64>,
     max_calls: u64,
     load_wait: LoadWait,
     load_notice: Option<LoadNotice>,
@@ -103,7 +104,7 @@ impl ModelClient {
             endpoint,
             dialect: Mutex::default(),
             has_answered: AtomicBool::new(false),
-            calls: AtomicU64::new(0),
+            calls: Arc::default(),
             max_calls: u64::MAX,
             load_wait: LoadWait::default(),
             load_notice: None,
@@ -131,6 +132,18 @@ impl ModelClient {
         self
     }
 
+    /// Counts requests together with another client, so that a limit holds for both.
+    #[must_use]
+    pub fn with_shared_calls(mut self, other: &ModelClient) -> ModelClient {
+        self.calls = Arc::clone(&other.calls);
+        self
+    }
+
+    /// Whether both count their requests together.
+    pub fn shares_calls_with(&self, other: &ModelClient) -> bool {
+        Arc::ptr_eq(&self.calls, &other.calls)
+    }
+
     pub fn endpoint(&self) -> &ModelEndpoint {
         &self.endpoint
     }
@@ -145,7 +158,7 @@ impl ModelClient {
         &self.limiter
     }
 
-    /// Requests sent so far, retries included.
+    /// Requests sent so far, retries included; with a shared counter, those of all clients.
     pub fn call_count(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -407,18 +420,14 @@ fn classify_error_response(
             let message = format!("it sends us to {}; check the address", format_body_excerpt(to.as_bytes()));
             CallError::Refused { status: code, message }
         }
+        // Some servers report it as a failure of their own. It is none that passes.
+        500 if ContextRefusal::is_meant_by(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
         408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
         403 if has_answered => CallError::Refused { status: code, message },
         401..=403 => CallError::Unauthorized { status: code, message },
         404 => CallError::NotFound { status: code, message },
-        413 => CallError::TooLong(message),
-        // No status of its own exists for a prompt that is too long; providers only differ in their words for it.
-        _ if ["context_length", "context length", "context window", "too many tokens", "prompt is too long"]
-            .iter()
-            .any(|words| lower.contains(words)) =>
-        {
-            CallError::TooLong(message)
-        }
+        413 => CallError::TooLong(ContextRefusal::read(message, bytes)),
+        _ if ContextRefusal::is_meant_by(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
         _ => CallError::Refused { status: code, message },
     }
 }
@@ -490,7 +499,7 @@ mod tests {
         let loading = "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}";
         assert!(matches!(refused(503, loading), CallError::Loading { .. }));
         let long = "{\"error\":{\"message\":\"maximum context length is 8192 tokens\"}}";
-        assert!(matches!(refused(400, long), CallError::TooLong(_)));
+        assert!(matches!(refused(400, long), CallError::TooLong(refusal) if refusal.window_tokens == Some(8192)));
         assert_eq!(refused(502, "<html>\n\n<b>Bad gateway</b>").to_string(), "HTTP 502: <html> <b>Bad gateway</b>");
     }
 }

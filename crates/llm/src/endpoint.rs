@@ -5,6 +5,7 @@ use std::time::Duration;
 use gradus_http::SecretString;
 
 use crate::error::ModelSetupError;
+use crate::local_server::LocalServer;
 
 /// The wire form of an endpoint. Almost every server speaks one of these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ impl ModelProvider {
 #[derive(Clone, Debug)]
 pub struct ModelEndpoint {
     pub provider: ModelProvider,
+    /// The local server by whose name the endpoint was chosen.
+    pub local_server: Option<LocalServer>,
     /// May carry a query, as Azure's `?api-version=`.
     pub base_url: String,
     pub key: SecretString,
@@ -54,6 +57,12 @@ pub struct ModelEndpoint {
 }
 
 impl ModelEndpoint {
+    /// Provider, or local server, and model, as in `openai:gpt-4o` and `ollama:qwen3`.
+    pub fn judge_name(&self) -> String {
+        let prefix = self.local_server.map_or(self.provider.name(), LocalServer::name);
+        format!("{prefix}:{}", self.model)
+    }
+
     /// The address that requests are posted to: the base address with the path of the wire form, unless it is there
     /// already. The query is kept.
     pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, ModelSetupError> {
@@ -102,6 +111,7 @@ mod tests {
     fn url(provider: ModelProvider, base_url: &str) -> Result<String, ModelSetupError> {
         let endpoint = ModelEndpoint {
             provider,
+            local_server: None,
             base_url: base_url.to_owned(),
             key: SecretString::default(),
             model: String::new(),
@@ -136,6 +146,7 @@ mod tests {
     fn secrets_in_an_address_are_not_shown() {
         let endpoint = ModelEndpoint {
             provider: ModelProvider::OpenAi,
+            local_server: None,
             base_url: "https://me:pw@proxy.example/v1/?api-key=k".to_owned(),
             key: SecretString::default(),
             model: String::new(),

@@ -5,6 +5,8 @@ use std::time::Duration;
 use gradus_http::root_cause;
 use reqwest::header::InvalidHeaderValue;
 
+use crate::context_refusal::ContextRefusal;
+
 /// The error of [`reqwest::Url::parse`]; reqwest does not export its name.
 type UrlParseError = <reqwest::Url as std::str::FromStr>::Err;
 
@@ -67,7 +69,7 @@ pub enum CallError {
     NotFound { status: u16, message: String },
     /// The prompt does not fit into the context window; only a shorter prompt helps.
     #[error("the prompt is too long for the model: {0}")]
-    TooLong(String),
+    TooLong(ContextRefusal),
     /// The endpoint refuses this request; others may succeed.
     #[error("HTTP {status}: {message}")]
     Refused { status: u16, message: String },

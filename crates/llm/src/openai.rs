@@ -1,13 +1,14 @@
 //! OpenAI's Chat Completions API (`POST /chat/completions`), as OpenAI and the many compatible servers implement it.
 
 pub(crate) mod chat;
+mod logprobs;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::chat::ChatRequest;
 use crate::error::ReplyDecodeError;
-use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
+use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest, TokenLogprob};
 
 /// Features that an endpoint does not support. Learned from its refusals, so that no list of models has to be
 /// maintained.
@@ -21,6 +22,8 @@ pub(crate) struct EndpointQuirks {
     pub completion_tokens: bool,
     /// Reasoning models take no stop sequences.
     pub no_stop: bool,
+    /// It gives no log-probabilities.
+    pub no_logprobs: bool,
 }
 
 /// Optional features that a request uses and that an endpoint may not support.
@@ -29,15 +32,22 @@ pub(crate) struct RequestedFeatures {
     pub temperature: bool,
     pub json: bool,
     pub stop: bool,
+    pub logprobs: bool,
 }
 
 impl RequestedFeatures {
     pub(crate) fn for_request(request: &ModelRequest<'_>) -> RequestedFeatures {
-        RequestedFeatures { temperature: request.temperature.is_some(), json: request.answer.is_json(), stop: false }
+        RequestedFeatures {
+            temperature: request.temperature.is_some(),
+            json: request.answer.is_json(),
+            stop: false,
+            logprobs: request.wants_logprobs,
+        }
     }
 
     pub(crate) fn of_chat(chat: &ChatRequest<'_>) -> RequestedFeatures {
-        RequestedFeatures { temperature: chat.temperature.is_some(), json: false, stop: !chat.stop.is_empty() }
+        let (temperature, stop) = (chat.temperature.is_some(), !chat.stop.is_empty());
+        RequestedFeatures { temperature, json: false, stop, logprobs: false }
     }
 }
 
@@ -50,6 +60,10 @@ impl EndpointQuirks {
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if !self.completion_tokens && says(&["max_completion_tokens"]) {
             return Some(EndpointQuirks { completion_tokens: true, ..self });
+        }
+        // Before the temperature: a refusal of log-probabilities may name the sampling parameters, too.
+        if !self.no_logprobs && wishes.logprobs && says(&["logprobs", "log probabilities", "log-probabilities"]) {
+            return Some(EndpointQuirks { no_logprobs: true, ..self });
         }
         if !self.no_temperature && wishes.temperature && says(&["temperature"]) {
             return Some(EndpointQuirks { no_temperature: true, ..self });
@@ -78,6 +92,10 @@ struct OpenAiRequest<'b> {
     max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<ResponseFormat<'b>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -103,6 +121,7 @@ struct JsonSchema<'b> {
 /// The body of one question, without the features in `dialect` that the endpoint does not support.
 pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(request.max_tokens);
+    let wants_logprobs = request.wants_logprobs && !dialect.no_logprobs;
     let body = OpenAiRequest {
         model,
         messages: [
@@ -118,6 +137,8 @@ pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dia
             }
             _ => None,
         },
+        logprobs: wants_logprobs.then_some(true),
+        top_logprobs: wants_logprobs.then_some(logprobs::TOP_LOGPROBS),
     };
     let mut bytes = Vec::with_capacity(request.system.len() + request.user.len() + 1024);
     // Writing texts and numbers into memory cannot fail.
@@ -135,6 +156,8 @@ struct OpenAiCompletion {
 struct OpenAiChoice {
     message: OpenAiReply,
     finish_reason: Option<String>,
+    #[serde(default, deserialize_with = "logprobs::read_token_logprobs")]
+    logprobs: Vec<TokenLogprob>,
 }
 
 #[derive(Deserialize)]
@@ -198,7 +221,8 @@ pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDecod
     let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
     let stop = map_finish_reason(refused, choice.finish_reason.as_deref());
     let usage = completion.usage.map(CompletionUsage::from);
-    Ok(ModelReply { text: choice.message.content.unwrap_or_default(), usage, stop })
+    let text = choice.message.content.unwrap_or_default();
+    Ok(ModelReply { text, usage, stop, token_logprobs: choice.logprobs })
 }
 
 #[cfg(test)]
@@ -208,7 +232,7 @@ mod tests {
     use super::*;
 
     fn request(answer: AnswerForm) -> ModelRequest<'static> {
-        ModelRequest { system: "s", user: "u", answer, max_tokens: 9, temperature: Some(0.0) }
+        ModelRequest { system: "s", user: "u", answer, max_tokens: 9, temperature: Some(0.0), wants_logprobs: true }
     }
 
     fn json_form() -> AnswerForm {
@@ -224,15 +248,17 @@ mod tests {
         };
         let plain = body(EndpointQuirks::default());
         assert_eq!(plain["max_tokens"], 9);
+        assert_eq!((&plain["logprobs"], &plain["top_logprobs"]), (&true.into(), &logprobs::TOP_LOGPROBS.into()));
         assert_eq!(plain["response_format"]["json_schema"]["strict"], true);
         let learned = body(EndpointQuirks {
             no_json_schema: true,
             no_temperature: true,
             completion_tokens: true,
             no_stop: false,
+            no_logprobs: true,
         });
         assert_eq!(learned["max_completion_tokens"], 9);
-        for absent in ["max_tokens", "temperature", "response_format"] {
+        for absent in ["max_tokens", "temperature", "response_format", "logprobs", "top_logprobs"] {
             assert!(learned.get(absent).is_none(), "{absent}");
         }
     }
@@ -254,6 +280,13 @@ mod tests {
             learn("Invalid parameter: 'response_format' of type 'json_schema' is not supported")
                 .is_some_and(|dialect| dialect.no_json_schema)
         );
+        for refusal in [
+            "Unsupported parameter: 'logprobs' is not supported with this model.",
+            "Requested sample logprobs of 5, which is greater than max allowed: 0",
+            "[{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"top_logprobs\"]}]",
+        ] {
+            assert!(learn(refusal).is_some_and(|dialect| dialect.no_logprobs), "{refusal}");
+        }
         assert_eq!(learn("Invalid request"), None);
         let text = request(AnswerForm::Text);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::request::CompletionUsage;
 
@@ -10,14 +10,18 @@ use crate::request::CompletionUsage;
 const BUILT_IN: &str = include_str!("prices.toml");
 
 /// US dollars per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenPrice {
     pub input: f64,
     pub output: f64,
     /// Price of prompt tokens that the provider had cached. Without it they cost as much as `input`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input: Option<f64>,
 }
+
+/// Prices by model name, as a user's table gives them.
+pub type ModelPrices = BTreeMap<String, TokenPrice>;
 
 impl TokenPrice {
     /// Cost in US dollars.
@@ -29,12 +33,17 @@ impl TokenPrice {
             + usage.completion as f64 * self.output;
         dollars / 1e6
     }
+
+    fn is_amount(&self) -> bool {
+        let all = [Some(self.input), Some(self.output), self.cached_input];
+        all.into_iter().flatten().all(|value| value.is_finite() && value >= 0.0)
+    }
 }
 
 /// Prices by model name. Providers append dates and versions to names, so an entry also covers those.
 #[derive(Clone, Debug)]
 pub struct PriceTable {
-    prices: BTreeMap<String, TokenPrice>,
+    prices: ModelPrices,
 }
 
 /// A price table that cannot be read. The message of the TOML parser has several lines.
@@ -48,7 +57,7 @@ struct PriceFile {
     #[allow(dead_code, reason = "says of when the table is; for readers")]
     as_of: Option<String>,
     #[serde(flatten)]
-    prices: BTreeMap<String, TokenPrice>,
+    prices: ModelPrices,
 }
 
 impl Default for PriceTable {
@@ -62,17 +71,26 @@ impl Default for PriceTable {
 }
 
 impl PriceTable {
+    /// Reads a table in TOML without adding it to anything.
+    pub fn parse_toml(toml: &str) -> Result<ModelPrices, PriceError> {
+        let file: PriceFile = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
+        match file.prices.iter().find(|(_, price)| !price.is_amount()) {
+            Some((model, _)) => Err(PriceError(format!("the price of {model:?} is no amount of dollars"))),
+            None => Ok(file.prices),
+        }
+    }
+
     /// Adds a table in TOML. Its entries replace those of the same name. After an error nothing was added.
     pub fn add_toml(&mut self, toml: &str) -> Result<(), PriceError> {
-        let file: PriceFile = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
-        for (model, price) in &file.prices {
-            let all = [Some(price.input), Some(price.output), price.cached_input];
-            if all.iter().flatten().any(|value| !value.is_finite() || *value < 0.0) {
-                return Err(PriceError(format!("the price of {model:?} is no amount of dollars")));
-            }
-        }
-        self.prices.extend(file.prices);
+        self.add_prices(&PriceTable::parse_toml(toml)?);
         Ok(())
+    }
+
+    /// Adds entries, which replace those of the same name. Amounts that are none are left out: the entries may come from
+    /// a file that somebody edited.
+    pub fn add_prices(&mut self, prices: &ModelPrices) {
+        let usable = prices.iter().filter(|(_, price)| price.is_amount());
+        self.prices.extend(usable.map(|(model, price)| (model.clone(), *price)));
     }
 
     /// The price of a model: the longest entry that the name is a version of. `None` if no entry is: an unknown price

@@ -15,6 +15,9 @@ pub struct ModelRequest<'r> {
     pub max_tokens: u32,
     /// Left out for endpoints that take none.
     pub temperature: Option<f64>,
+    /// Asks for the log-probabilities of the answer's tokens. Endpoints that refuse them are asked without, and others
+    /// ignore the wish, so a reply may lack them in any case.
+    pub wants_logprobs: bool,
 }
 
 /// The form of the answer.
@@ -43,6 +46,19 @@ pub struct ModelReply {
     /// `None` if the endpoint does not report its usage.
     pub usage: Option<CompletionUsage>,
     pub stop: FinishReason,
+    /// The tokens of the answer in order; empty unless they were asked for and the endpoint gives them.
+    pub token_logprobs: Vec<TokenLogprob>,
+}
+
+/// One token of an answer with its log-probability and the most likely alternatives at its position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenLogprob {
+    /// The text of the token. A character that is split over several tokens is kept as replacement characters.
+    pub text: String,
+    /// Natural logarithm of the probability.
+    pub logprob: f64,
+    /// Alternatives with their log-probabilities, most likely first. Most endpoints list the token itself, too.
+    pub alternatives: Vec<(String, f64)>,
 }
 
 /// Tokens of one or several calls, as the provider counts them.

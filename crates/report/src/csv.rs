@@ -9,12 +9,12 @@ use std::path::Path;
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use gradus_core::visible::reveal_invisible;
 use gradus_eval::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
-use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine, OutcomeSpans};
 use gradus_eval::report::RunReader;
 use gradus_eval::run::EvaluatorRecord;
 
 /// Columns of `steps.csv`; the first eight are also those of `combined.csv`.
-const STEP_COLUMNS: [&str; 11] = [
+const STEP_COLUMNS: [&str; 13] = [
     "trajectory_id",
     "step_index",
     "session_id",
@@ -26,10 +26,12 @@ const STEP_COLUMNS: [&str; 11] = [
     "observation",
     "is_error",
     "start",
+    "trace_id",
+    "span_ids",
 ];
 /// Columns of the table of one evaluator. A row is one outcome; cells of a trajectory-level outcome that are about a
 /// step are empty.
-const EVALUATION_COLUMNS: [&str; 16] = [
+const EVALUATION_COLUMNS: [&str; 20] = [
     "trajectory_id",
     "step_index",
     "question_text",
@@ -41,11 +43,15 @@ const EVALUATION_COLUMNS: [&str; 16] = [
     "score",
     "explanation",
     "evidence",
+    "rule",
+    "remarks",
     "reason",
     "judge",
     "prompt_tokens",
     "completion_tokens",
     "cost_usd",
+    "trace_id",
+    "span_ids",
 ];
 
 /// Writes all tables into a folder, which must exist. The run is streamed: memory holds one trajectory at a time.
@@ -65,7 +71,7 @@ pub fn write_csv_tables(reader: &mut RunReader, folder: &Path) -> anyhow::Result
     for known in &evaluators {
         header.extend([format!("{}_label", known.name), format!("{}_score", known.name)]);
     }
-    header.push("both_correct".to_owned());
+    header.extend(["both_correct", "trace_id", "span_ids"].map(str::to_owned));
     combined.write_record(header.iter().map(|cell| sanitize_csv_cell(cell)))?;
     reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
         for step in &trajectory.steps {
@@ -94,8 +100,9 @@ pub fn write_csv_tables(reader: &mut RunReader, folder: &Path) -> anyhow::Result
 }
 
 /// One step; missing values are empty cells.
-fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 11] {
+fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 13] {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let [trace_id, span_ids] = span_cells(trajectory, Some(step.index));
     [
         trajectory.trajectory_id.clone(),
         step.index.to_string(),
@@ -108,24 +115,29 @@ fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 11] {
         text(&step.observation),
         step.is_error.to_string(),
         text(&step.start),
+        trace_id,
+        span_ids,
     ]
 }
 
 /// One outcome with the step that it is about.
-fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
+fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 20] {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
     let step = at.ok().map(|at| &trajectory.steps[at]);
+    let final_thought = trajectory.final_thought.as_ref().filter(|_| step.is_none() && line.step_index.is_some());
     let outcome = match line.outcome {
         OutcomeKind::Scored => "scored",
         OutcomeKind::NotApplicable => "not_applicable",
+        OutcomeKind::Abstained => "abstained",
         OutcomeKind::Failed => "failed",
     };
+    let [trace_id, span_ids] = span_cells(trajectory, line.step_index);
     [
         line.trajectory_id.to_string(),
         line.step_index.map(|index| index.to_string()).unwrap_or_default(),
         text(&trajectory.query),
-        step.and_then(|step| step.thought.clone()).unwrap_or_default(),
+        step.and_then(|step| step.thought.as_ref()).or(final_thought).cloned().unwrap_or_default(),
         step.map(|step| step.tool.clone()).unwrap_or_default(),
         step.map(format_step_arguments).unwrap_or_default(),
         outcome.to_owned(),
@@ -133,12 +145,28 @@ fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
         line.score.map(|score| score.to_string()).unwrap_or_default(),
         text(&line.explanation),
         line.evidence.join("; "),
+        line.rule.as_deref().unwrap_or_default().to_owned(),
+        join_remarks(line),
         text(&line.reason),
         line.judge.to_string(),
         line.tokens.map(|tokens| tokens.prompt.to_string()).unwrap_or_default(),
         line.tokens.map(|tokens| tokens.completion.to_string()).unwrap_or_default(),
         line.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
+        trace_id,
+        span_ids,
     ]
+}
+
+/// The trace and the spans of a step or a trajectory, for joining tables with traces. Span ids are separated by spaces.
+fn span_cells(trajectory: &Trajectory, step_index: Option<u32>) -> [String; 2] {
+    let OutcomeSpans { trace_id, span_ids } = OutcomeSpans::new(trajectory, step_index);
+    [trace_id.unwrap_or_default(), span_ids.join(" ")]
+}
+
+/// The remarks of rules in one cell, each after the id of its rule.
+fn join_remarks(line: &OutcomeLine) -> String {
+    let remarks: Vec<String> = line.remarks.iter().map(|remark| format!("{}: {}", remark.rule, remark.text)).collect();
+    remarks.join("; ")
 }
 
 /// A step with the label and score of every evaluator; outcomes of the whole trajectory are repeated in each of its
@@ -169,6 +197,7 @@ fn combined_row(
         (Some(one), Some(other)) => (one && other).to_string(),
         _ => String::new(),
     });
+    row.extend(span_cells(trajectory, Some(step.index)));
     row
 }
 

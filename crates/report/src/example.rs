@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::{DefectKind, ExtractionDefect, TokenUsage, ToolDefinition, Trajectory, TrajectoryStep};
 use gradus_eval::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use gradus_eval::outcome::{OutcomeKind, OutcomeLine, TokenCount};
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine, RuleRemark, TokenCount};
 use gradus_eval::report::RunReader;
 use gradus_eval::run::{AppendLog, EvaluatorRecord, RunManifest, RunState, StateFolder};
 use serde_json::json;
@@ -44,6 +44,7 @@ pub(crate) fn booking_trajectory() -> Trajectory {
                 arguments: Some(json!({"booking": "TP-88213"})),
                 observation: Some("{\"flight\":\"TP 571\",\n \"date\":\"2026-03-05\"}".to_owned()),
                 start: Some("2026-03-02T09:41:08Z".to_owned()),
+                span_ids: vec!["00f067aa0ba902b7".to_owned(), "=1+1".to_owned()],
                 ..TrajectoryStep::default()
             },
             TrajectoryStep {
@@ -62,7 +63,7 @@ pub(crate) fn booking_trajectory() -> Trajectory {
             ["get_booking", "search_flights", "quote_change"]
                 .map(|name| ToolDefinition { name: name.to_owned(), ..ToolDefinition::default() }),
         ),
-        tokens: TokenUsage { prompt: 2_140, completion: 312 },
+        tokens: TokenUsage { prompt: 2_140, completion: 312, cached_prompt: 0 },
         cost_usd: Some(0.0123),
         defects: vec![
             ExtractionDefect {
@@ -79,6 +80,7 @@ pub(crate) fn booking_trajectory() -> Trajectory {
         parent_trajectory_id: Some("0af7651916cd43dd8448eb211c80319c".to_owned()),
         parent_step_index: Some(4),
         start: Some("2026-03-02T09:41:07.250Z".to_owned()),
+        root_span_id: Some("53995c3f42cd8ad8".to_owned()),
         ..Trajectory::default()
     }
 }
@@ -166,12 +168,17 @@ fn example_manifest() -> RunManifest {
         run_id: RUN_ID.to_owned(),
         fingerprint: "f".to_owned(),
         state: RunState::Finished,
+        name: None,
+        tags: Default::default(),
+        commit: None,
+        branch: None,
         stopped_because: None,
         started: "2026-03-02T09:41:07Z".to_owned(),
         ended: Some("2026-03-02T09:46:52Z".to_owned()),
         sources: vec!["traces/travel/2026-03.jsonl".to_owned()],
         judge: JUDGE.to_owned(),
         endpoint: Some("https://api.openai.com/v1".to_owned()),
+        panel: None,
         evaluators: vec![
             evaluator(THOUGHT_TO_TOOL, "Thought to tool", true, ["correct", "incorrect"]),
             evaluator(QUERY_TO_THOUGHT, "Query to thought", true, ["relevant", "irrelevant"]),
@@ -179,6 +186,7 @@ fn example_manifest() -> RunManifest {
         ],
         priced: true,
         gates: Vec::new(),
+        prices: Default::default(),
         gradus_version: "0.0.0".to_owned(),
     }
 }
@@ -194,8 +202,11 @@ fn example_outcomes() -> Vec<OutcomeLine> {
         outcome,
         label: None,
         score: None,
+        label_probability: None,
         explanation: None,
         evidence: Vec::new(),
+        rule: None,
+        remarks: Vec::new(),
         reason: None,
         judge: JUDGE.into(),
         rubric_hash: "5f1c".into(),
@@ -204,6 +215,11 @@ fn example_outcomes() -> Vec<OutcomeLine> {
         cached: false,
         calls: 0,
         shortened: Vec::new(),
+        votes: Vec::new(),
+        vote_count: None,
+        disagreement: None,
+        escalated: None,
+        first_label: None,
     };
     let scored =
         |trajectory_id: &str, step_index, evaluator: &str, label: &str, score, explanation: &str| OutcomeLine {
@@ -235,9 +251,17 @@ fn example_outcomes() -> Vec<OutcomeLine> {
             )
         },
         scored(&booking, Some(2), QUERY_TO_THOUGHT, "relevant", 1.0, "Friday is what was asked for."),
-        scored(&booking, None, SEQUENCE_OPTIMALITY, "suboptimal", 0.0, "The second call was for nothing."),
+        OutcomeLine {
+            rule: Some("sequence.error_ignored".into()),
+            remarks: vec![
+                RuleRemark { rule: "data_flow.unused".into(), text: "Nothing uses the result of step 1.".to_owned() },
+                RuleRemark { rule: "words.topic".into(), text: "=1+1".to_owned() },
+            ],
+            ..scored(&booking, None, SEQUENCE_OPTIMALITY, "suboptimal", 0.0, "The second call was for nothing.")
+        },
         without_verdict(Some(1), THOUGHT_TO_TOOL, OutcomeKind::NotApplicable, missing),
         without_verdict(Some(1), QUERY_TO_THOUGHT, OutcomeKind::NotApplicable, missing),
+        without_verdict(Some(2), THOUGHT_TO_TOOL, OutcomeKind::Abstained, "no rule with hard evidence fired"),
         without_verdict(
             None,
             SEQUENCE_OPTIMALITY,

@@ -4,23 +4,30 @@
 //! format has its own escaping, next to its writer: no text of a trace reaches a terminal as an escape sequence,
 //! reorders the text around it, runs as a formula in a spreadsheet, or becomes markup.
 
+pub mod compare;
+pub mod cost_text;
 pub mod coverage;
 pub mod csv;
 #[cfg(test)]
 mod example;
+pub mod failure_list;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod markdown;
+pub mod metric_text;
+mod number_text;
+pub mod panel_text;
+pub mod raw_responses;
 mod report_table;
 mod run_supplement;
 pub mod summary;
 pub mod table;
 pub mod transcript;
 
-pub use crate::html::count_text::{format_count, format_counted_noun};
+pub use number_text::{format_count, format_counted_noun};
 pub use report_table::{ReportTable, TableColumn};
-pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult};
+pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult, index_trials};
 
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::report::MetricResult;

@@ -3,15 +3,25 @@
 use std::io::{self, Write};
 
 use gradus_eval::evaluator::OFFLINE;
-use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
+use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricCalibration, MetricResult};
 
+use super::cost_text::{describe_unknown_cost, format_agent_cost};
+use super::failure_list::list_failure_rows;
+use super::panel_text::build_panel_tables;
+use super::report_table::ReportTable;
 use super::{format_count, format_counted_noun};
+use crate::metric_text::{
+    find_outcome, format_calibration, format_flagged_counts, format_gate_value, format_outcome_counts,
+    format_rule_flags,
+};
 use gradus_core::visible::printable_line;
 
 /// Tools and findings that are listed: comments on GitHub are limited to 65,536 characters.
 const MAX_LISTED_FINDINGS: usize = 15;
+/// Failure groups that are listed, for the same reason.
+const MAX_LISTED_GROUPS: usize = 20;
 
-/// Writes the whole report: completeness, gates, metrics, tools, worst steps, cost. Sections without content are left
+/// Writes the whole report: completeness, how runs ended, gates, metrics, tools, worst steps, cost. Sections without content are left
 /// out.
 pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus evaluation\n")?;
@@ -27,24 +37,43 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
     if let Some(reason) = &summary.stopped_because {
         writeln!(out, "> **Incomplete run:** {}. The numbers cover what was judged.\n", escape_markdown_cell(reason))?;
     }
+    if let Some(outcome) = find_outcome(summary) {
+        writeln!(out, "**Outcome:** {}\n", escape_markdown_cell(&format_outcome_counts(outcome)))?;
+    }
+    if let Some(flagged) = format_flagged_counts(summary) {
+        writeln!(out, "**Flagged:** {flagged}\n")?;
+    }
     if !gates.is_empty() {
         writeln!(out, "| gate | verdict | value | |\n|---|---|---|---|")?;
         for gate in gates {
             let verdict = match gate.verdict {
                 GateVerdict::Pass => "✅ PASS",
                 GateVerdict::Fail => "❌ FAIL",
-                GateVerdict::Inconclusive => "❔ INCONCLUSIVE",
+                GateVerdict::Incomplete => "❔ INCOMPLETE",
             };
-            let value = gate.value.map_or_else(String::new, |value| format!("{value:.4}"));
-            writeln!(out, "| {} | {verdict} | {value} | {} |", escape_markdown_cell(&gate.gate), gate.explanation)?;
+            let value = format_gate_value(gate);
+            writeln!(
+                out,
+                "| {} | {verdict} | {value} | {} |",
+                escape_markdown_cell(&gate.gate),
+                escape_markdown_cell(&gate.explanation)
+            )?;
         }
         writeln!(out)?;
     }
-    writeln!(out, "| | value | 95 % interval | judged | not judged | not applicable |\n|---|--:|---|--:|--:|--:|")?;
+    writeln!(
+        out,
+        "| | value | 95 % interval | right | judged | cannot judge | failed | do not apply |\n\
+         |---|--:|---|--:|--:|--:|--:|--:|"
+    )?;
     // `combined` and the share of correct trajectories are computed from the metrics before them.
     let others = [&summary.combined, &summary.trajectories_right].into_iter().flatten();
     for metric in summary.metrics.iter().chain(others) {
         write_metric(metric, out)?;
+    }
+    write_calibrations(summary, out)?;
+    for table in build_panel_tables(summary) {
+        write_table(&table, out)?;
     }
     if !summary.tools.is_empty() {
         writeln!(out, "\n| tool | uses | correct choices | failed |\n|---|--:|--:|--:|")?;
@@ -60,6 +89,7 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
             )?;
         }
     }
+    write_failure_groups(summary, out)?;
     if !summary.findings.is_empty() {
         // Folded: explanations are long, and the page of a CI job is read from the top.
         writeln!(out, "\n<details><summary>Worst steps</summary>\n")?;
@@ -81,34 +111,112 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
         writeln!(out, "\n</details>")?;
     }
     if summary.cost.calls > 0 || summary.cost.from_cache > 0 {
-        let usd = summary.cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+        let cost = &summary.cost;
+        let usd = cost.usd.map_or_else(|| describe_unknown_cost(cost).to_owned(), |usd| format!("${usd:.4}"));
         writeln!(
             out,
-            "\nCost: {usd}; {}, {} in, {} out; {} from the cache.",
+            "\nJudge cost: {usd}; {}, {} in, {} out; {} from the cache.",
             format_counted_noun(summary.cost.calls, "call", "calls"),
             format_counted_noun(summary.cost.tokens.prompt, "token", "tokens"),
             format_count(summary.cost.tokens.completion),
             format_counted_noun(summary.cost.from_cache, "verdict", "verdicts")
         )?;
     }
+    if let Some(cost) = format_agent_cost(&summary.agent_cost) {
+        writeln!(out, "\nAgent cost: {}", escape_markdown_cell(&cost))?;
+    }
     Ok(())
 }
 
-/// A row of the table of metrics. A metric without a value says `not judged`, which is not a 0.
+fn write_table(table: &ReportTable, out: &mut dyn Write) -> io::Result<()> {
+    let names: Vec<String> = table.columns.iter().map(|column| escape_markdown_cell(&column.name)).collect();
+    let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number { "--:" } else { "---" }).collect();
+    writeln!(out, "\n**{}**\n\n| {} |\n|{}|", table.title, names.join(" | "), rules.join("|"))?;
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(|cell| escape_markdown_cell(cell)).collect();
+        writeln!(out, "| {} |", cells.join(" | "))?;
+    }
+    match &table.note {
+        Some(note) => writeln!(out, "\n{}", escape_markdown_cell(note)),
+        None => Ok(()),
+    }
+}
+
+/// The largest groups of wrong verdicts, with one example each.
+fn write_failure_groups(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
+    let rows = list_failure_rows(summary);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n| failure group | reason | verdicts | runs | example |\n|---|---|--:|--:|---|")?;
+    for row in rows.iter().take(MAX_LISTED_GROUPS) {
+        let tool = row.tool.as_deref().map_or_else(String::new, |tool| format!(", {}", escape_markdown_cell(tool)));
+        let rule = row.rule.as_deref().map_or_else(String::new, |rule| format!(" ({})", escape_markdown_cell(rule)));
+        let request = row.examples.first().and_then(|example| example.request.as_deref()).unwrap_or_default();
+        writeln!(
+            out,
+            "| {}{tool} | {}{rule} | {} | {:.1} % | {} |",
+            escape_markdown_cell(&row.evaluator),
+            escape_markdown_cell(&row.reason),
+            row.count,
+            row.share * 100.0,
+            escape_markdown_cell(request)
+        )?;
+    }
+    let more = rows.len().saturating_sub(MAX_LISTED_GROUPS) as u64 + summary.omitted_failure_groups;
+    if more > 0 {
+        writeln!(out, "\nAnd {}.", format_counted_noun(more, "more group", "more groups"))?;
+    }
+    Ok(())
+}
+
+/// A row of the table of metrics. A metric without a value says `not judged`, which is not a 0, and flags of rules are
+/// no share of right ones.
 fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
-    let value = metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));
+    let flags = format_rule_flags(metric);
+    let is_flags = flags.is_some();
+    let value = flags.or_else(|| metric.value.map(|value| format!("{:.2}{unit}", value * scale)));
     let interval = metric
         .interval
+        .filter(|_| !is_flags)
         .map_or_else(String::new, |found| format!("{:.1} to {:.1}{unit}", found.low * scale, found.high * scale));
-    let of = super::measured_of(metric).unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator));
+    let right = if is_flags {
+        String::new()
+    } else {
+        super::measured_of(metric).unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator))
+    };
     writeln!(
         out,
-        "| {} | {value} | {interval} | {of} | {} | {} |",
+        "| {} | {} | {interval} | {right} | {} of {} | {} | {} | {} |",
         escape_markdown_cell(&metric.title),
+        value.as_deref().unwrap_or("not judged"),
+        metric.denominator,
+        metric.asked_count(),
+        metric.abstained,
         metric.failed,
         metric.not_applicable
     )
+}
+
+/// Corrected numbers, and which numbers nobody has calibrated.
+fn write_calibrations(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
+    let judged: Vec<&MetricResult> = summary.metrics.iter().filter(|metric| metric.calibration.is_some()).collect();
+    if judged.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let is_plain = |metric: &&MetricResult| metric.calibration == Some(MetricCalibration::Uncalibrated);
+    for metric in judged.iter().filter(|metric| !is_plain(metric)) {
+        let text = format_calibration(metric).unwrap_or_default();
+        writeln!(out, "- **{}**: {}", escape_markdown_cell(&metric.title), escape_markdown_cell(&text))?;
+    }
+    let plain: Vec<String> =
+        judged.into_iter().filter(is_plain).map(|metric| escape_markdown_cell(&metric.title)).collect();
+    match plain.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "- Uncalibrated: {}", plain.join(", ")),
+    }
 }
 
 /// Untrusted text as one line of plain text: no markup, no HTML, no mention, no link, at most 300 characters. It is
@@ -157,6 +265,11 @@ mod tests {
     }
 
     #[test]
+    fn a_report_of_a_run_that_rules_judged() {
+        insta::assert_snapshot!(write_to_text(&example::by_rules(), &[]));
+    }
+
+    #[test]
     fn a_report_of_a_run_without_anything() {
         insta::assert_snapshot!(write_to_text(&example::empty(), &[]));
     }
@@ -174,6 +287,13 @@ mod tests {
         summary.findings[0].tool = Some(hostile.to_owned());
         summary.findings[0].verdicts[0].label = hostile.to_owned();
         summary.findings[0].verdicts[0].explanation = hostile.to_owned();
+        summary.failure_groups = ordinary.failure_groups[..1].to_vec();
+        let group = &mut summary.failure_groups[0];
+        (group.reason, group.tool, group.rule) =
+            (hostile.to_owned(), Some(hostile.to_owned()), Some(hostile.to_owned()));
+        group.examples[0].request = Some(hostile.to_owned());
+        summary.agent_cost = ordinary.agent_cost;
+        summary.agent_cost.unpriced_models[0].model = hostile.to_owned();
         let written = write_to_text(&summary, &[]);
         assert!(!written.contains("<img") && !written.contains("https://") && !written.contains("@team"), "{written}");
         assert!(!written.contains('\u{202e}') && !written.contains("[l]("), "{written}");

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::Path;
 
-use gradus_eval::report::{GateResult, MetricResult, RunReader};
+use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialIndex, TrialMetricNames};
 use gradus_eval::run::RunFileError;
 
 use crate::report_table::ReportTable;
@@ -16,9 +16,11 @@ pub trait RunSupplement: fmt::Debug + Send {
     /// Compares the verdicts of the run with the known truth. Reads the whole run.
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError>;
     /// Names of [`RunSupplement::metrics`], so that gates can be parsed before anything is scored.
-    fn metric_names(&self) -> Vec<String>;
+    fn metric_names(&self) -> TrialMetricNames;
     /// Metrics beside those of the evaluators. Their judge is `SIMULATOR`.
     fn metrics(&self) -> Vec<MetricResult>;
+    /// The same over the trials of tasks with this tag, under the same names. Empty if none has it.
+    fn tag_metrics(&self, tag: &str) -> Vec<MetricResult>;
     /// May replace the reason of a gate that cannot pass by a better one.
     fn explain_gate(&self, gate: &mut GateResult);
     /// Tables for the report, in the order in which they are shown.
@@ -33,6 +35,12 @@ pub struct TrialMeasurement {
     /// `None` if the trace could not be assembled; then the session identifies the trajectory.
     pub trajectory_id: Option<String>,
     pub session_id: String,
+    /// Whether every trajectory of the session is one of this trial, such as those of agents that the agent calls.
+    pub owns_session: bool,
+    /// The task or dataset item that the trial is about. Versions are paired by it.
+    pub task_id: Option<String>,
+    /// Tags of the item, which gates can select.
+    pub tags: Vec<String>,
     pub results: Vec<TrialResult>,
 }
 
@@ -49,3 +57,14 @@ pub struct TrialResult {
 /// Loads the supplement of a run from the folder of the run; `None` for a run without one. The error is a line for the
 /// log: the run is then shown without its supplement.
 pub type SupplementLoader = fn(&Path) -> Result<Option<Box<dyn RunSupplement>>, String>;
+
+/// Finds the trial of a trajectory; positions are those of `measurements`.
+pub fn index_trials(measurements: &[TrialMeasurement]) -> TrialIndex {
+    let mut index = TrialIndex::default();
+    for trial in measurements {
+        // Without an id, the session is all that identifies the trajectory.
+        let session = Some(&trial.session_id).filter(|_| trial.owns_session || trial.trajectory_id.is_none());
+        index.add_trial(trial.trajectory_id.clone(), session.cloned(), trial.tags.clone());
+    }
+    index
+}

@@ -1,13 +1,21 @@
-//! The summary of a run on a terminal: completeness, metrics with 95 % intervals, tools, reasons of failed questions,
-//! worst steps, cost, gates. Long lists are cut; the other outputs have all of them.
+//! The summary of a run on a terminal: completeness, how runs ended, what was flagged, metrics with 95 % intervals,
+//! tools, reasons of questions without a verdict, worst steps, cost, gates. Long lists are cut; the other outputs have all of them.
 
 use std::io::{self, Write};
 
+use gradus_eval::evaluator::OUTCOME;
 use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
 
+use super::cost_text::{describe_unknown_cost, format_agent_cost};
+use super::failure_list::list_failure_rows;
+use super::panel_text::print_panel;
 use super::{BOLD, DIM, GREEN, RED, YELLOW, format_count, format_counted_noun};
+use crate::metric_text::{
+    find_outcome, format_calibration, format_coverage, format_flagged_counts, format_gate_value, format_outcome_counts,
+    format_rule_flags, format_unasked_counts,
+};
 use gradus_core::visible::printable_line;
 
 /// Rows of a list of tools or reasons on the terminal; the other outputs have all.
@@ -29,7 +37,8 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
         writeln!(out, "{YELLOW}This run is incomplete: {reason}. The numbers cover what was judged.{YELLOW:#}")?;
     }
     writeln!(out)?;
-    for metric in &summary.metrics {
+    print_endings(summary, out)?;
+    for metric in summary.metrics.iter().filter(|metric| metric.name != OUTCOME) {
         // Metrics of the simulator are measured and not judged, so they have no accuracy.
         let suffix = if metric.judge == SIMULATOR { "" } else { " accuracy" };
         print_metric(metric, suffix, out)?;
@@ -37,19 +46,47 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
     for metric in [&summary.combined, &summary.trajectories_right].into_iter().flatten() {
         print_metric(metric, "", out)?;
     }
+    print_panel(summary, out)?;
     print_tools(summary, out)?;
     print_unjudged(summary, out)?;
+    print_failure_groups(summary, out)?;
     print_findings(summary, out)?;
+    print_agent_cost(summary, out)?;
     print_cost(summary, out)?;
     print_gates(gates, out)
 }
 
-/// One line: value, count, 95 % interval, and how many questions have no verdict. A metric without a value is `not
-/// judged`, which is not a 0.
+/// How runs ended, above all other numbers, and what was flagged.
+fn print_endings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(outcome) = find_outcome(summary) {
+        let share = outcome.value.map_or_else(String::new, |value| {
+            let interval = outcome.interval.map_or_else(String::new, |found| {
+                format!(" (95 % interval {:.1} to {:.1} %)", found.low * 100.0, found.high * 100.0)
+            });
+            format!("; {:.2} % ended well{interval}", value * 100.0)
+        });
+        let counts = format_outcome_counts(outcome);
+        writeln!(out, "{:<32} {BOLD}{counts}{BOLD:#}{share}", format!("{}:", printable_line(&outcome.title)))?;
+    }
+    if let Some(flagged) = format_flagged_counts(summary) {
+        writeln!(out, "{:<32} {flagged}", "Flagged:")?;
+    }
+    Ok(())
+}
+
+/// One line: value, count, 95 % interval, and how much was judged. A metric without a value is `not judged`, which is
+/// not a 0.
 fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let dim = |text: Option<String>| text.map_or_else(String::new, |text| format!("{DIM}; {text}{DIM:#}"));
+    // Flags of rules are no accuracy: such rules notice mistakes and cannot confirm most cases.
+    if let Some(flags) = format_rule_flags(metric) {
+        let title = format!("{}:", printable_line(&metric.title));
+        return writeln!(out, "{title:<32} {flags}{}", dim(format_unasked_counts(metric)));
+    }
+    let coverage = dim(format_coverage(metric));
     let title = format!("{}{suffix}:", printable_line(&metric.title));
     let Some(value) = metric.value else {
-        return writeln!(out, "{title:<32} not judged{}", format_unjudged(metric));
+        return writeln!(out, "{title:<32} not judged{coverage}");
     };
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let interval = metric.interval.map_or_else(String::new, |found| {
@@ -63,18 +100,14 @@ fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io:
     } else {
         format!("mean of {}", metric.denominator)
     };
-    writeln!(out, "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){}", value * scale, format_unjudged(metric))
-}
-
-/// Questions without a verdict. They are not part of the value, so a reader must see how many there are.
-fn format_unjudged(metric: &MetricResult) -> String {
-    let mut text = String::new();
-    for (count, what) in [(metric.failed, "could not be judged"), (metric.not_applicable, "not applicable")] {
-        if count > 0 {
-            text.push_str(&format!("{DIM}; {count} {what}{DIM:#}"));
-        }
-    }
-    text
+    let calibration = format_calibration(metric);
+    // A correction is a number of its own and gets a line; its absence is a word.
+    let (mark, corrected) = match metric.corrected() {
+        Some(_) => (String::new(), calibration),
+        None => (dim(calibration), None),
+    };
+    writeln!(out, "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){mark}{coverage}", value * scale)?;
+    corrected.map_or(Ok(()), |text| writeln!(out, "{:<32} {text}", ""))
 }
 
 /// Calls by tool, most used first; `chosen rightly` is about calls that were judged.
@@ -98,17 +131,62 @@ fn print_tools(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<(
     print_more_rows(summary.tools.len(), "more tool", "more tools", out)
 }
 
-/// Why questions could not be judged, by evaluator; reasons that do not apply are not failures and are not listed.
+/// Why questions have no verdict: one list for each kind, most frequent first.
 fn print_unjudged(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
-    let failed: Vec<_> = summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
-    if failed.is_empty() {
+    for (kind, heading) in [
+        (OutcomeKind::Failed, "Could not be judged"),
+        (OutcomeKind::Abstained, "Cannot judge"),
+        (OutcomeKind::NotApplicable, "Does not apply"),
+    ] {
+        let reasons: Vec<_> = summary.reasons.iter().filter(|reason| reason.outcome == kind).collect();
+        if reasons.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{BOLD}{heading}{BOLD:#}")?;
+        for reason in reasons.iter().take(MAX_LISTED_ROWS) {
+            writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, shorten_line(&reason.reason, 160))?;
+        }
+        print_more_rows(reasons.len(), "more reason", "more reasons", out)?;
+    }
+    Ok(())
+}
+
+/// What goes wrong most often, with one example each.
+fn print_failure_groups(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
+    // Each takes two lines.
+    const SHOWN: usize = 5;
+    let rows = list_failure_rows(summary);
+    if rows.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{BOLD}Could not be judged{BOLD:#}")?;
-    for reason in failed.iter().take(MAX_LISTED_ROWS) {
-        writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, shorten_line(&reason.reason, 160))?;
+    writeln!(out, "\n{BOLD}Failure groups{BOLD:#}")?;
+    for row in rows.iter().take(SHOWN) {
+        let tool = row.tool.as_deref().map_or_else(String::new, |tool| format!(" {}", shorten_line(tool, 60)));
+        let rule =
+            row.rule.as_deref().map_or_else(String::new, |rule| format!(" {DIM}[{}]{DIM:#}", printable_line(rule)));
+        let evaluator = printable_line(&row.evaluator);
+        writeln!(out, "  {:>6} {evaluator}{tool}: {}{rule}", format_count(row.count), shorten_line(&row.reason, 160))?;
+        let request = row.examples.first().and_then(|example| example.request.as_deref());
+        let request = request.map_or_else(String::new, |request| format!("; e.g. {}", shorten_line(request, 80)));
+        writeln!(out, "         {DIM}{}{request}{DIM:#}", row.format_count())?;
     }
-    print_more_rows(failed.len(), "more reason", "more reasons", out)
+    let more = rows.len().saturating_sub(SHOWN) as u64 + summary.omitted_failure_groups;
+    if more > 0 {
+        writeln!(
+            out,
+            "  {DIM}and {} in --html and --json{DIM:#}",
+            format_counted_noun(more, "more group", "more groups")
+        )?;
+    }
+    Ok(())
+}
+
+/// What the agent itself cost, as far as the traces tell.
+fn print_agent_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
+    match format_agent_cost(&summary.agent_cost) {
+        Some(text) => writeln!(out, "\n{BOLD}Agent cost{BOLD:#}  {text}"),
+        None => Ok(()),
+    }
 }
 
 /// The worst steps with their verdicts.
@@ -148,10 +226,12 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
     if cost.calls == 0 && cost.from_cache == 0 {
         return Ok(());
     }
-    let usd = cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+    let format_cost =
+        |usd: Option<f64>| usd.map_or_else(|| describe_unknown_cost(cost).to_owned(), |usd| format!("${usd:.4}"));
+    let usd = format_cost(cost.usd);
     writeln!(
         out,
-        "\n{BOLD}Cost{BOLD:#}  {usd}; {}, {} in ({} cached), {} out; {} from the cache",
+        "\n{BOLD}Judge cost{BOLD:#}  {usd}; {}, {} in ({} cached), {} out; {} from the cache",
         format_counted_noun(cost.calls, "call", "calls"),
         format_counted_noun(cost.tokens.prompt, "token", "tokens"),
         format_count(cost.tokens.cached_prompt),
@@ -160,7 +240,7 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
     )?;
     let asked = cost.by_evaluator.iter().filter(|part| part.calls > 0 || part.from_cache > 0);
     for part in asked {
-        let usd = part.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
+        let usd = format_cost(part.usd);
         let (evaluator, judge) = (printable_line(&part.evaluator), printable_line(&part.judge));
         writeln!(
             out,
@@ -190,10 +270,18 @@ fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
         let (style, verdict) = match gate.verdict {
             GateVerdict::Pass => (GREEN, "PASS"),
             GateVerdict::Fail => (RED, "FAIL"),
-            GateVerdict::Inconclusive => (YELLOW, "INCONCLUSIVE"),
+            GateVerdict::Incomplete => (YELLOW, "INCOMPLETE"),
         };
-        let value = gate.value.map_or_else(String::new, |value| format!(" is {value:.4}"));
-        writeln!(out, "  {style}{verdict:<12}{style:#} {}{value}: {}", gate.gate, gate.explanation)?;
+        let value = match gate.value {
+            Some(_) => format!(": {}", format_gate_value(gate)),
+            None => String::new(),
+        };
+        writeln!(
+            out,
+            "  {style}{verdict:<10}{style:#} {}{value}; {}",
+            printable_line(&gate.gate),
+            printable_line(&gate.explanation)
+        )?;
     }
     Ok(())
 }
@@ -232,7 +320,7 @@ mod tests {
     #[test]
     fn a_run_with_gates_of_every_verdict() {
         let (summary, gates) = example::ordinary();
-        for verdict in [GateVerdict::Pass, GateVerdict::Fail, GateVerdict::Inconclusive] {
+        for verdict in [GateVerdict::Pass, GateVerdict::Fail, GateVerdict::Incomplete] {
             assert!(gates.iter().any(|gate| gate.verdict == verdict), "{verdict:?}");
         }
         insta::assert_snapshot!(print_to_text(&summary, &gates));
@@ -273,6 +361,11 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_rules_judged() {
+        insta::assert_snapshot!(print_to_text(&example::by_rules(), &[]));
+    }
+
+    #[test]
     fn long_lists_and_texts_are_cut() {
         let mut summary = example::empty();
         let (ordinary, _) = example::ordinary();
@@ -297,6 +390,10 @@ mod tests {
         summary.findings[0].tool = Some(hostile.to_owned());
         summary.findings[0].verdicts[0].label = hostile.to_owned();
         summary.findings[0].verdicts[0].explanation = hostile.to_owned();
+        let group = &mut summary.failure_groups[0];
+        (group.reason, group.tool) = (hostile.to_owned(), Some(hostile.to_owned()));
+        group.examples[0].request = Some(hostile.to_owned());
+        summary.agent_cost.unpriced_models[0].model = hostile.to_owned();
         let printed = print_to_text(&summary, &[]);
         assert!(!printed.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{printed:?}");
     }

@@ -11,6 +11,9 @@ use gradus_core::visible::{make_printable, printable_line};
 /// Characters of one text without `--full`: observations can be whole files.
 const MAX_CHARS: usize = 1_500;
 
+/// Characters of a step that is only context.
+const MAX_EARLIER_CHARS: usize = 200;
+
 /// Prints the transcript; `full` prints long texts whole.
 pub fn print_transcript(trajectory: &Trajectory, full: bool, out: &mut dyn Write) -> io::Result<()> {
     let text = |text: &str| truncate_transcript_text(text, full);
@@ -35,6 +38,33 @@ pub fn print_transcript(trajectory: &Trajectory, full: bool, out: &mut dyn Write
         }
     }
     Ok(())
+}
+
+/// Prints what a person needs to judge one step: the request, the steps before it in a line each, and the step. The
+/// index after the last step is the thought before the answer. `None` prints the whole trajectory.
+pub fn print_case(trajectory: &Trajectory, step_index: Option<u32>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(index) = step_index else { return print_transcript(trajectory, false, out) };
+    if let Some(prompt) = &trajectory.system_prompt {
+        print_section(out, "System prompt", &truncate_transcript_text(prompt, false))?;
+    }
+    let query = trajectory.query.as_deref().unwrap_or("(not in the trace)");
+    print_section(out, "Query", &truncate_transcript_text(query, false))?;
+    for step in trajectory.steps.iter().take_while(|step| step.index < index) {
+        let input = step.arguments_text().unwrap_or_default();
+        let observation = step.observation.as_deref().unwrap_or("(not in the trace)");
+        let line = format!("{} {} -> {}", step.tool, input, observation);
+        let short: String = printable_line(&line).chars().take(MAX_EARLIER_CHARS).collect();
+        writeln!(out, "{DIM}Step {}: {short}{DIM:#}", step.index)?;
+    }
+    match trajectory.steps.iter().find(|step| step.index == index) {
+        Some(step) => print_step(step, false, out),
+        None => {
+            let thought = trajectory.final_thought.as_deref().unwrap_or("(not in the trace)");
+            print_section(out, "Thought before the answer", &truncate_transcript_text(thought, false))?;
+            let answer = trajectory.final_answer.as_deref().unwrap_or("(none)");
+            print_section(out, "Final Answer", &truncate_transcript_text(answer, false))
+        }
+    }
 }
 
 /// The known facts about the trajectory; unknown ones are left out.
@@ -117,6 +147,13 @@ mod tests {
         let mut printed = Vec::new();
         print_transcript(trajectory, full, &mut printed).expect("a transcript is printed");
         show_styles(&printed)
+    }
+
+    #[test]
+    fn a_case_has_its_step_and_what_came_before() {
+        let mut printed = Vec::new();
+        print_case(&booking_trajectory(), Some(2), &mut printed).expect("a case is printed");
+        insta::assert_snapshot!(show_styles(&printed));
     }
 
     #[test]

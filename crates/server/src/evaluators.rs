@@ -1,9 +1,11 @@
 //! Looks up an evaluator by its name: title, labels, scale of its scores, and confidence intervals on that scale.
 //! Stored verdicts may name evaluators whose rubric was removed since, so every lookup has a fallback.
 
-use gradus_eval::evaluator::CALL_VALIDITY;
-use gradus_eval::interval::{ClusterSums, ConfidenceInterval, of_sums};
+use gradus_eval::evaluator::{Evaluator, OFFLINE, RULES};
+use gradus_eval::evaluator_selection::find_rule_evaluator;
+use gradus_eval::report::MetricResult;
 use gradus_eval::scale::ScoreScale;
+use gradus_stats::interval::{ClusterSums, ConfidenceInterval, clustered_interval_from_sums};
 use gradus_store::ScoreMoments;
 
 use crate::settings::ReloadableSettings;
@@ -16,7 +18,7 @@ pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &st
         let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators);
         all.find(|known| &*known.name == evaluator).map(|known| known.title.clone())
     };
-    let own = || (evaluator == CALL_VALIDITY).then(|| "Call Validity".to_owned());
+    let own = || find_rule_evaluator(evaluator).map(|known| known.title);
     let title = rubric.or_else(live).or_else(own).filter(|title| !title.is_empty());
     text::format_display_line(title.as_deref().unwrap_or(evaluator))
 }
@@ -34,13 +36,28 @@ pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &s
         let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators);
         all.find(|known| &*known.name == evaluator).map(|known| &known.labels)
     };
-    match rubric.or_else(live) {
-        Some(labels) => labels.iter().map(|(label, score)| (label.to_owned(), score)).collect(),
-        None if evaluator == CALL_VALIDITY => {
-            vec![("correct".to_owned(), 1.0), ("incorrect".to_owned(), 0.0)]
-        }
-        None => Vec::new(),
-    }
+    let rules = || find_rule_evaluator(evaluator).map(|known| known.labels);
+    let labels = rubric.or_else(live).cloned().or_else(rules);
+    let scores = labels.iter().flat_map(gradus_eval::rubric::RubricLabels::iter);
+    scores.map(|(label, score)| (label.to_owned(), score)).collect()
+}
+
+/// The evaluator, if every grading rule that has it answers it by rules and not by a model. Stored verdicts may be of an
+/// earlier configuration.
+pub(crate) fn find_live_rules<'s>(settings: &'s ReloadableSettings, evaluator: &str) -> Option<&'s Evaluator> {
+    let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators).filter(|known| &*known.name == evaluator);
+    let first = all.next()?;
+    let is_by_rules = |known: &Evaluator| matches!(&*known.judge, OFFLINE | RULES);
+    (is_by_rules(first) && all.all(is_by_rules)).then_some(first)
+}
+
+/// Whether the evaluator is answered by rules that notice mistakes and confirm nothing.
+pub(crate) fn gives_only_flags(settings: &ReloadableSettings, evaluator: &str) -> bool {
+    find_live_rules(settings, evaluator).is_some_and(|known| {
+        let metric =
+            MetricResult { name: known.name.to_string(), judge: known.judge.to_string(), ..MetricResult::default() };
+        metric.is_flags_of_rules()
+    })
 }
 
 /// `None` if the evaluator is in no rubric and no rule any more.
@@ -71,5 +88,5 @@ pub(crate) fn compute_mean_interval(
     // The rubric may have had another scale when the verdicts were given; the interval would be wrong then.
     let mean = sums.sum / sums.count;
     let is_within = (worst - 1e-9..=best + 1e-9).contains(&mean);
-    of_sums(&sums, worst, best).filter(|_| is_within)
+    clustered_interval_from_sums(&sums, worst, best).filter(|_| is_within)
 }

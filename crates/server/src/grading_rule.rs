@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
+use gradus_eval::evaluator_selection::select_evaluators;
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig, select_evaluators};
+use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig};
 use gradus_eval::prompt::ToolTexts;
 use gradus_eval::rubric::RubricLibrary;
 use gradus_eval::tool_file;
@@ -139,7 +140,8 @@ impl GradingRule {
         let notes = section.tool_notes.as_ref().or(config.tool_notes.as_ref());
         Ok(GradingRule {
             evaluators: select_evaluators(library, &names, judge.as_deref(), true, false)
-                .map_err(|error| wrong(error.into()))?,
+                .map_err(|error| wrong(error.into()))?
+                .evaluators,
             judge,
             concurrency: asked.checked_concurrency().map_err(|error| wrong(error.into()))?,
             sample,

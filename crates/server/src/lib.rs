@@ -38,6 +38,7 @@ mod request_body;
 mod response_body;
 mod router;
 mod rubric_trials;
+mod run_comparison;
 mod run_lookup;
 mod run_reports;
 mod score_bound;
@@ -234,9 +235,14 @@ impl RunningServer {
     /// Starts a server for another command of this process: it listens on free loopback ports, needs no key and stores
     /// everything in this folder. It ignores the user's settings of `[serve]`.
     pub async fn start_private(data: &Path) -> Result<RunningServer, ServerStartError> {
-        let free = || Some("127.0.0.1:0".to_owned());
+        RunningServer::start_private_at(data, SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    /// As [`RunningServer::start_private`], at this address. With a port of its own it serves gRPC there as well.
+    pub async fn start_private_at(data: &Path, http: SocketAddr) -> Result<RunningServer, ServerStartError> {
         let mut config = ServerConfig::new(data.to_owned());
-        config.serve = ServeSection { http: free(), grpc: free(), ..ServeSection::default() };
+        let address = || Some(http.to_string());
+        config.serve = ServeSection { http: address(), grpc: address(), ..ServeSection::default() };
         let (settings, reloadable) = config.to_settings()?;
         let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
         let store = Store::open(&settings.data, options)?;
@@ -246,6 +252,11 @@ impl RunningServer {
     /// OTLP requests that were answered with an error since the start. A benchmark uses it to detect lost spans.
     pub fn refused_count(&self) -> u64 {
         self.server.meters.refused_count()
+    }
+
+    /// Spans that were stored since the start, without repeated ones.
+    pub fn stored_span_count(&self) -> u64 {
+        self.server.meters.stored_span_count()
     }
 
     /// Finishes open requests and background work within their time limits, and releases the store. Queries are stopped

@@ -1,14 +1,18 @@
 //! Reports of runs of `gradus eval` in the data folder. Reports of finished runs are cached, because computing one
 //! reads all of its outcomes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult, QualityGate, RunReader};
+use gradus_eval::report::{
+    EvaluationSummary, GateBasis, GateContext, GateError, GateResult, GateTrials, GateVerdict, GateVocabulary,
+    MetricResult, QualityGate, RunReader, measure_gate_metrics,
+};
 use gradus_eval::run::{RunFileError, RunFolder, RunManifest, RunState};
 use gradus_report::html::{number, text};
-use gradus_report::{ReportTable, RunSupplement, SupplementLoader};
+use gradus_report::panel_text::build_panel_tables;
+use gradus_report::{ReportTable, RunSupplement, SupplementLoader, index_trials};
 
 /// Two caches: whole reports for the page of a run, and one line for each run in the list.
 #[derive(Debug)]
@@ -46,42 +50,64 @@ impl RunReportParts {
             supplement.score(&mut reader)?;
             summary.metrics.extend(supplement.metrics());
         }
-        let gates = check_run_gates(&reader.record, supplement.as_deref(), &summary);
-        let tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
+        let gates = check_run_gates(&mut reader, supplement.as_deref(), &summary)?;
+        let mut tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
+        tables.extend(build_panel_tables(&summary));
         Ok(RunReportParts { summary, gates, tables, is_partial })
     }
 }
 
 /// The gates of a run and their results. A gate that cannot be checked here, for example because its metric is unknown,
-/// is inconclusive.
+/// is incomplete.
 fn check_run_gates(
-    record: &RunManifest,
+    reader: &mut RunReader,
     supplement: Option<&dyn RunSupplement>,
     summary: &EvaluationSummary,
-) -> Vec<GateResult> {
-    let measured = supplement.map(RunSupplement::metric_names).unwrap_or_default();
-    let names = record.evaluators.iter().map(|known| known.name.as_str());
-    let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
-    let check = |text: &String| match QualityGate::parse(text, &names) {
+) -> Result<Vec<GateResult>, RunFileError> {
+    let record = reader.record.clone();
+    let vocabulary = GateVocabulary::new(record.evaluators.clone(), supplement.map(RunSupplement::metric_names));
+    let parse = |text: &String| {
+        // The baseline is not stored with the run, so a bar that is relative to it is unknown here.
+        QualityGate::parse(text, &vocabulary).and_then(|gate| gate.check_baseline(None).map(|()| gate))
+    };
+    let parsed: Vec<_> = record.gates.iter().map(|text| (text, parse(text))).collect();
+    let metrics = parsed.iter().filter_map(|(_, gate)| gate.as_ref().ok()).map(|gate| &gate.metric);
+    let index = supplement.map(|supplement| index_trials(&supplement.measurements())).unwrap_or_default();
+    let tag_metrics = |tag: &str| supplement.map(|supplement| supplement.tag_metrics(tag)).unwrap_or_default();
+    let more_metrics =
+        &measure_gate_metrics(metrics, reader, &GateTrials { index: &index, tag_metrics: &tag_metrics })?;
+    let check = |(text, gate): &(&String, Result<QualityGate, GateError>)| match gate {
         Ok(gate) => {
-            let mut result = gate.check(summary, false);
+            let context = GateContext {
+                summary,
+                more_metrics,
+                baseline: &BTreeMap::new(),
+                basis: GateBasis::Estimate,
+                allow_partial: false,
+            };
+            let mut result = gate.check(&context);
             if let Some(supplement) = supplement {
                 supplement.explain_gate(&mut result);
             }
             result
         }
         Err(error) => GateResult {
-            gate: text.clone(),
+            gate: (*text).clone(),
             metric: String::new(),
-            bar: 0.0,
+            bar: None,
             is_share: true,
-            verdict: GateVerdict::Inconclusive,
+            verdict: GateVerdict::Incomplete,
             value: None,
             interval: None,
+            count: 0,
+            is_certain: false,
+            more_runs: None,
+            raw_value: None,
+            is_uncalibrated: false,
             explanation: format!("it cannot be checked here: {error}"),
         },
     };
-    record.gates.iter().map(check).collect()
+    Ok(parsed.iter().map(check).collect())
 }
 
 /// One run in the list. Texts are formatted, since they are cached.
@@ -123,7 +149,7 @@ impl RunGateStatus {
     /// `None` for a run without gates.
     fn from_results(results: &[GateResult]) -> Option<RunGateStatus> {
         let count = |verdict| results.iter().filter(|one| one.verdict == verdict).count();
-        let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Inconclusive));
+        let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Incomplete));
         let all = results.len();
         let of = |some: usize, what: &str| match all {
             1 => what.to_owned(),
@@ -132,7 +158,7 @@ impl RunGateStatus {
         Some(match (all, failed, unsure) {
             (0, ..) => return None,
             (_, 0, 0) => RunGateStatus { class: "pass", text: of(all, "pass") },
-            (_, 0, _) => RunGateStatus { class: "unsure", text: of(unsure, "inconclusive") },
+            (_, 0, _) => RunGateStatus { class: "unsure", text: of(unsure, "incomplete") },
             _ => RunGateStatus { class: "fail", text: of(failed, "fail") },
         })
     }
@@ -210,21 +236,26 @@ mod tests {
             let result = |verdict: &GateVerdict| GateResult {
                 gate: String::new(),
                 metric: String::new(),
-                bar: 0.0,
+                bar: None,
                 is_share: true,
                 verdict: *verdict,
                 value: None,
                 interval: None,
+                count: 0,
+                is_certain: false,
+                more_runs: None,
+                raw_value: None,
+                is_uncalibrated: false,
                 explanation: String::new(),
             };
             RunGateStatus::from_results(&verdicts.iter().map(result).collect::<Vec<_>>())
                 .map(|gates| (gates.class, gates.text))
         };
-        use GateVerdict::{Fail, Inconclusive, Pass};
+        use GateVerdict::{Fail, Incomplete, Pass};
         assert_eq!(said(&[]), None);
         assert_eq!(said(&[Pass]), Some(("pass", "pass".to_owned())));
-        assert_eq!(said(&[Pass, Inconclusive, Pass]), Some(("unsure", "1 of 3 inconclusive".to_owned())));
-        assert_eq!(said(&[Pass, Inconclusive, Fail]), Some(("fail", "1 of 3 fail".to_owned())));
+        assert_eq!(said(&[Pass, Incomplete, Pass]), Some(("unsure", "1 of 3 incomplete".to_owned())));
+        assert_eq!(said(&[Pass, Incomplete, Fail]), Some(("fail", "1 of 3 fail".to_owned())));
     }
 
     #[test]
@@ -241,7 +272,7 @@ mod tests {
         let run = StateFolder::from_path(folder.path()).read_run("r").unwrap();
         let summaries = RunReportCache::new(|_| Ok(None));
         let whole = summaries.load_report(&run).unwrap();
-        assert_eq!(whole.gates[0].verdict, GateVerdict::Inconclusive);
+        assert_eq!(whole.gates[0].verdict, GateVerdict::Incomplete);
         assert!(whole.gates[0].explanation.contains("cannot be checked here"), "{:?}", whole.gates[0]);
         assert_eq!(summaries.load_list_summary(&run, true).unwrap().gates.unwrap().class, "unsure");
         assert!(!whole.is_partial && summaries.whole.lock().unwrap().len() == 1);

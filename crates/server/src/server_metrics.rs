@@ -66,6 +66,12 @@ impl PrometheusMetrics {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// New spans that were stored.
+    pub(super) fn stored_span_count(&self) -> u64 {
+        let labels = vec![("signal", signal_name(TelemetrySignal::Span).to_owned()), ("result", "new".to_owned())];
+        self.records.get_or_create(&labels).get()
+    }
+
     /// Counted once for each request, after it is stored.
     pub(super) fn record_received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
         self.bytes.get_or_create(&vec![("signal", signal_name(signal).to_owned())]).inc_by(bytes as u64);
@@ -100,6 +106,7 @@ impl PrometheusMetrics {
         let kind = match line.outcome {
             OutcomeKind::Scored => "scored",
             OutcomeKind::NotApplicable => "not_applicable",
+            OutcomeKind::Abstained => "abstained",
             OutcomeKind::Failed => "failed",
         };
         let labels = vec![("evaluator", line.evaluator.to_string()), ("outcome", kind.to_owned())];

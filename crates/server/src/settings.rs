@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use gradus_core::duration_text::parse_duration_up_to;
 use gradus_eval::annotation::AnnotationSettings;
-use gradus_eval::evaluator::CALL_VALIDITY;
+use gradus_eval::evaluator::Evaluator;
+use gradus_eval::evaluator_selection::{RULE_EVALUATORS, rubric_library};
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::{rubric_library, timeout_from_seconds};
-use gradus_eval::rubric::{RubricLibrary, RubricSubject};
+use gradus_eval::judge_selection::timeout_from_seconds;
+use gradus_eval::rubric::{RubricLabels, RubricLibrary, RubricSubject};
 use gradus_eval::scale::ScoreScale;
 use gradus_report::SupplementLoader;
 use gradus_store::RetentionPolicy;
@@ -278,7 +279,8 @@ impl ReloadableSettings {
     /// misspelt evaluator would never fire.
     fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, ServerSettingsError> {
         let library = rubric_library(&config.rubrics).map_err(|error| ServerSettingsError::Rubrics(error.into()))?;
-        let known = list_alertable_evaluators(&library);
+        let rule_evaluators: Vec<Evaluator> = RULE_EVALUATORS.iter().map(|make| make()).collect();
+        let known = list_alertable_evaluators(&library, &rule_evaluators);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
             let rule = alert::AlertRule::from_section(section.clone(), &known)
@@ -321,14 +323,18 @@ impl ReloadableSettings {
     }
 }
 
-/// The evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the built-in check
-/// of call validity.
-fn list_alertable_evaluators(library: &RubricLibrary) -> Vec<alert::AlertableEvaluator<'_>> {
-    let rubrics = library.iter().map(|rubric| {
-        let ScoreScale { worst, best } = rubric.labels.scale();
-        alert::AlertableEvaluator { name: &rubric.name, worst, best }
-    });
-    rubrics.chain([alert::AlertableEvaluator { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
+/// The evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the evaluators that
+/// are rules only.
+fn list_alertable_evaluators<'e>(
+    library: &'e RubricLibrary,
+    rule_evaluators: &'e [Evaluator],
+) -> Vec<alert::AlertableEvaluator<'e>> {
+    fn describe<'e>(name: &'e str, labels: &RubricLabels) -> alert::AlertableEvaluator<'e> {
+        let ScoreScale { worst, best } = labels.scale();
+        alert::AlertableEvaluator { name, worst, best }
+    }
+    let rubrics = library.iter().map(|rubric| describe(&rubric.name, &rubric.labels));
+    rubrics.chain(rule_evaluators.iter().map(|known| describe(&known.name, &known.labels))).collect()
 }
 
 /// The name of the evaluator if a condition demands a minimum number of steps from one that judges whole trajectories.

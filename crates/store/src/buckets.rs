@@ -24,6 +24,8 @@ pub struct ScoreMoments {
     pub n_n: f64,
     pub failed: i64,
     pub not_applicable: i64,
+    /// The judge could not decide, or gave a label without a score.
+    pub abstained: i64,
 }
 
 impl std::ops::AddAssign for ScoreMoments {
@@ -37,6 +39,7 @@ impl std::ops::AddAssign for ScoreMoments {
         self.n_n += other.n_n;
         self.failed += other.failed;
         self.not_applicable += other.not_applicable;
+        self.abstained += other.abstained;
     }
 }
 

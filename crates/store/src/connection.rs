@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
+    include_str!("../migrations/0004.sql"),
 ];
 /// Marks the file as ours, for the program `file` and for ourselves: "grad" in ASCII.
 const APPLICATION_ID: i64 = 0x6772_6164;

@@ -41,6 +41,7 @@ pub enum RecordedKind {
     Scored = 0,
     NotApplicable = 1,
     Failed = 2,
+    Abstained = 3,
 }
 
 /// An outcome as it is stored.

@@ -13,7 +13,7 @@ use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 /// The columns of a row that are sums.
 macro_rules! sums {
     () => {
-        "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable"
+        "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable, abstained"
     };
 }
 
@@ -24,7 +24,7 @@ macro_rules! added {
          scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
          scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
          sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
-         not_applicable = not_applicable + excluded.not_applicable"
+         not_applicable = not_applicable + excluded.not_applicable, abstained = abstained + excluded.abstained"
     };
 }
 
@@ -183,18 +183,21 @@ struct TrajectoryRollup {
     sum: f64,
     failed: i64,
     not_applicable: i64,
+    abstained: i64,
 }
 
 impl TrajectoryRollup {
-    /// A scored outcome without a score counts as failed.
+    /// A label without a score is neither good nor bad, so it decides nothing: it counts as an abstention.
     fn add_verdict(&mut self, verdict: &RollupVerdict<'_>) {
         const SCORED: i64 = RecordedKind::Scored as i64;
         const NOT_APPLICABLE: i64 = RecordedKind::NotApplicable as i64;
+        const ABSTAINED: i64 = RecordedKind::Abstained as i64;
         match (verdict.kind, verdict.score) {
             (SCORED, Some(score)) => {
                 self.scored += 1;
                 self.sum += score;
             }
+            (SCORED, None) | (ABSTAINED, _) => self.abstained += 1,
             (NOT_APPLICABLE, _) => self.not_applicable += 1,
             _ => self.failed += 1,
         }
@@ -213,6 +216,7 @@ impl TrajectoryRollup {
             n_n: factor * n * n,
             failed: sign * self.failed,
             not_applicable: sign * self.not_applicable,
+            abstained: sign * self.abstained,
         }
     }
 }
@@ -227,7 +231,7 @@ fn upsert_rollup_row(
         "INSERT INTO rollup (project, evaluator, tool, bucket, agent, version, model, ",
         sums!(),
         ") \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
         added!()
     ))?
     .execute(params![
@@ -247,6 +251,7 @@ fn upsert_rollup_row(
         by.n_n,
         by.failed,
         by.not_applicable,
+        by.abstained,
     ])?;
     if by.trajectories < 0 {
         // The row goes with its last trajectory, and with it what rounding left.
@@ -268,7 +273,7 @@ fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
         sums!(),
         ") \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
         added!()
     ))?
     .execute(params![
@@ -288,6 +293,7 @@ fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -
         by.n_n,
         by.failed,
         by.not_applicable,
+        by.abstained,
     ])?;
     if by.trajectories < 0 {
         sql.prepare_cached(
@@ -306,7 +312,8 @@ pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), Store
         sums!(),
         ") \
          SELECT size, ?2, evaluator, tool, kind, name, bucket, -trajectories, -scored_trajectories, -scored, -sum, \
-         -sum_sum, -sum_n, -n_n, -failed, -not_applicable FROM rollup_long WHERE size IN (1, 24) AND project = ?1 ",
+         -sum_sum, -sum_n, -n_n, -failed, -not_applicable, -abstained FROM rollup_long \
+         WHERE size IN (1, 24) AND project = ?1 ",
         added!()
     ))?
     .execute([project, ALL_PROJECTS])?;

@@ -27,12 +27,12 @@ struct Verdict {
     evaluator: u8,
     step: u32,
     tool: u8,
-    /// Failed and not applicable beyond four.
+    /// Beyond four: failed, not applicable, abstained, and a label without a score.
     score: u8,
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
-    (0u8..2, 0u32..4, 0u8..3, 0u8..7).prop_map(|(evaluator, step, tool, score)| Verdict {
+    (0u8..2, 0u32..4, 0u8..3, 0u8..9).prop_map(|(evaluator, step, tool, score)| Verdict {
         evaluator,
         step,
         tool,
@@ -61,6 +61,8 @@ fn outcome(verdict: &Verdict) -> OutcomeRecord {
     match verdict.score {
         5 => unscored(&evaluator, step, RecordedKind::Failed, &tool),
         6 => unscored(&evaluator, step, RecordedKind::NotApplicable, &tool),
+        7 => unscored(&evaluator, step, RecordedKind::Abstained, &tool),
+        8 => OutcomeRecord { score: None, is_wrong: false, ..scored(&evaluator, step, "gave_up", 0.0, &tool) },
         score => scored(&evaluator, step, "label", f64::from(score) / 3.0, &tool),
     }
 }
@@ -88,11 +90,15 @@ fn expected(plain: &BTreeMap<String, Plain>) -> Sums {
             for tool in [Some(""), Some(outcome.tool.as_str()).filter(|tool| !tool.is_empty())].into_iter().flatten() {
                 let part = own.entry((outcome.evaluator.clone(), tool.to_owned())).or_default();
                 match outcome.kind {
-                    RecordedKind::Scored => {
-                        part.scored += 1;
-                        part.sum += outcome.score.unwrap();
-                    }
+                    RecordedKind::Scored => match outcome.score {
+                        Some(score) => {
+                            part.scored += 1;
+                            part.sum += score;
+                        }
+                        None => part.abstained += 1,
+                    },
                     RecordedKind::Failed => part.failed += 1,
+                    RecordedKind::Abstained => part.abstained += 1,
                     RecordedKind::NotApplicable => part.not_applicable += 1,
                 }
             }
@@ -110,6 +116,7 @@ fn expected(plain: &BTreeMap<String, Plain>) -> Sums {
             sum.n_n += n * n;
             sum.failed += part.failed;
             sum.not_applicable += part.not_applicable;
+            sum.abstained += part.abstained;
         }
     }
     sums
@@ -133,7 +140,7 @@ fn assert_same(stored: &Sums, expected: &Sums) {
     assert_eq!(stored.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (key, a) in stored {
         let b = &expected[key];
-        let whole = |m: &ScoreMoments| (m.trajectories, m.scored, m.failed, m.not_applicable);
+        let whole = |m: &ScoreMoments| (m.trajectories, m.scored, m.failed, m.not_applicable, m.abstained);
         assert_eq!(whole(a), whole(b), "{key:?}");
         for (a, b) in [(a.sum, b.sum), (a.sum_sum, b.sum_sum), (a.sum_n, b.sum_n), (a.n_n, b.n_n)] {
             assert!((a - b).abs() < 1e-9, "{key:?}: {a} and {b}");

@@ -6,30 +6,35 @@ use std::path::PathBuf;
 use gradus_architecture::{CrateModules, SourceFiles, find_circles};
 
 /// What each crate may see, bottom up: a crate sees only those above it in this list.
-const VISIBLE_CRATES: [(&str, &[&str]); 16] = [
+const VISIBLE_CRATES: [(&str, &[&str]); 19] = [
     ("host", &[]),
     ("react", &[]),
     ("core", &["react"]),
+    ("dataset", &["core"]),
     ("http", &["core"]),
     ("otlp", &["core"]),
     ("llm", &["http"]),
-    ("eval", &["core", "http", "llm"]),
+    ("stats", &[]),
+    ("eval", &["core", "http", "llm", "stats"]),
     ("store", &["core"]),
     ("ingest", &["core", "otlp"]),
-    ("report", &["core", "eval"]),
+    ("report", &["core", "stats", "eval"]),
     ("phoenix", &["core", "otlp", "http", "eval", "ingest"]),
-    ("server", &["host", "core", "otlp", "http", "llm", "eval", "store", "ingest", "report", "phoenix"]),
+    ("server", &["host", "core", "otlp", "http", "llm", "stats", "eval", "store", "ingest", "report", "phoenix"]),
     ("github-sim", &["host"]),
     ("github-agent", &["react", "host", "http", "llm"]),
-    ("github-bench", &["core", "llm", "eval", "report", "github-sim", "github-agent"]),
+    ("github-bench", &["core", "llm", "stats", "eval", "report", "github-sim", "github-agent"]),
+    ("judge-test", &["core", "stats", "eval"]),
     (
         "gradus",
         &[
             "host",
             "core",
+            "dataset",
             "otlp",
             "http",
             "llm",
+            "stats",
             "eval",
             "store",
             "ingest",
@@ -39,6 +44,7 @@ const VISIBLE_CRATES: [(&str, &[&str]); 16] = [
             "github-sim",
             "github-agent",
             "github-bench",
+            "judge-test",
         ],
     ),
 ];

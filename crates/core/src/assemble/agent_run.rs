@@ -15,6 +15,8 @@ pub(super) struct RequestSpans {
     /// The node of another run that this run is nested in.
     pub below: Option<usize>,
     pub defects: Vec<ExtractionDefect>,
+    /// Number of the conversation that this run is a turn of, for plain clients.
+    pub thread: Option<usize>,
 }
 
 impl RequestSpans {

@@ -22,6 +22,8 @@ const MAX_SHARED_BYTES: usize = 8 << 20;
 const MAX_MESSAGE_OVERHEAD_BYTES: usize = 128 << 20;
 /// Bytes of texts of frames and of conversations that are searched in each other.
 const MAX_COMPARED_BYTES: usize = 64 << 20;
+/// Bytes of earlier turns that requests repeat. Every request of a conversation repeats those before it.
+const MAX_TURN_BYTES: usize = 32 << 20;
 
 /// Text of the defect for a trajectory that lost something to the budget.
 pub(super) const LEFT_OUT: &str = "some arguments and thoughts were left out: there is more than is kept of one trace";
@@ -34,6 +36,7 @@ pub(super) struct AssemblyBudget {
     shared_bytes_left: Cell<usize>,
     overhead_left: Cell<usize>,
     compared_bytes_left: Cell<usize>,
+    turn_bytes_left: Cell<usize>,
     exceeded: Cell<bool>,
     /// Spans whose messages were left out.
     cut_spans: Cell<usize>,
@@ -46,6 +49,7 @@ impl Default for AssemblyBudget {
             shared_bytes_left: Cell::new(MAX_SHARED_BYTES),
             overhead_left: Cell::new(MAX_MESSAGE_OVERHEAD_BYTES),
             compared_bytes_left: Cell::new(MAX_COMPARED_BYTES),
+            turn_bytes_left: Cell::new(MAX_TURN_BYTES),
             exceeded: Cell::new(false),
             cut_spans: Cell::new(0),
         }
@@ -62,6 +66,12 @@ impl AssemblyBudget {
     /// A further copy of a text that another step has already; `None` if the budget is used up.
     pub(super) fn share_text(&self, text: &str) -> Option<String> {
         self.try_charge(&self.shared_bytes_left, text.len()).then(|| text.to_owned())
+    }
+
+    /// Whether texts of a conversation with this many bytes may be copied. Charges them if so.
+    pub(super) fn may_copy_turn(&self, bytes: usize) -> bool {
+        let left = self.turn_bytes_left.get().checked_sub(bytes);
+        left.inspect(|left| self.turn_bytes_left.set(*left)).is_some()
     }
 
     /// Drops the messages of a span if the budget does not allow them. `charged` bytes of overhead were charged before.

@@ -69,7 +69,7 @@ pub(super) fn find_conversation_runs(
     }
     let tools = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == OperationKind::Tool);
     let mut found: Vec<RequestSpans> =
-        open.all.iter().flat_map(|conversation| split_into_turns(tree, conversation)).collect();
+        open.all.iter().enumerate().flat_map(|(thread, all)| split_into_turns(tree, thread, all)).collect();
     attach_tools(tree, tools, &mut found);
     runs.extend(found);
 }
@@ -165,7 +165,7 @@ impl ConversationIndex {
 }
 
 /// Splits a conversation where the user speaks again after an answer.
-fn split_into_turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> Vec<RequestSpans> {
+fn split_into_turns(tree: &SpanTree<'_>, thread: usize, conversation: &ConversationThread) -> Vec<RequestSpans> {
     let mut runs: Vec<RequestSpans> = Vec::new();
     let mut place = None;
     let mut answered = true;
@@ -186,6 +186,7 @@ fn split_into_turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> V
         answered = !acts && !facts.output.is_empty();
     }
     for run in &mut runs {
+        run.thread = Some(thread);
         let mut known: HashSet<TraceId> = HashSet::new();
         let traces = run.calls.iter().map(|at| tree.nodes[*at].span.trace_id);
         run.traces = traces.filter(|trace| known.insert(*trace)).collect();

@@ -5,34 +5,55 @@ use std::sync::Arc;
 use crate::message::{ChatMessage, MessageRole};
 use crate::react::{self, ReactTranscript};
 use crate::short_text::cut_name;
-use crate::trajectory::{DefectKind, ExtractionDefect, ToolDefinition, Trajectory, TrajectoryStep};
+use crate::trajectory::{DefectKind, EarlierTurn, ExtractionDefect, ToolDefinition, Trajectory, TrajectoryStep};
 
 use super::budget::{AssemblyBudget, LEFT_OUT};
 use super::observations;
-use super::request;
-use super::steps::{extract_reply_text, join_texts};
+use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
+use super::turns::{SystemPromptBuilder, TurnWindow, is_user_turn};
 use crate::assemble::requested_call::{RequestedCall, RequestedCallIds, read_arguments};
 
-/// Reads a message list. Each time the user speaks and the assistant acts or answers is one trajectory.
+/// Reads a message list. Each time the user speaks and the assistant acts or answers is one trajectory. Later ones
+/// share the earlier turns and the system prompt with those before them. Ids are left to the caller.
 pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
-    let tools: Arc<[ToolDefinition]> = tools.into();
-    let budget = AssemblyBudget::default();
-    let speaks = |message: &ChatMessage<'_>| request::last_user(std::slice::from_ref(message)).is_some();
+    let mut reader = TurnReader {
+        tools: tools.into(),
+        budget: AssemblyBudget::default(),
+        has_native_calls: !tools.is_empty() || messages.iter().any(ChatMessage::has_tool_calls),
+        has_run_text_calls: false,
+    };
+    let mut system_prompt = SystemPromptBuilder::default();
+    let mut window = TurnWindow::default();
     let mut trajectories: Vec<Trajectory> = Vec::new();
     let mut at = 0;
     while at < messages.len() {
         // Consecutive messages of the user are one request.
-        let asked = messages[at..].iter().take_while(|message| speaks(message)).count();
+        let asked = messages[at..].iter().take_while(|message| is_user_turn(message)).count();
         let query: Vec<_> =
             messages[at..at + asked].iter().map(|message| message.joined_text().trim().to_owned()).collect();
         let begin = at + asked;
-        let length = messages[begin..].iter().take_while(|message| !speaks(message)).count();
+        let length = messages[begin..].iter().take_while(|message| !is_user_turn(message)).count();
         let turn = &messages[begin..begin + length];
         let query = (!query.is_empty()).then(|| query.join("\n"));
-        if query.is_some() || turn.iter().any(|message| message.role == MessageRole::Assistant) {
-            trajectories.push(read_turn(query, turn, &tools, &budget));
+        // Instructions that come with the request count for it; later ones for the next turn.
+        let reply = turn.iter().position(|message| message.role == MessageRole::Assistant);
+        let (before, after) = turn.split_at(reply.unwrap_or(turn.len()));
+        system_prompt.add_messages(before);
+        if query.is_some() || reply.is_some() {
+            if let Some(previous) = trajectories.last() {
+                window.push_turn(Arc::new(EarlierTurn::from_trajectory(previous)));
+            }
+            let mut trajectory = reader.read_turn(query, turn);
+            trajectory.system_prompt = system_prompt.current_prompt(&reader.budget, &mut trajectory.defects);
+            trajectory.earlier_turns = window.to_turns();
+            trajectories.push(trajectory);
         }
+        system_prompt.add_messages(after);
         at = begin + length.max(usize::from(asked == 0));
+    }
+    // A list in which no user speaks has no turns.
+    if trajectories.iter().any(|trajectory| trajectory.query.is_some()) {
+        (1..).zip(&mut trajectories).for_each(|(number, trajectory)| trajectory.turn_index = Some(number));
     }
     trajectories
 }
@@ -48,42 +69,60 @@ pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
     runs.map(|run| from_transcript(react::read_react_transcript(run), &budget)).collect()
 }
 
-/// Reads the messages between one request and the next.
-fn read_turn(
-    query: Option<String>,
-    turn: &[ChatMessage<'_>],
-    tools: &Arc<[ToolDefinition]>,
-    budget: &AssemblyBudget,
-) -> Trajectory {
-    let mut trajectory = Trajectory { query, tools: Arc::clone(tools), ..Trajectory::default() };
-    let mut requested_calls: Vec<RequestedCall> = Vec::new();
-    // A reply may be several messages: reasoning, text, calls.
-    for reply in turn.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
-        if reply[0].role == MessageRole::Assistant {
-            read_reply(reply, &mut trajectory, &mut requested_calls, budget);
+/// What is common to the turns of a message list while they are read in order.
+struct TurnReader {
+    tools: Arc<[ToolDefinition]>,
+    budget: AssemblyBudget,
+    /// The agent calls tools natively: the list has such calls, or the tools that were sent with it.
+    has_native_calls: bool,
+    /// A call that was written as text got an observation.
+    has_run_text_calls: bool,
+}
+
+impl TurnReader {
+    /// Reads the messages between one request and the next.
+    fn read_turn(&mut self, query: Option<String>, turn: &[ChatMessage<'_>]) -> Trajectory {
+        let mut trajectory = Trajectory { query, tools: Arc::clone(&self.tools), ..Trajectory::default() };
+        let mut requested_calls: Vec<RequestedCall> = Vec::new();
+        // Defects before the last reply.
+        let mut earlier_defects = 0;
+        // A reply may be several messages: reasoning, text, calls.
+        for reply in turn.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
+            if reply[0].role == MessageRole::Assistant {
+                earlier_defects = trajectory.defects.len();
+                read_reply(reply, &mut trajectory, &mut requested_calls, &self.budget);
+            }
         }
+        let ids = RequestedCallIds::from_calls(&requested_calls);
+        let text_requested_calls: Vec<usize> =
+            (0..requested_calls.len()).filter(|index| requested_calls[*index].reply.is_some()).collect();
+        observations::read_observations(turn, &mut requested_calls, &ids, &text_requested_calls);
+        self.has_run_text_calls |= requested_calls.iter().any(|call| call.reply.is_some() && call.seen.is_some());
+        // Only the reply that ends the turn: a later answer would follow an action that ran.
+        let may_be_unrun = self.has_native_calls && !self.has_run_text_calls && trajectory.final_answer.is_none();
+        if may_be_unrun && let Some(reply) = remove_unrun_calls(&mut requested_calls) {
+            trajectory.defects.truncate(earlier_defects);
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::ActionNeverRan, &*reply, None));
+            trajectory.final_answer = Some(reply.as_ref().to_owned());
+        }
+        for (index, requested_call) in requested_calls.into_iter().enumerate() {
+            let (observation, is_error) = observations::choose_observation(&requested_call, None);
+            trajectory.steps.push(TrajectoryStep {
+                index: index as u32 + 1,
+                thought: requested_call.thought,
+                tool: requested_call.tool,
+                tool_call_id: requested_call.id,
+                arguments: requested_call.arguments,
+                arguments_raw: requested_call.raw,
+                observation,
+                is_error,
+                parallel_with_previous: requested_call.parallel,
+                ..TrajectoryStep::default()
+            });
+        }
+        record_missing_parts(&mut trajectory, &self.budget);
+        trajectory
     }
-    let ids = RequestedCallIds::from_calls(&requested_calls);
-    let text_requested_calls: Vec<usize> =
-        (0..requested_calls.len()).filter(|index| requested_calls[*index].reply.is_some()).collect();
-    observations::read_observations(turn, &mut requested_calls, &ids, &text_requested_calls);
-    for (index, requested_call) in requested_calls.into_iter().enumerate() {
-        let (observation, is_error) = observations::choose_observation(&requested_call, None);
-        trajectory.steps.push(TrajectoryStep {
-            index: index as u32 + 1,
-            thought: requested_call.thought,
-            tool: requested_call.tool,
-            tool_call_id: requested_call.id,
-            arguments: requested_call.arguments,
-            arguments_raw: requested_call.raw,
-            observation,
-            is_error,
-            parallel_with_previous: requested_call.parallel,
-            ..TrajectoryStep::default()
-        });
-    }
-    record_missing_parts(&mut trajectory, budget);
-    trajectory
 }
 
 /// Reads one reply: structured calls, otherwise ReAct text, otherwise an answer.
@@ -94,12 +133,19 @@ fn read_reply(
     budget: &AssemblyBudget,
 ) {
     let thought = extract_reply_text(reply);
-    let mut parallel = false;
+    let (mut parallel, mut has_nameless_call) = (false, false);
     for call in reply.iter().flat_map(ChatMessage::tool_calls) {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
         if malformed {
             let detail = raw.as_deref().unwrap_or_default();
             trajectory.defects.push(ExtractionDefect::new(DefectKind::MalformedArguments, detail, None));
+        }
+        if call.name.is_empty() {
+            // Without a tool there is no step.
+            let detail = raw.as_deref().unwrap_or_default();
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingToolName, detail, None));
+            has_nameless_call = true;
+            continue;
         }
         let id = call.id.as_deref().map(str::to_owned);
         let (thought, tool) = (copy_step_text(thought.as_deref(), parallel, budget), call.name.to_string());
@@ -108,8 +154,8 @@ fn read_reply(
         parallel = true;
     }
     // Only text behind the last call is the answer.
-    trajectory.final_answer = None;
-    if parallel {
+    (trajectory.final_answer, trajectory.final_thought) = (None, None);
+    if parallel || has_nameless_call {
         return;
     }
     let text = join_texts(reply);
@@ -119,7 +165,13 @@ fn read_reply(
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }
     if transcript.steps.is_empty() {
-        trajectory.final_answer = transcript.answer.map(std::borrow::Cow::into_owned).or(thought);
+        let answer = transcript.answer.map(std::borrow::Cow::into_owned);
+        trajectory.final_thought = match &answer {
+            Some(_) => transcript.last_thought.map(std::borrow::Cow::into_owned).or_else(|| extract_reasoning(reply)),
+            None => extract_reasoning(reply),
+        };
+        trajectory.final_answer = answer.or(thought);
+        drop_repeated_thought(trajectory);
         return;
     }
     let reply: Arc<str> = text.trim().into();
@@ -142,6 +194,26 @@ fn read_reply(
     }
 }
 
+/// Removes the calls that the last reply wrote as text and that nothing followed. Returns the reply.
+pub(super) fn remove_unrun_calls(requested_calls: &mut Vec<RequestedCall>) -> Option<Arc<str>> {
+    let reply = requested_calls.last()?.reply.clone()?;
+    let is_of_reply = |call: &RequestedCall| call.reply.as_ref().is_some_and(|other| Arc::ptr_eq(other, &reply));
+    let first = requested_calls.iter().rposition(|call| !is_of_reply(call)).map_or(0, |at| at + 1);
+    if requested_calls[first..].iter().any(|call| call.seen.is_some() || !call.runs.is_empty()) {
+        return None;
+    }
+    requested_calls.truncate(first);
+    Some(reply)
+}
+
+/// Where a reply holds nothing but reasoning, that is the answer, and not its own thought.
+pub(super) fn drop_repeated_thought(trajectory: &mut Trajectory) {
+    let answer = trajectory.final_answer.as_deref().map(str::trim);
+    let is_thought = |thought: &String| !thought.trim().is_empty() && Some(thought.trim()) != answer;
+    trajectory.final_thought =
+        trajectory.final_thought.take().filter(|thought| answer.is_some() && is_thought(thought));
+}
+
 /// A text for a step. The first step of a reply gets a copy; those beside it get one within the budget.
 fn copy_step_text(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option<String> {
     if is_beside { budget.share_text(text?) } else { text.map(str::to_owned) }
@@ -151,9 +223,15 @@ fn copy_step_text(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) 
 fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> Trajectory {
     let mut trajectory = Trajectory {
         query: transcript.question.map(std::borrow::Cow::into_owned),
+        // Without an answer, the last thought led to nothing.
+        final_thought: transcript
+            .last_thought
+            .filter(|_| transcript.answer.is_some())
+            .map(std::borrow::Cow::into_owned),
         final_answer: transcript.answer.map(std::borrow::Cow::into_owned),
         ..Trajectory::default()
     };
+    drop_repeated_thought(&mut trajectory);
     for (kind, detail) in transcript.defects {
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }

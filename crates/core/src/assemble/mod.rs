@@ -4,7 +4,7 @@
 //! folds spans that record the same call. `runs` finds the requests in it, `conversations` those of plain clients, and
 //! `nested` the agents inside agents. `steps` reads the thoughts, calls and observations of each request; `joins` and
 //! `observations` find the results, and `code` reads agents that act by writing code. `request` finds the query and the
-//! answer, and `tools` the tools on offer.
+//! answer, `tools` the tools on offer, and `turns` the conversation before the request.
 //!
 //! The result does not depend on the order in which spans arrived. Everything is near linear in the size of the group:
 //! what hostile input could make quadratic is looked up by key or bounded by a constant, and `budget` limits the
@@ -20,12 +20,16 @@ mod link;
 mod messages;
 mod nested;
 mod observations;
+mod repeated_turns;
+mod reply_text;
 mod request;
 mod requested_call;
 mod runs;
 mod steps;
 mod tools;
 mod tree;
+mod turns;
+mod usage;
 
 pub use link::{LinkKey, TraceLink, TraceLinker};
 pub use messages::{assemble_messages, assemble_transcript};
@@ -47,6 +51,7 @@ pub struct AssemblyOutput {
 #[derive(Clone, Debug)]
 pub struct TrajectoryAssembler {
     tools: tools::ToolCache,
+    system_prompts: turns::SystemPromptCache,
     max_trajectories: usize,
 }
 
@@ -60,7 +65,11 @@ impl TrajectoryAssembler {
     /// An assembler that builds at most this many trajectories of one group, the earliest ones, and reports the rest as
     /// one defect. Bounds the output of a hostile trace.
     pub fn with_max_trajectories(max_trajectories: usize) -> TrajectoryAssembler {
-        TrajectoryAssembler { tools: tools::ToolCache::default(), max_trajectories }
+        TrajectoryAssembler {
+            tools: tools::ToolCache::default(),
+            system_prompts: turns::SystemPromptCache::default(),
+            max_trajectories,
+        }
     }
 
     /// Assembles the spans of traces that belong together. The order and repetition of spans do not change the result.
@@ -85,9 +94,11 @@ impl TrajectoryAssembler {
         for run in &runs {
             let mut trajectory = steps::extract_trajectory(&tree, run);
             trajectory.tools = self.tools.tools_for_run(&tree, run);
+            self.system_prompts.set_system_prompt(&tree, run, &mut trajectory);
             trajectories.push(trajectory);
         }
         runs::link_nested_runs(&tree, &runs, &mut trajectories);
+        repeated_turns::link_turns(&runs, &mut trajectories);
         AssemblyOutput { trajectories, defects }
     }
 }

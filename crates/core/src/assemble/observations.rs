@@ -152,9 +152,18 @@ fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, repl
     let input = &tree.nodes[*next].facts.input;
     let prompt = input.iter().rev().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text)?;
     let behind = prompt[prompt.rfind(reply)? + reply.len()..].trim_start();
-    let observation = behind.strip_prefix("Observation:")?.trim();
-    let observation = observation.strip_suffix("Thought:").unwrap_or(observation);
-    Some(observation.trim().to_owned())
+    Some(strip_prompt_tail(behind.strip_prefix("Observation:")?).to_owned())
+}
+
+/// An observation without the text that a prompt puts behind the run so far: the label of the next thought, and
+/// LangChain's reminder of the format.
+fn strip_prompt_tail(observation: &str) -> &str {
+    let observation = observation.trim();
+    let observation = match observation.rfind("(reminder to ") {
+        Some(at) if !observation[at..].contains('\n') => observation[..at].trim_end(),
+        _ => observation,
+    };
+    observation.strip_suffix("Thought:").unwrap_or(observation).trim()
 }
 
 /// Chooses the observation of a step, and whether it is an error. A tool message with the id of the call shows exactly
@@ -177,4 +186,23 @@ pub(super) fn choose_observation(
         is_error |= observation.is_some_and(|text| text.starts_with("Error:") || text.starts_with("Error "));
     }
     (observation.map(str::to_owned), is_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_the_prompt_is_no_part_of_an_observation() {
+        for text in [
+            " berth 7",
+            "berth 7\nThought:",
+            "berth 7\nThought: \n\n(reminder to respond in a JSON blob no matter what)",
+            "berth 7\nThought:\n (reminder to always answer in JSON)\n",
+        ] {
+            assert_eq!(strip_prompt_tail(text), "berth 7", "{text:?}");
+        }
+        let quoted = "a note (reminder to pay)\nberth 7";
+        assert_eq!(strip_prompt_tail(quoted), quoted);
+    }
 }

@@ -135,7 +135,10 @@ pub(super) fn extract_answer(
             {
                 return Some(recorded.trim().to_owned());
             }
-            None if node.facts.kind == OperationKind::Agent || place == 0 => {
+            // A part of the framework records the run so far, which is no answer.
+            None if react::read_react_transcript(&recorded).steps.is_empty()
+                && (node.facts.kind == OperationKind::Agent || place == 0) =>
+            {
                 return Some(recorded.trim().to_owned());
             }
             _ => {}

@@ -14,15 +14,18 @@ use crate::dialect::{NormalizedSpan, OperationKind};
 use crate::message::{ChatMessage, MessageRole};
 use crate::react::{self, TextStep};
 use crate::short_text::{cut_id, cut_name};
-use crate::trajectory::{DefectKind, ExtractionDefect, TokenUsage, Trajectory, TrajectoryStep};
+use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory, TrajectoryStep};
 
 use super::budget::LEFT_OUT;
 use super::joins::{self, TextReplies};
+use super::messages::{drop_repeated_thought, remove_unrun_calls};
 use super::observations;
+use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
 use super::request;
 use super::runs::outside_steps;
 use super::tools;
 use super::tree::{SpanNode, SpanTree};
+use super::usage;
 use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::code_reply::CodeReply;
 
@@ -41,6 +44,7 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
         defects: run.defects.clone(),
         spoken: None,
         spoken_exactly: false,
+        spoken_thought: None,
         speakers: Vec::new(),
         spoken_replies: HashMap::new(),
         code: Vec::new(),
@@ -60,6 +64,7 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
         &mut reader.defects,
     );
     reader.thoughts_are_no_answers();
+    reader.remove_unrun_action();
     reader.finish()
 }
 
@@ -76,6 +81,8 @@ struct StepExtractor<'t, 's> {
     spoken: Option<String>,
     /// Whether that text is the whole reply.
     spoken_exactly: bool,
+    /// What the model thought before that text.
+    spoken_thought: Option<String>,
     /// The calls whose replies have no tool calls.
     speakers: Vec<usize>,
     /// Their text, where it is plain words.
@@ -128,7 +135,8 @@ impl StepExtractor<'_, '_> {
                 continue;
             }
             let mut said_here: Option<Option<String>> = None;
-            for (index, call) in message.tool_calls().enumerate() {
+            // A call without a name is reported where its reply is read.
+            for (index, call) in message.tool_calls().filter(|call| !call.name.is_empty()).enumerate() {
                 let known = match call.id.as_deref() {
                     Some(id) => {
                         let nth = seen.entry(id).or_default();
@@ -177,6 +185,7 @@ impl StepExtractor<'_, '_> {
         {
             self.spoken = tools::given_answer(only.arguments.as_ref()).or(self.spoken.take());
             self.spoken_exactly = true;
+            self.spoken_thought = said;
             self.speakers.push(number);
             return;
         }
@@ -225,6 +234,11 @@ impl StepExtractor<'_, '_> {
             if !transcript.is_react {
                 self.spoken_replies.insert(number, said.clone().unwrap_or_else(|| text.trim().to_owned()));
             }
+            let reasoning = || extract_reasoning(&self.tree.nodes[self.run.calls[number]].facts.output);
+            self.spoken_thought = match transcript.answer {
+                Some(_) => transcript.last_thought.map(Cow::into_owned).or_else(reasoning),
+                None => reasoning(),
+            };
             match transcript.answer {
                 Some(answer) => self.spoken = Some(answer.into_owned()),
                 None if transcript.is_react => {
@@ -271,9 +285,31 @@ impl StepExtractor<'_, '_> {
             .filter(|call| spoken.contains_key(call))
             .collect();
         if self.speakers.last().is_some_and(|last| thoughts.contains(last)) {
-            self.spoken = None;
+            (self.spoken, self.spoken_thought) = (None, None);
         }
         self.speakers.retain(|speaker| !thoughts.contains(speaker));
+    }
+
+    /// An action that the last reply wrote as text, and that nothing followed, never ran if the agent calls its tools
+    /// natively. Its text is the answer.
+    fn remove_unrun_action(&mut self) {
+        let Some(last) = self.requested_calls.last() else { return };
+        let is_last_reply = last.reply.is_some() && last.call == self.run.calls.len().checked_sub(1);
+        let is_native = |call: &RequestedCall| call.reply.is_none() && call.call.is_some();
+        if !is_last_reply || !self.requested_calls.iter().any(is_native) {
+            return;
+        }
+        let ran = |call: &RequestedCall| call.reply.is_some() && (call.seen.is_some() || !call.runs.is_empty());
+        if self.requested_calls.iter().any(ran) {
+            return;
+        }
+        let number = self.run.calls.len() - 1;
+        if let Some(reply) = remove_unrun_calls(&mut self.requested_calls) {
+            self.defect_at(number, DefectKind::ActionNeverRan, &reply);
+            (self.spoken, self.spoken_thought) = (Some(reply.as_ref().to_owned()), None);
+            self.spoken_exactly = true;
+            self.speakers.push(number);
+        }
     }
 
     /// Adds a structured call.
@@ -285,6 +321,11 @@ impl StepExtractor<'_, '_> {
         parallel: bool,
     ) {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
+        if call.name.is_empty() {
+            // Without a tool there is no step.
+            self.defect_at(number, DefectKind::MissingToolName, raw.as_deref().unwrap_or_default());
+            return;
+        }
         if malformed {
             self.defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
         }
@@ -352,11 +393,10 @@ impl StepExtractor<'_, '_> {
             .map(name);
         trajectory.model = run.calls.iter().find_map(|at| tree.nodes[*at].facts.model.as_deref()).map(name);
         trajectory.project = nodes().find_map(|node| node.span.resource.project()).map(name);
+        trajectory.model_usage = usage::count_model_usage(run.calls.iter().map(|at| &tree.nodes[*at].facts));
         for at in &run.calls {
             let facts = &tree.nodes[*at].facts;
-            let tokens = &mut trajectory.tokens;
-            tokens.prompt = tokens.prompt.saturating_add(facts.prompt_tokens.unwrap_or_default());
-            tokens.completion = tokens.completion.saturating_add(facts.completion_tokens.unwrap_or_default());
+            trajectory.tokens += usage::reported_tokens(facts);
             if let Some(cost) = facts.cost_usd {
                 *trajectory.cost_usd.get_or_insert_default() += cost;
             }
@@ -365,6 +405,13 @@ impl StepExtractor<'_, '_> {
         trajectory.root_span_id = root.map(|root| root.span.span_id.to_string());
         trajectory.start = nodes().map(|node| node.span.start_ns).min().and_then(format_timestamp);
         trajectory.end = nodes().map(|node| node.span.end_ns).max().and_then(format_timestamp);
+        if let Some((number, at)) = self.asked {
+            let facts = &tree.nodes[run.calls[number]].facts;
+            // A service that keeps the conversation is sent the new request only.
+            let input = if facts.previous_response_id.is_some() { &[][..] } else { &facts.input[..] };
+            super::repeated_turns::set_repeated_turns(input, at, run.below.is_some(), &tree.budget, &mut trajectory);
+            self.defects.append(&mut trajectory.defects);
+        }
         self.set_final_answer(&mut trajectory);
         self.build_steps(&mut trajectory);
         self.record_defects(&mut trajectory, root.is_some_and(|root| root.span.is_error()));
@@ -393,6 +440,11 @@ impl StepExtractor<'_, '_> {
             .last()
             .map(|reply| reply.call)
             .filter(|call| last_requested_call.is_none_or(|requested_call| *call > requested_call));
+        trajectory.final_thought = match code_answer {
+            Some(_) => self.code.last().and_then(|reply| reply.thought.clone()),
+            None => self.spoken_thought.take().filter(|_| answered),
+        };
+        drop_repeated_thought(trajectory);
         let speaker = if answered { self.speakers.last().copied() } else { None };
         for number in [speaker, code_answer].into_iter().flatten() {
             let ids = self.tree.nodes[self.run.calls[number]].span_ids().map(|id| id.to_string());
@@ -453,10 +505,7 @@ impl StepExtractor<'_, '_> {
             }
             // Counted once per model call: the other steps of the same reply have none.
             let tokens = match requested_call.call {
-                Some(number) if told.insert(number) => call.map(|node| TokenUsage {
-                    prompt: node.facts.prompt_tokens.unwrap_or_default(),
-                    completion: node.facts.completion_tokens.unwrap_or_default(),
-                }),
+                Some(number) if told.insert(number) => call.map(|node| usage::reported_tokens(&node.facts)),
                 _ => None,
             };
             let spans = call.into_iter().chain(runs.iter().copied());
@@ -542,32 +591,6 @@ impl StepExtractor<'_, '_> {
         }
         trajectory.defects = self.defects;
     }
-}
-
-/// The words of a reply: its text, otherwise the content of its `<think>` block, otherwise its reasoning.
-pub(super) fn extract_reply_text(output: &[ChatMessage<'_>]) -> Option<String> {
-    let text = join_texts(output);
-    let (think, rest) = react::split_think(&text);
-    let rest = rest.trim();
-    if !rest.is_empty() {
-        // Models with native tool calls sometimes keep the label of ReAct.
-        let rest = rest.strip_prefix("Thought:").unwrap_or(rest).trim();
-        if !rest.is_empty() {
-            return Some(rest.to_owned());
-        }
-    }
-    if let Some(think) = think {
-        return Some(think.to_owned());
-    }
-    let reasoning: Vec<_> =
-        output.iter().map(ChatMessage::joined_reasoning).filter(|text| !text.trim().is_empty()).collect();
-    (!reasoning.is_empty()).then(|| reasoning.join("\n").trim().to_owned())
-}
-
-/// The texts of all messages, joined by line feeds.
-pub(super) fn join_texts(output: &[ChatMessage<'_>]) -> String {
-    let texts: Vec<_> = output.iter().map(ChatMessage::joined_text).filter(|text| !text.is_empty()).collect();
-    texts.join("\n")
 }
 
 /// RFC 3339 in UTC; `None` for 0, which means that the time is not known.

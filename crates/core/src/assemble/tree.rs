@@ -165,6 +165,7 @@ impl<'s> SpanTree<'s> {
         into.agent = into.agent.take().or(facts.agent);
         into.prompt_tokens = into.prompt_tokens.or(facts.prompt_tokens);
         into.completion_tokens = into.completion_tokens.or(facts.completion_tokens);
+        into.cached_prompt_tokens = into.cached_prompt_tokens.or(facts.cached_prompt_tokens);
         into.cost_usd = into.cost_usd.or(facts.cost_usd);
         if into.input.is_empty() {
             into.input = facts.input;

@@ -51,8 +51,13 @@ pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'
     }
     if let Some(mut reply) = reply {
         let usage = reply.get("usage_metadata").cloned().unwrap_or_default();
-        fill_if_empty(&mut facts.prompt_tokens, usage.get("prompt_token_count").and_then(Json::as_u64));
-        fill_if_empty(&mut facts.completion_tokens, usage.get("candidates_token_count").and_then(Json::as_u64));
+        let count = |name: &str| usage.get(name).and_then(Json::as_u64);
+        fill_if_empty(&mut facts.prompt_tokens, count("prompt_token_count"));
+        fill_if_empty(&mut facts.cached_prompt_tokens, count("cached_content_token_count"));
+        // Gemini counts thoughts beside the reply, and bills them as output.
+        let thoughts = count("thoughts_token_count").unwrap_or(0);
+        let completion = count("candidates_token_count").map(|reply| reply.saturating_add(thoughts));
+        fill_if_empty(&mut facts.completion_tokens, completion);
         let message = reply.get_mut("content").map(Json::take).and_then(message_from_json);
         facts.add_output(
             message.into_iter().map(|message| ChatMessage { role: MessageRole::Assistant, ..message }).collect(),

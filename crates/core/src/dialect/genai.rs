@@ -34,6 +34,9 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
                 "usage.output_tokens" | "usage.completion_tokens" => {
                     fill_if_empty(&mut facts.completion_tokens, value.as_u64())
                 }
+                "usage.cache_read.input_tokens" | "usage.cache_read_input_tokens" => {
+                    fill_if_empty(&mut facts.cached_prompt_tokens, value.as_u64())
+                }
                 "usage.cost" => fill_if_empty(&mut facts.cost_usd, value.as_f64()),
                 "system_instructions" => system = read_json_attribute(value),
                 "input.messages" | "prompt" => input = Some(value),
@@ -68,10 +71,12 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
     }
     if let Some(value) = input {
         let mut messages = parse_genai_messages(value, MessageRole::User);
-        if let Some(text) =
-            system.and_then(|system| messages_from_json(system).first().map(|m| m.joined_text().into_owned()))
-        {
-            messages.insert(0, ChatMessage::from_text(MessageRole::System, text));
+        // A list of parts, each of which reads like a message.
+        let system: Vec<String> = system.map_or_else(Vec::new, |system| {
+            messages_from_json(system).iter().map(|part| part.joined_text().into_owned()).collect()
+        });
+        if !system.is_empty() {
+            messages.insert(0, ChatMessage::from_text(MessageRole::System, system.join("\n")));
         }
         facts.add_input(messages);
     }

@@ -31,7 +31,7 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
         }
         fill_if_empty(&mut facts.answer, value("final_result").and_then(text_or_json));
         // The usage of the run is the sum of its model calls, which are counted themselves.
-        (facts.prompt_tokens, facts.completion_tokens) = (None, None);
+        (facts.prompt_tokens, facts.completion_tokens, facts.cached_prompt_tokens) = (None, None, None);
         return;
     }
     if let Some(events) = value("events").and_then(read_json_attribute) {

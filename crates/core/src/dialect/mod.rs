@@ -65,6 +65,8 @@ pub struct NormalizedSpan<'s> {
     pub previous_response_id: Option<Cow<'s, str>>,
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
+    /// Of the prompt's tokens, those that the provider had cached.
+    pub cached_prompt_tokens: Option<u64>,
     /// In US dollars, as the instrumentation computed it.
     pub cost_usd: Option<f64>,
 }

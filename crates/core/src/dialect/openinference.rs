@@ -87,6 +87,7 @@ fn read_llm<'s>(
         "request.model_name" => fill_if_empty(&mut facts.model, read_text_attribute(value)),
         "token_count.prompt" => fill_if_empty(&mut facts.prompt_tokens, value.as_u64()),
         "token_count.completion" => fill_if_empty(&mut facts.completion_tokens, value.as_u64()),
+        "token_count.prompt_details.cache_read" => fill_if_empty(&mut facts.cached_prompt_tokens, value.as_u64()),
         "invocation_parameters" => fill_if_empty(&mut facts.previous_response_id, previous_response(value)),
         "cost.total" => fill_if_empty(&mut facts.cost_usd, value.as_f64()),
         "tools" => facts.offered_tools.push(read_offered_tools(value)),

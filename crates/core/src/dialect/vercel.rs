@@ -36,6 +36,7 @@ pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
             "usage.outputTokens" | "usage.completionTokens" => {
                 fill_if_empty(&mut facts.completion_tokens, value.as_u64())
             }
+            "usage.cachedInputTokens" => fill_if_empty(&mut facts.cached_prompt_tokens, value.as_u64()),
             "prompt" | "prompt.messages" => {
                 facts.add_input(read_json_attribute(value).map(prompt_messages).unwrap_or_default())
             }

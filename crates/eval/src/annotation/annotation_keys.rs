@@ -30,7 +30,7 @@ pub struct AnnotationKey {
 /// The keys of one trajectory and of its steps.
 #[derive(Debug)]
 pub struct TrajectoryAnnotationKeys {
-    /// By step number, ascending. `None` where the trace has no span to attach to.
+    /// By step number, ascending; the final thought comes last. `None` where the trace has no span to attach to.
     steps: Vec<(u32, Option<AnnotationKey>)>,
     whole: Option<AnnotationKey>,
 }
@@ -52,7 +52,11 @@ impl AnnotationKeyAllocator {
             let target = step_target(trajectory, at);
             (trajectory.steps[at].index, target.map(|target| self.allocate_key(true, target)))
         });
-        let steps = steps.collect();
+        let mut steps: Vec<_> = steps.collect();
+        if let Some(index) = trajectory.final_thought_index() {
+            let target = final_thought_target(trajectory);
+            steps.push((index, target.map(|target| self.allocate_key(true, target))));
+        }
         let whole = self.whole_target(trajectory).map(|target| self.allocate_key(false, target));
         TrajectoryAnnotationKeys { steps, whole }
     }
@@ -101,4 +105,33 @@ fn step_target(trajectory: &Trajectory, at: usize) -> Option<OutcomeTarget> {
     let span_id = step.span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();
     let trace_id = step.trace_id.as_ref().or(trajectory.trace_ids.first())?.clone();
     Some(OutcomeTarget::Span { trace_id, span_id })
+}
+
+/// The model call that thought and answered; without one, the root span of the request.
+fn final_thought_target(trajectory: &Trajectory) -> Option<OutcomeTarget> {
+    let span_id = trajectory.answer_span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();
+    // An answer belongs to the trace of the last step, where a trajectory is made of several traces.
+    let of_steps = trajectory.steps.last().and_then(|step| step.trace_id.as_ref());
+    let trace_id = of_steps.or(trajectory.trace_ids.first())?.clone();
+    Some(OutcomeTarget::Span { trace_id, span_id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_final_thought_is_annotated_on_the_call_that_answered() {
+        let trajectory = Trajectory {
+            trace_ids: vec!["t".to_owned()],
+            root_span_id: Some("root".to_owned()),
+            answer_span_ids: vec!["answer".to_owned()],
+            final_thought: Some("I know enough.".to_owned()),
+            ..Trajectory::default()
+        };
+        let keys = AnnotationKeyAllocator::new(TrajectoryTarget::Span).assign_keys(&trajectory);
+        let target = OutcomeTarget::Span { trace_id: "t".to_owned(), span_id: "answer".to_owned() };
+        assert_eq!(keys.find_key(Some(1)).map(|key| &key.target), Some(&target));
+        assert_eq!(keys.find_key(Some(2)), None);
+    }
 }

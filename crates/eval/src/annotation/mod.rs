@@ -7,8 +7,8 @@ pub use annotation_keys::{AnnotationKey, AnnotationKeyAllocator, IDENTIFIER};
 
 use std::collections::BTreeMap;
 
-use crate::evaluator::{OFFLINE, RULES};
-use crate::outcome::OutcomeLine;
+use crate::evaluator::{OFFLINE, QUERY_TO_THOUGHT, RULES, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
+use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunManifest};
 use gradus_core::trajectory::Trajectory;
 use serde_json::{Map, Value as Json};
@@ -17,8 +17,44 @@ use serde_json::{Map, Value as Json};
 #[derive(Clone, Debug, Default)]
 pub struct AnnotationSettings {
     pub trajectory_target: TrajectoryTarget,
-    /// Annotation names by evaluator name, from `[phoenix.names]`. Evaluators that are not in it keep their own name.
+    /// Whether outcomes that the judge cannot decide become annotations in Phoenix. Offline they are most of all, and a
+    /// page full of empty annotations hides the verdicts.
+    pub include_abstentions: bool,
+    /// Annotation names by evaluator name, from `[phoenix]` `names_preset` and `[phoenix.names]`. Evaluators that are not in it keep their own name.
     pub names: BTreeMap<String, String>,
+}
+
+/// Which names annotations have where `[phoenix.names]` gives none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnnotationNamePreset {
+    /// The names of the rubrics.
+    #[default]
+    Plain,
+    /// The names of the specification for GitHub agents that Gradus began with. Dashboards may be built on them.
+    Spec,
+}
+
+impl AnnotationNamePreset {
+    /// The names that differ from those of the rubrics, by evaluator name.
+    pub fn to_names(self) -> BTreeMap<String, String> {
+        let names: &[(&str, &str)] = match self {
+            AnnotationNamePreset::Plain => &[],
+            AnnotationNamePreset::Spec => &[
+                (THOUGHT_TO_TOOL, "GitHub Tool Calling Eval (Thought-to-Tool)"),
+                (QUERY_TO_THOUGHT, "GitHub Query Interpretation Eval (Query-to-Thought)"),
+                (SEQUENCE_OPTIMALITY, "GitHub Sequence Optimality Eval"),
+            ],
+        };
+        names.iter().map(|(evaluator, name)| ((*evaluator).to_owned(), (*name).to_owned())).collect()
+    }
+}
+
+impl AnnotationSettings {
+    /// Whether an outcome becomes an annotation.
+    pub fn includes(&self, outcome: OutcomeKind) -> bool {
+        self.include_abstentions || outcome != OutcomeKind::Abstained
+    }
 }
 
 /// Where verdicts on whole trajectories are attached.
@@ -162,6 +198,11 @@ pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey
     if !outcome.evidence.is_empty() {
         metadata.insert("evidence".to_owned(), outcome.evidence.clone().into());
     }
+    // So that whoever labels can begin with what a panel disagrees on.
+    if let Some(disagreement) = outcome.disagreement {
+        metadata.insert("disagreement".to_owned(), disagreement.into());
+        metadata.insert("vote_count".to_owned(), outcome.vote_count.into());
+    }
     let scored = outcome.is_scored();
     OutcomeAnnotation {
         name: name.to_owned(),
@@ -193,7 +234,7 @@ impl OutcomeReference {
 #[derive(Debug)]
 pub struct AnnotationBuilder {
     evaluators: Vec<EvaluatorRecord>,
-    names: BTreeMap<String, String>,
+    settings: AnnotationSettings,
     places: AnnotationKeyAllocator,
 }
 
@@ -201,12 +242,12 @@ impl AnnotationBuilder {
     pub fn new(record: &RunManifest, settings: &AnnotationSettings) -> AnnotationBuilder {
         AnnotationBuilder {
             evaluators: record.evaluators.clone(),
-            names: settings.names.clone(),
+            settings: settings.clone(),
             places: AnnotationKeyAllocator::new(settings.trajectory_target),
         }
     }
 
-    /// The annotations of one trajectory, in the order of `outcomes`. Every trajectory of the run must pass through
+    /// The annotations of one trajectory, in the order of `outcomes`; those that the settings leave out have none. Every trajectory of the run must pass through
     /// here, even one without outcomes.
     pub fn annotate_trajectory(
         &mut self,
@@ -214,12 +255,13 @@ impl AnnotationBuilder {
         outcomes: &[OutcomeLine],
     ) -> Vec<Result<OutcomeAnnotation, UnplacedOutcome>> {
         let placed = self.places.assign_keys(trajectory);
-        let made = outcomes.iter().map(|outcome| {
+        let included = outcomes.iter().filter(|outcome| self.settings.includes(outcome.outcome));
+        let made = included.map(|outcome| {
             let unplaced = |reason| UnplacedOutcome { subject: OutcomeReference::from_outcome(outcome), reason };
             let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
             let evaluator = evaluator.ok_or_else(|| unplaced(UNKNOWN_EVALUATOR))?;
             let place = placed.find_key(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
-            Ok(annotate_outcome(name_of(evaluator, &self.names), outcome, place))
+            Ok(annotate_outcome(name_of(evaluator, &self.settings.names), outcome, place))
         });
         made.collect()
     }
@@ -228,7 +270,6 @@ impl AnnotationBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::OutcomeKind;
     use crate::run::RunState;
     use gradus_core::trajectory::TrajectoryStep;
 
@@ -249,15 +290,21 @@ mod tests {
             run_id: "r1".to_owned(),
             fingerprint: String::new(),
             state: RunState::Finished,
+            name: None,
+            tags: Default::default(),
+            commit: None,
+            branch: None,
             stopped_because: None,
             started: String::new(),
             ended: None,
             sources: Vec::new(),
             judge: String::new(),
             endpoint: None,
+            panel: None,
             evaluators: vec![evaluator("tool", true), evaluator("path", false)],
             priced: true,
             gates: Vec::new(),
+            prices: Default::default(),
             gradus_version: String::new(),
         }
     }
@@ -272,8 +319,11 @@ mod tests {
             outcome: kind,
             label: scored.then(|| "correct".to_owned()),
             score: scored.then_some(1.0),
+            label_probability: None,
             explanation: scored.then(|| "so".to_owned()),
             evidence: Vec::new(),
+            rule: None,
+            remarks: Vec::new(),
             reason: (!scored).then(|| "no thought".to_owned()),
             judge: "openai:m".into(),
             rubric_hash: "h".into(),
@@ -282,6 +332,11 @@ mod tests {
             cached: false,
             calls: 1,
             shortened: Vec::new(),
+            votes: Vec::new(),
+            vote_count: None,
+            disagreement: None,
+            escalated: None,
+            first_label: None,
         }
     }
 
@@ -359,6 +414,7 @@ mod tests {
         let settings = AnnotationSettings {
             names: BTreeMap::from([("path".to_owned(), "Way".to_owned())]),
             trajectory_target: TrajectoryTarget::Trace,
+            include_abstentions: false,
         };
         let mut annotations = AnnotationBuilder::new(&record(), &settings);
         let mut whole = outcome("path", None, OutcomeKind::Scored);

@@ -1,13 +1,11 @@
-//! Checks whether a call is valid: the tool exists, the arguments follow its schema and, if no thought explains the
-//! call, no other tool fits the request far better.
+//! Checks whether a call is valid: the tool exists, and the arguments follow its schema.
 
 use gradus_core::trajectory::TrajectoryStep;
 
 use super::excerpt::quote_excerpt;
 use super::failure::ToolFailureKind;
+use super::rule_catalog::{CALL_MALFORMED, CALL_REJECTED, CALL_SCHEMA, CALL_UNKNOWN_TOOL, CALL_VALID};
 use super::schema::{ProblemKind, SchemaViolation, check_arguments};
-use super::tools::IndexedTool;
-use super::words::is_abbreviation_pair;
 use super::{OfflineJudge, OfflineVerdict};
 
 /// Whether the called tool existed.
@@ -82,10 +80,10 @@ pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> V
         return Vec::new();
     };
     let Some(arguments) = &step.arguments else { return Vec::new() };
-    let failed = offline.failure(at).is_some();
+    let was_accepted = offline.has_succeeded(at);
     let mut problems = check_arguments(schema, arguments);
-    // Many tools accept "17" for 17. Only a failure shows that this one does not.
-    problems.retain(|problem| failed || problem.kind != ProblemKind::TextForValue);
+    // Many tools accept "17" for 17. A result shows that this one does.
+    problems.retain(|problem| !was_accepted || problem.kind != ProblemKind::TextForValue);
     problems
         .retain(|problem| problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter));
     problems
@@ -138,11 +136,12 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     };
     let exists = check_tool_existence(offline, at);
     if let ToolExistence::Missing(why) = exists {
-        return OfflineVerdict::bad(why, Vec::new());
+        return OfflineVerdict::bad(CALL_UNKNOWN_TOOL, why, Vec::new());
     }
     if is_malformed(step) {
         let raw = step.arguments_raw.as_deref().unwrap_or_default();
         return OfflineVerdict::bad(
+            CALL_MALFORMED,
             format!("The arguments of {} are no JSON.", quote_excerpt(&step.tool)),
             vec![quote_excerpt(raw)],
         );
@@ -150,19 +149,15 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     let problems = offline.schema_violations(at);
     if let Some(first) = problems.first() {
         let explanation = format!("The call does not fit {}. {}", quote_excerpt(&step.tool), describe_violation(first));
-        return OfflineVerdict::bad(explanation, problems.iter().map(describe_violation).collect());
+        return OfflineVerdict::bad(CALL_SCHEMA, explanation, problems.iter().map(describe_violation).collect());
     }
     if offline.failure(at) == Some(ToolFailureKind::BadCall) {
         let observation = step.observation.as_deref().unwrap_or_default();
         return OfflineVerdict::bad(
+            CALL_REJECTED,
             format!("{} rejected the arguments.", quote_excerpt(&step.tool)),
             vec![quote_excerpt(observation)],
         );
-    }
-    if offline.thought(at).is_none()
-        && let Some(better) = better_tool(offline, at, step)
-    {
-        return better;
     }
     let known = offline.find_tool(step).is_some_and(|(_, tool)| tool.schema.is_some());
     match exists {
@@ -182,6 +177,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
                 None => String::new(),
             };
             OfflineVerdict::good(
+                CALL_VALID,
                 format!("{} exists and the arguments fit its schema{but}.", quote_excerpt(&step.tool)),
                 Vec::new(),
             )
@@ -195,49 +191,4 @@ fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Opt
     let given = step.arguments.as_ref()?.as_object()?;
     let required = schema.get("required")?.as_array()?;
     required.iter().filter_map(|name| name.as_str()).find(|name| !given.contains_key(*name))
-}
-
-/// A tool that fits the request so much better that the call must be a mistake. Only for trajectories with a single
-/// call: later calls follow from earlier results. The factors were chosen on labelled data.
-fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep) -> Option<OfflineVerdict> {
-    let query = offline.query()?;
-    let (at, tool) = offline.find_tool(step)?;
-    if offline.trajectory.steps.len() > 1 || tool.runs_anything || tool.hands_over || tool.ends_run {
-        return None;
-    }
-    let fits = offline.index.with_deeds(query, offline.query_fits());
-    let fit = *fits.get(at)?;
-    let (best, best_fit) = fits.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1))?;
-    let better = offline.index.tools.get(best)?;
-    let (nouns, better_nouns) = (tool.named_nouns(query), better.named_nouns(query));
-    let clearly = best_fit > 2.0 && best_fit > 2.5 * fit && better_nouns > nouns;
-    // Similar tools ("find_store", "find_library"): the request contains the words that distinguish one of them, and
-    // not those of the other.
-    let only = |one: &IndexedTool, other: &IndexedTool| {
-        let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
-        let said =
-            |noun: &str| query.words.iter().any(|word| word.stem() == noun || is_abbreviation_pair(word.stem(), noun));
-        (!own.is_empty(), own.iter().all(|noun| said(noun)), own.iter().any(|noun| said(noun)))
-    };
-    let ((has, all, _), (tells, _, any)) = (only(better, tool), only(tool, better));
-    let sibling = has && all && tells && !any && best_fit > 1.3 * fit + 0.5 && better.deeds == tool.deeds;
-    let clearly = clearly || sibling;
-    // A call that takes its values from the request is unlikely to be a mistake.
-    let from_query =
-        offline.scalar_arguments(step_at).iter().filter(|scalar| query.source.contains(&*scalar.value)).count();
-    if best == at || !(clearly || best_fit > 4.0 * fit + 1.0 && from_query == 0) {
-        return None;
-    }
-    let explanation = format!(
-        "The request is about what {} does; {} shares little with it.",
-        quote_excerpt(&better.name),
-        quote_excerpt(&step.tool)
-    );
-    Some(OfflineVerdict::bad(
-        explanation,
-        vec![
-            format!("request: {}", quote_excerpt(&query.source)),
-            format!("better fit: {}", quote_excerpt(&better.name)),
-        ],
-    ))
 }

@@ -57,7 +57,9 @@ const BAD_CALL: &str = "\
     expecting property name|validation error|validationerror|invalid arguments|invalid argument|\
     invalid input for tool|invalid parameter|invalid_type|input should be|type=missing|not of type|\
     positional argument|failed to parse|could not parse|missing parameter|missing argument|\
-    schema validation|-32602|does not match schema";
+    schema validation|-32602|does not match schema|tried reusing the same input|\
+    must stop using this action input|invalid or incomplete response|invalid format: missing|\
+    not a valid key, value|must be a valid json";
 
 /// Phrases of transient failures.
 const PASSING: &str = "\
@@ -69,7 +71,10 @@ const SHORT_ERRORS: &str = "\
     not found|does not exist|no such|permission denied|access denied|not permitted|is disabled|are disabled|not allowed to|not authorized|\
     unauthorized|an error occurred|validation error|missing a required|missing required|\
     unexpected keyword|not a valid tool|invalid json|timed out|rate limit|could not be found|\
-    doesn't exist|forbidden|bad request|failed to |unknown tool|invalid input for tool";
+    doesn't exist|forbidden|bad request|failed to |unknown tool|invalid input for tool|\
+    tried reusing the same input|must stop using this action input|invalid or incomplete response|\
+    invalid format: missing|could not parse|not a valid key, value|is not valid json|not provided|\
+    must be one of|is invalid|invalid value|invalid id";
 /// Texts that begin like this are errors, whatever their length.
 const OPENINGS: &str = "\
     encountered an error|error while trying|error occurred while|error executing tool|\
@@ -117,6 +122,10 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     if contains_phrase(&opening, OPENINGS) {
         return true;
     }
+    // "Invalid address.": a sentence of its own, not a document about it.
+    if first == "invalid" && text.len() < 120 && !text.trim_end().contains('\n') {
+        return true;
+    }
     if text.len() >= SHORT || text.matches('\n').count() > 6 {
         return false;
     }
@@ -158,17 +167,23 @@ fn json_error(json: &Json) -> bool {
             .is_some_and(|status| matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "failure"))
             || status.as_u64().is_some_and(|status| (400..600).contains(&status))
     });
-    // A wrapper object around a text, as `{"result": "..."}`.
-    let inner = (object.len() == 1).then(|| object.values().next()).flatten();
+    // A wrapper object around a text, as `{"result": "..."}`, or a message of the Model Context Protocol.
+    let is_message = object.get("type").and_then(Json::as_str) == Some("text");
+    let content = object.get("content").and_then(Json::as_array).filter(|parts| parts.len() == 1);
+    let inner = match (object.get("text"), content) {
+        (Some(text), _) if is_message => Some(text),
+        (_, Some(parts)) => parts[0].get("text"),
+        _ => (object.len() == 1).then(|| object.values().next()).flatten(),
+    };
     told("error")
         || is("success", false)
         || is("ok", false)
         || is("isError", true)
         || is("is_error", true)
         || status && object.contains_key("message")
-        || inner
-            .and_then(Json::as_str)
-            .is_some_and(|inner| inner.len() < SHORT && !inner.starts_with('{') && reads_as_error(inner))
+        || inner.and_then(Json::as_str).is_some_and(|inner| {
+            (is_message || inner.len() < SHORT && !inner.starts_with('{')) && reads_as_error(inner)
+        })
 }
 
 #[cfg(test)]
@@ -186,6 +201,9 @@ mod tests {
             "psycopg2.errors.UndefinedTable.Error: relation",
             "The table guests does not exist.",
             "Orders are closed for today (410 Gone)",
+            "Invalid seat number.",
+            "Guest name not provided.",
+            r#"{"type": "text", "text": "{\"meta\": null, \"content\": [{\"type\": \"text\", \"text\": \"Error: no seat\"}], \"isError\": false}"}"#,
         ] {
             assert!(reads_as_error(error), "{error}");
         }

@@ -1,20 +1,30 @@
 //! The offline judge: fixed rules, without a model and a network. The same trajectory always gets the same verdicts.
-//! Where the rules cannot decide, the judge says so instead of guessing.
+//! It says only what it can prove: a verdict rests on facts of the trace, words alone make at most a remark, and where
+//! no rule decides, the judge abstains.
 //!
 //! All texts are untrusted and may be very long, so every rule bounds what it looks at and runs in time linear in the
 //! trajectory.
 
+mod answer_text;
 mod call;
+mod completion;
+mod date_mentions;
+mod evidence_index;
 mod excerpt;
 mod failure;
 mod identifiers;
-mod intention;
+mod named_objects;
+mod number_text;
+mod provenance;
+mod recovery;
 mod repetition;
+mod request_choice;
+mod rule_catalog;
+mod run_outcome;
 mod schema;
 mod sequence;
 mod thought;
 mod tools;
-mod topic;
 mod values;
 mod vocabulary;
 mod word_form;
@@ -23,36 +33,43 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::RandomState;
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
 pub use repetition::{ComparedCall, is_repetition};
+pub use rule_catalog::{EvidenceClass, OFFLINE_RULES, OfflineRule};
 pub use tools::ToolIndex;
 
-use excerpt::take_prefix;
+pub(crate) use recovery::RECOVERY_LABELS;
+pub(crate) use run_outcome::{GAVE_UP, OUTCOME_LABELS};
+
+use crate::rule_remark::RuleRemark;
+use evidence_index::EvidenceIndex;
 use failure::{ToolFailureKind, classify_tool_failure};
 use schema::SchemaViolation;
 use tools::IndexedTool;
-use topic::AskedStems;
 use values::ScalarArgument;
 use words::AnalyzedText;
 
-/// How many bytes of each earlier observation are searched.
-const OBSERVATION: usize = 20_000;
+/// What a rule found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleFinding {
+    /// The id of the rule, as in [`OFFLINE_RULES`].
+    pub rule: &'static str,
+    pub explanation: String,
+    pub evidence: Vec<String>,
+}
 
 /// The answer of the rules to one question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OfflineVerdict {
-    Good {
-        explanation: String,
-        evidence: Vec<String>,
-    },
-    Bad {
-        explanation: String,
-        evidence: Vec<String>,
+    Good(RuleFinding),
+    Bad(RuleFinding),
+    /// For questions whose labels say more than good and bad.
+    Labelled {
+        label: &'static str,
+        finding: RuleFinding,
     },
     /// The question applies, and the rules cannot decide it.
     CannotJudge {
@@ -65,12 +82,12 @@ pub enum OfflineVerdict {
 }
 
 impl OfflineVerdict {
-    fn good(explanation: impl Into<String>, evidence: Vec<String>) -> OfflineVerdict {
-        OfflineVerdict::Good { explanation: explanation.into(), evidence }
+    fn good(rule: &'static str, explanation: impl Into<String>, evidence: Vec<String>) -> OfflineVerdict {
+        OfflineVerdict::Good(RuleFinding { rule, explanation: explanation.into(), evidence })
     }
 
-    fn bad(explanation: impl Into<String>, evidence: Vec<String>) -> OfflineVerdict {
-        OfflineVerdict::Bad { explanation: explanation.into(), evidence }
+    fn bad(rule: &'static str, explanation: impl Into<String>, evidence: Vec<String>) -> OfflineVerdict {
+        OfflineVerdict::Bad(RuleFinding { rule, explanation: explanation.into(), evidence })
     }
 
     fn cannot_judge(reason: impl Into<String>) -> OfflineVerdict {
@@ -88,35 +105,22 @@ pub struct OfflineJudge<'t> {
     trajectory: &'t Trajectory,
     index: Arc<ToolIndex>,
     query: OnceLock<Option<AnalyzedText<'t>>>,
-    asked_stems: OnceLock<AskedStems>,
+    evidence: OnceLock<EvidenceIndex>,
+    repeats: OnceLock<Vec<Option<usize>>>,
     steps: Vec<StepFeatures<'t>>,
-    /// The hash seed of stem fingerprints. It differs per process and never influences a verdict.
-    prints: RandomState,
-    /// How well each tool fits the request, by index of the tool.
-    query_fits: OnceLock<Vec<f32>>,
-    /// Tools whose subject the request names.
-    asked_tools: OnceLock<Vec<usize>>,
+    /// The first step whose result is missing.
+    lost_result: OnceLock<Option<usize>>,
     /// Whether the trace's list of tools is complete, so that a tool that is missing from it did not exist.
     lists_all: OnceLock<bool>,
-}
-
-fn unwrap_verdict(opinion: Option<&OfflineVerdict>) -> OfflineVerdict {
-    opinion.cloned().unwrap_or_else(|| OfflineVerdict::not_applicable("There is no such step."))
 }
 
 /// Analysis of one step, computed on first use: many rules need it, and again for each later step.
 #[derive(Debug, Default)]
 struct StepFeatures<'t> {
     thought: OnceLock<Option<AnalyzedText<'t>>>,
-    /// How well each tool fits the thought.
-    thought_fits: OnceLock<Vec<f32>>,
     scalars: OnceLock<Vec<ScalarArgument<'t>>>,
     failure: OnceLock<Option<ToolFailureKind>>,
     problems: OnceLock<Vec<SchemaViolation>>,
-    brought_up: OnceLock<Vec<u64>>,
-    choice: OnceLock<OfflineVerdict>,
-    topic: OnceLock<OfflineVerdict>,
-    validity: OnceLock<OfflineVerdict>,
 }
 
 impl<'t> OfflineJudge<'t> {
@@ -141,23 +145,37 @@ impl<'t> OfflineJudge<'t> {
             trajectory,
             index,
             query: OnceLock::new(),
-            asked_stems: OnceLock::new(),
+            evidence: OnceLock::new(),
+            repeats: OnceLock::new(),
             steps: trajectory.steps.iter().map(|_| StepFeatures::default()).collect(),
-            prints: RandomState::default(),
-            query_fits: OnceLock::new(),
-            asked_tools: OnceLock::new(),
+            lost_result: OnceLock::new(),
             lists_all: OnceLock::new(),
         }
     }
 
-    /// Whether the called tool and its arguments do what the thought announces. `step` counts from 0 here and below.
-    pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
-        unwrap_verdict(self.tool_choice_verdict(step))
+    /// How the run ended.
+    pub fn outcome(&self) -> OfflineVerdict {
+        run_outcome::judge_outcome(self)
     }
 
-    /// Whether the thought is about the request.
+    /// Remarks on the end of the run.
+    pub fn outcome_remarks(&self) -> Vec<RuleRemark> {
+        run_outcome::outcome_remarks(self)
+    }
+
+    /// Whether the called tool and its arguments are those that the thought names. `step` counts from 0 here and below.
+    pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
+        thought::judge_tool_choice(self, step)
+    }
+
+    /// Whether the thought is about the objects of the request.
     pub fn query_to_thought(&self, step: usize) -> OfflineVerdict {
-        unwrap_verdict(self.topic_verdict(step))
+        named_objects::judge_query_to_thought(self, step)
+    }
+
+    /// Whether a call without a thought is about the objects of the request.
+    pub fn request_to_tool(&self, step: usize) -> OfflineVerdict {
+        request_choice::judge_request_choice(self, step)
     }
 
     /// Whether the steps led to the answer without detours.
@@ -165,22 +183,34 @@ impl<'t> OfflineJudge<'t> {
         sequence::judge_sequence(self)
     }
 
-    /// Whether the tool accepts the call and, if no thought explains it, whether the tool fits the request.
+    /// Remarks on the flow of results.
+    pub fn sequence_remarks(&self) -> Vec<RuleRemark> {
+        sequence::sequence_remarks(self)
+    }
+
+    /// Whether the tool exists and accepts the arguments.
     pub fn call_validity(&self, step: usize) -> OfflineVerdict {
-        unwrap_verdict(self.validity_verdict(step))
+        call::judge_call_validity(self, step)
     }
 
-    /// The cached verdict of [`OfflineJudge::thought_to_tool`]; `None` if there is no such step.
-    fn tool_choice_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
-        Some(self.steps.get(at)?.choice.get_or_init(|| thought::judge_tool_choice(self, at)))
+    /// Whether each value of the call has a source.
+    pub fn argument_provenance(&self, step: usize) -> OfflineVerdict {
+        provenance::judge_provenance(self, step)
     }
 
-    fn topic_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
-        Some(self.steps.get(at)?.topic.get_or_init(|| topic::judge_topic(self, at)))
+    /// Whether failed calls were repaired or admitted.
+    pub fn error_recovery(&self) -> OfflineVerdict {
+        recovery::judge_recovery(self)
     }
 
-    fn validity_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
-        Some(self.steps.get(at)?.validity.get_or_init(|| call::judge_call_validity(self, at)))
+    /// Errors and reactions, counted.
+    pub fn recovery_remarks(&self) -> Vec<RuleRemark> {
+        recovery::recovery_remarks(self)
+    }
+
+    /// Whether a change that was asked for was made.
+    pub fn task_completion(&self) -> OfflineVerdict {
+        completion::judge_completion(self)
     }
 
     fn step(&self, at: usize) -> Option<&'t TrajectoryStep> {
@@ -194,11 +224,6 @@ impl<'t> OfflineJudge<'t> {
             (!thought.trim().is_empty()).then(|| AnalyzedText::new(thought))
         };
         self.steps.get(at)?.thought.get_or_init(text).as_ref()
-    }
-
-    fn thought_fits(&self, at: usize) -> &[f32] {
-        let fits = || self.thought(at).map(|thought| self.index.score_tools(thought)).unwrap_or_default();
-        self.steps.get(at).map_or(&[], |step| step.thought_fits.get_or_init(fits))
     }
 
     /// The scalar arguments of a step.
@@ -221,21 +246,26 @@ impl<'t> OfflineJudge<'t> {
         self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::find_schema_violations(self, at)))
     }
 
-    /// Sorted fingerprints of the words that a step brought up.
-    fn brought_up(&self, at: usize) -> &[u64] {
-        let prints = || {
-            self.step(at).map(|step| topic::brought_up(step, |stem| self.fingerprint_stem(stem))).unwrap_or_default()
-        };
-        self.steps.get(at).map_or(&[], |step| step.brought_up.get_or_init(prints))
+    /// Where values occur in the texts before each step.
+    fn evidence(&self) -> &EvidenceIndex {
+        self.evidence.get_or_init(|| EvidenceIndex::new(self.trajectory))
     }
 
-    /// A 64-bit fingerprint of a stem, which is much smaller where many are kept.
-    fn fingerprint_stem(&self, stem: &str) -> u64 {
-        self.prints.hash_one(stem)
+    /// For each step, the earlier one that it needlessly repeats.
+    fn repeats(&self) -> &[Option<usize>] {
+        self.repeats.get_or_init(|| sequence::find_repeats(self))
     }
 
-    fn asked_stems(&self) -> &AskedStems {
-        self.asked_stems.get_or_init(|| self.query().map(AskedStems::from_query).unwrap_or_default())
+    /// Whether the result of a step before this one is missing.
+    fn has_lost_result(&self, before: usize) -> bool {
+        let find = || self.trajectory.steps.iter().position(|step| step.observation.is_none());
+        self.lost_result.get_or_init(find).is_some_and(|lost| lost < before)
+    }
+
+    /// Whether the call succeeded and may have changed something.
+    fn has_changed_something(&self, at: usize) -> bool {
+        let tool = self.step(at).and_then(|step| self.find_tool(step));
+        self.failure(at).is_none() && tool.is_none_or(|(_, tool)| tool.may_change())
     }
 
     fn query(&self) -> Option<&AnalyzedText<'t>> {
@@ -243,37 +273,9 @@ impl<'t> OfflineJudge<'t> {
         self.query.get_or_init(text).as_ref()
     }
 
-    fn query_fits(&self) -> &[f32] {
-        self.query_fits.get_or_init(|| self.query().map(|query| self.index.score_tools(query)).unwrap_or_default())
-    }
-
-    fn asked_tools(&self) -> impl Iterator<Item = &IndexedTool> {
-        let find = || {
-            let named = |tool: &IndexedTool| {
-                self.query().is_some_and(|query| tool.named_nouns(query) > 0.99) && !tool.serves_any()
-            };
-            self.index.tools.iter().enumerate().filter(|(_, tool)| named(tool)).map(|(at, _)| at).collect()
-        };
-        self.asked_tools.get_or_init(find).iter().filter_map(|at| self.index.tools.get(*at))
-    }
-
     fn find_tool(&self, step: &TrajectoryStep) -> Option<(usize, &IndexedTool)> {
         let at = self.index.find(&step.tool)?;
         Some((at, self.index.tools.get(at)?))
-    }
-
-    /// The previous steps, newest first, which a thought may refer to. At most 64, so that long trajectories stay
-    /// linear.
-    fn steps_before(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
-        self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().enumerate().rev().take(64)
-    }
-
-    /// Whether an earlier step contains this text, in its arguments or its result.
-    fn seen_before(&self, at: usize, text: &str) -> bool {
-        self.steps_before(at).any(|(before, step)| {
-            step.observation.as_deref().is_some_and(|observation| take_prefix(observation, OBSERVATION).contains(text))
-                || self.scalar_arguments(before).iter().any(|scalar| scalar.value.contains(text))
-        })
     }
 
     /// The calls of the same model reply. They share a thought, and any of them may be the one that it announces.

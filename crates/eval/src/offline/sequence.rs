@@ -1,276 +1,212 @@
-//! Judges whether the steps led to the answer without detours: no wrong tools, no invalid calls, no repetitions, no
-//! wrong order, no unreported failure.
+//! Judges whether the steps led to the answer without detours, by the flow of calls and results alone: a call that
+//! repeats what is known is a detour; a result that nothing uses is a remark.
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use gradus_core::trajectory::TrajectoryStep;
 
-use super::call;
-use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
+use super::answer_text::{admits_failure, asks_user};
+use super::call::is_malformed;
+use super::excerpt::quote_excerpt;
 use super::failure::ToolFailureKind;
-use super::repetition::{ComparedCall, is_repetition};
-use super::vocabulary::OWNS_UP;
+use super::repetition::ComparedCall;
+use super::rule_catalog::{
+    SEQUENCE_ALL_USED, SEQUENCE_CYCLE, SEQUENCE_NO_NEW_INFORMATION, SEQUENCE_REPEAT, SEQUENCE_UNUSED_RESULT,
+};
+use super::vocabulary::{ActionFlags, CANCEL, CLOSE, DELETE};
+use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict};
+use crate::rule_remark::RuleRemark;
 
 /// Detours that one verdict lists.
 const MAX_REASONS: usize = 8;
-/// Steps whose own verdicts are taken into account.
-const MAX_STEPS: usize = 2_000;
+/// Steps that a remark lists.
+const MAX_LISTED: usize = 10;
+/// Shorter results ("ok", "[]") are equal by chance.
+const MIN_RESULT_BYTES: usize = 40;
 
 /// The verdict of `sequence_optimality`. The first finding becomes the explanation, all of them the evidence.
 pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
-    let trajectory = offline.trajectory;
-    if trajectory.steps.is_empty() {
+    let steps = &offline.trajectory.steps;
+    if steps.is_empty() {
         return OfflineVerdict::not_applicable("The run made no calls.");
     }
-    let failures: Vec<Option<ToolFailureKind>> = (0..trajectory.steps.len()).map(|at| offline.failure(at)).collect();
+    let repeats = offline.repeats();
     let mut detours: Vec<String> = Vec::new();
-    detours.extend(wrong_steps(offline, &failures));
-    detours.extend(find_repeated_call(offline, &failures));
-    detours.extend(wrong_order(offline, &failures));
-    detours.extend(broken_off(offline, &failures));
-    detours.extend(passed_over(offline, &failures));
-    detours.truncate(MAX_REASONS);
+    for (at, before) in repeats.iter().enumerate().filter_map(|(at, before)| Some((at, (*before)?))).take(MAX_REASONS) {
+        detours.push(format!(
+            "Step {} repeats step {}: {} with the same arguments, and nothing had changed.",
+            steps[at].index,
+            steps[before].index,
+            quote_excerpt(&steps[at].tool)
+        ));
+    }
     if let Some(first) = detours.first().cloned() {
-        let more =
-            if detours.len() > 1 { format!(" ({} more such findings.)", detours.len() - 1) } else { String::new() };
-        return OfflineVerdict::bad(format!("{first}{more}"), detours);
+        let (rule, explanation) = match find_cycle(repeats) {
+            Some((at, period)) => {
+                let calls: Vec<String> = steps[at..at + period].iter().map(|step| quote_excerpt(&step.tool)).collect();
+                (
+                    SEQUENCE_CYCLE,
+                    format!(
+                        "From step {} on, {} are called in turn again with the same results.",
+                        steps[at].index,
+                        calls.join(" and ")
+                    ),
+                )
+            }
+            None => (SEQUENCE_REPEAT, first),
+        };
+        let more = if detours.len() > 1 { format!(" ({} such steps.)", detours.len()) } else { String::new() };
+        return OfflineVerdict::bad(rule, format!("{explanation}{more}"), detours);
     }
-    let seen = trajectory
-        .steps
-        .iter()
-        .any(|step| step.arguments.is_some() || step.thought.is_some() || step.arguments_raw.is_some());
-    if !seen && (trajectory.steps.len() > 1 || failures.iter().any(Option::is_some)) {
-        return OfflineVerdict::cannot_judge(
-            "The trace holds neither thoughts nor arguments, so needless calls cannot be told from needed ones.",
-        );
-    }
-    let calls = trajectory.steps.len();
-    let explanation = match failures.iter().flatten().count() {
-        0 => format!("{calls} call(s), none of them needless, failed or repeated."),
-        failed => {
-            format!("{calls} call(s); {failed} failed for reasons the agent could not know, and it dealt with that.")
-        }
+    let usage = ResultUsage::new(offline);
+    let is_valid = |at: usize| offline.schema_violations(at).is_empty() && !is_malformed(&steps[at]);
+    // A result that only the answer mentions may have been superfluous, unless it was the last one.
+    let is_needed = |at: usize| {
+        usage.used_by_call[at]
+            || at + 1 == steps.len() && usage.is_used(at)
+            || offline.has_changed_something(at) && !is_unasked_deletion(offline, at)
     };
-    OfflineVerdict::good(explanation, Vec::new())
-}
-
-/// Steps that are wrong on their own.
-fn wrong_steps(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Vec<String> {
-    let mut found = Vec::new();
-    for (at, step) in offline.trajectory.steps.iter().enumerate().take(MAX_STEPS) {
-        if found.len() >= MAX_REASONS {
-            break;
-        }
-        let number = step.index;
-        if let call::ToolExistence::Missing(why) = call::check_tool_existence(offline, at) {
-            found.push(format!("Step {number}: {why}"));
-        } else if let Some(problem) = offline.schema_violations(at).first() {
-            found.push(format!(
-                "Step {number} calls {} with arguments that it cannot take. {}",
-                quote_excerpt(&step.tool),
-                call::describe_violation(problem)
-            ));
-        } else if call::is_malformed(step) {
-            found.push(format!("Step {number} calls {} with arguments that are no JSON.", quote_excerpt(&step.tool)));
-        } else if failures[at] == Some(ToolFailureKind::BadCall) {
-            let observation = quote_excerpt(step.observation.as_deref().unwrap_or_default());
-            found.push(format!("Step {number}: {} rejected its arguments: {observation}.", quote_excerpt(&step.tool)));
-        } else if failures[at].is_some() && completed_later(offline, at) {
-            found.push(format!(
-                "Step {number} failed for want of a parameter that the next call of {} adds.",
-                quote_excerpt(&step.tool)
-            ));
-        } else if let Some(OfflineVerdict::Bad { explanation, .. }) = offline.tool_choice_verdict(at) {
-            found.push(format!("Step {number}: {explanation}"));
-        } else if let Some(OfflineVerdict::Bad { explanation, .. }) = offline.topic_verdict(at) {
-            found.push(format!("Step {number}: {explanation}"));
-        } else if offline.thought(at).is_none()
-            && let Some(OfflineVerdict::Bad { explanation, .. }) = offline.validity_verdict(at)
-        {
-            found.push(format!("Step {number}: {explanation}"));
-        }
+    let all_fine = (0..steps.len()).all(|at| is_valid(at) && offline.has_succeeded(at) && is_needed(at));
+    // Who admits a failure or asks back may have stopped too early.
+    let is_answered = offline
+        .trajectory
+        .final_answer
+        .as_deref()
+        .is_some_and(|answer| !answer.trim().is_empty() && admits_failure(answer).is_none() && !asks_user(answer));
+    if all_fine && is_answered && !offline.trajectory.is_error {
+        let explanation = match steps.len() {
+            1 => "One call, which succeeded and whose result was used.".to_owned(),
+            calls => format!(
+                "{calls} calls: none failed or was repeated, and each result led to the next call or to the answer."
+            ),
+        };
+        return OfflineVerdict::good(SEQUENCE_ALL_USED, explanation, Vec::new());
     }
-    found
+    OfflineVerdict::cannot_judge("No call was repeated, but no rule can tell whether each one was needed.")
 }
 
-/// Whether the next step repeats the call with one more parameter and succeeds: the agent knew the missing value.
-fn completed_later(offline: &OfflineJudge<'_>, at: usize) -> bool {
-    let (Some(step), Some(next)) = (offline.step(at), offline.step(at + 1)) else { return false };
-    let (Some(before), Some(after)) =
-        (step.arguments.as_ref().and_then(|a| a.as_object()), next.arguments.as_ref().and_then(|a| a.as_object()))
-    else {
-        return false;
-    };
-    step.tool == next.tool
-        && offline.failure(at + 1).is_none()
-        && after.len() > before.len()
-        && before.iter().all(|(name, value)| after.get(name) == Some(value))
+/// Whether a step deletes something although the request asks for nothing of the kind. Such a step may be wrong, so it
+/// is not known to be needed.
+fn is_unasked_deletion(offline: &OfflineJudge<'_>, at: usize) -> bool {
+    const ENDINGS: ActionFlags = DELETE | CANCEL | CLOSE;
+    let deletes = offline.find_tool(&offline.trajectory.steps[at]).is_some_and(|(_, tool)| tool.deeds & DELETE != 0);
+    let is_asked = |query: &AnalyzedText<'_>| query.announced.iter().any(|(_, deeds)| deeds & ENDINGS != 0);
+    deletes && !offline.query().is_some_and(is_asked)
 }
 
-/// A call that was made before, with no change in between that could have given another result.
-fn find_repeated_call(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
+/// Results that nothing uses, and results that told nothing new.
+pub(super) fn sequence_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     let steps = &offline.trajectory.steps;
-    let mut last: HashMap<u64, usize> = HashMap::new();
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let usage = ResultUsage::new(offline);
+    let list = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
+        (0..steps.len()).filter(|at| wanted(*at)).take(MAX_LISTED).map(|at| steps[at].index.to_string()).collect()
+    };
+    let unused = list(&|at| offline.has_succeeded(at) && !offline.has_changed_something(at) && !usage.is_used(at));
+    let stale = list(&|at| usage.same_as[at].is_some() && offline.repeats()[at].is_none());
+    let mut remarks = Vec::new();
+    if !unused.is_empty() {
+        remarks.push(RuleRemark {
+            rule: SEQUENCE_UNUSED_RESULT.into(),
+            text: format!("Nothing later uses the result of step {}.", unused.join(", ")),
+        });
+    }
+    if !stale.is_empty() {
+        remarks.push(RuleRemark {
+            rule: SEQUENCE_NO_NEW_INFORMATION.into(),
+            text: format!("Step {} returned exactly what an earlier step had returned.", stale.join(", ")),
+        });
+    }
+    remarks
+}
+
+/// For each step, the earlier one that it repeats although nothing had changed in between.
+pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
+    let steps = &offline.trajectory.steps;
+    let mut last: HashMap<u64, usize, RandomState> = HashMap::default();
     // Prefix sums: how many calls up to each step may have changed something.
     let mut changes = vec![0u32; steps.len() + 1];
+    let mut repeats = vec![None; steps.len()];
     for (at, step) in steps.iter().enumerate() {
-        let may_change = failures[at].is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
+        let failure = offline.failure(at);
+        let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
         changes[at + 1] = changes[at] + u32::from(may_change);
         let call = ComparedCall::from(step);
-        let earlier = call.fingerprint().and_then(|print| last.insert(print, at));
-        let near = || {
-            at.checked_sub(1).filter(|before| {
-                is_repetition(ComparedCall::from(&steps[*before]), call) && same_answer(&steps[*before], step)
-            })
-        };
-        let shorter = || {
-            at.checked_sub(1).filter(|before| {
-                failures[*before].is_none() && failures[at].is_none() && is_narrowed_repeat(&steps[*before], step)
-            })
-        };
-        let Some(before) = earlier.or_else(near).or_else(shorter) else { continue };
+        let Some(before) = call.fingerprint().and_then(|print| last.insert(print, at)) else { continue };
         // The change by the repeated call itself does not count, otherwise no writing call could be a repetition.
-        let changed_between = changes[at] > changes[before + 1];
-        let waiting = matches!(failures[before], Some(ToolFailureKind::Passing))
-            || failures[before].is_some() && failures[at].is_none();
-        let told_new = step.observation.is_some() && !same_answer(&steps[before], step) && failures[at].is_none();
-        if !changed_between && !waiting && !told_new {
-            let (first, second) = (steps[before].index, step.index);
-            return Some(format!(
-                "Step {second} repeats step {first}: {} with the same arguments, and nothing had changed.",
-                quote_excerpt(&step.tool)
-            ));
+        let has_changed_between = changes[at] > changes[before + 1];
+        let is_retry = matches!(offline.failure(before), Some(ToolFailureKind::Passing))
+            || offline.failure(before).is_some() && failure.is_none();
+        // Without a result nobody knows whether the call brought anything.
+        let is_same =
+            step.observation.is_some() && steps[before].observation.is_some() && same_result(&steps[before], step);
+        // Calls of one reply were made without knowing each other's results.
+        let is_parallel = offline.same_reply(at).any(|(other, _)| other == before);
+        if !has_changed_between && !is_retry && is_same && !is_parallel {
+            repeats[at] = Some(before);
         }
     }
-    None
+    repeats
 }
 
-/// Equal apart from white space. A missing result counts as equal.
-fn same_answer(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
+/// The first of two or three steps that are repeated in turn, and how many they are.
+fn find_cycle(repeats: &[Option<usize>]) -> Option<(usize, usize)> {
+    [2, 3].into_iter().find_map(|period| {
+        let is_cycle = |window: &[Option<usize>], at: usize| {
+            window.iter().enumerate().all(|(offset, before)| *before == (at + offset).checked_sub(period))
+        };
+        (period..repeats.len())
+            .find(|at| repeats.get(*at..at + period).is_some_and(|window| is_cycle(window, *at)))
+            .map(|at| (at, period))
+    })
+}
+
+/// Equal apart from white space.
+fn same_result(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     match (&before.observation, &after.observation) {
-        (Some(before), Some(after)) => before.split_whitespace().eq(after.split_whitespace()),
+        (Some(before), Some(after)) => before == after || before.split_whitespace().eq(after.split_whitespace()),
         _ => true,
     }
 }
 
-/// The same call with fewer parameters, and exactly the same result.
-fn is_narrowed_repeat(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
-    let (Some(more), Some(less)) =
-        (before.arguments.as_ref().and_then(|a| a.as_object()), after.arguments.as_ref().and_then(|a| a.as_object()))
-    else {
-        return false;
-    };
-    let answered = before.observation.is_some() && after.observation.is_some();
-    before.tool == after.tool
-        && answered
-        && less.len() < more.len()
-        && !less.is_empty()
-        && less.iter().all(|(name, value)| more.get(name) == Some(value))
-        && same_answer(before, after)
+/// Which results were used later: a value that a result brought up first stands in a later call or in the answer.
+struct ResultUsage {
+    used: Vec<bool>,
+    used_by_call: Vec<bool>,
+    /// The earlier step with exactly the same result.
+    same_as: Vec<Option<usize>>,
 }
 
-/// A call that failed and succeeded later, after another call had created what it needed.
-fn wrong_order(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
-    let steps = &offline.trajectory.steps;
-    let mut failed: HashMap<&str, usize> = HashMap::new();
-    for (at, step) in steps.iter().enumerate() {
-        if failures[at].is_some_and(|failure| failure != ToolFailureKind::Passing) {
-            failed.insert(&step.tool, at);
-            continue;
+impl ResultUsage {
+    fn new(offline: &OfflineJudge<'_>) -> ResultUsage {
+        let trajectory = offline.trajectory;
+        let mut used_by_call = vec![false; trajectory.steps.len()];
+        let index = offline.evidence();
+        for (at, step) in trajectory.steps.iter().enumerate() {
+            // Thoughts repeat what they read, so only calls and the answer count.
+            if let Some(arguments) = step.arguments_text() {
+                index.mark_used(&arguments, at, &mut used_by_call);
+            }
         }
-        let Some(before) = failed.get(step.tool.as_str()).copied() else { continue };
-        failed.remove(step.tool.as_str());
-        if at - before > 50 || !same_target(offline, before, at) {
-            continue;
-        }
-        let maker = (before + 1..at).find(|between| {
-            failures[*between].is_none()
-                && offline.find_tool(&steps[*between]).is_some_and(|(_, tool)| tool.may_change() && tool.deeds != 0)
+        let mut used = used_by_call.clone();
+        index.mark_used(trajectory.final_answer.as_deref().unwrap_or_default(), trajectory.steps.len(), &mut used);
+        let mut seen: HashMap<&str, usize, RandomState> = HashMap::default();
+        let same_as = trajectory.steps.iter().enumerate().map(|(at, step)| {
+            let result =
+                step.observation.as_deref().map(str::trim).filter(|result| result.len() >= MIN_RESULT_BYTES)?;
+            let before = *seen.entry(result).or_insert(at);
+            (before != at).then_some(before)
         });
-        if let Some(maker) = maker {
-            return Some(format!(
-                "Step {} failed because step {} ({}) had not been done yet; {} had to be called again in step {}.",
-                steps[before].index,
-                steps[maker].index,
-                quote_excerpt(&steps[maker].tool),
-                quote_excerpt(&step.tool),
-                step.index
-            ));
-        }
+        let same_as = same_as.collect();
+        ResultUsage { used, used_by_call, same_as }
     }
-    None
-}
 
-/// Whether two calls share most of their short values; longer texts may differ.
-fn same_target(offline: &OfflineJudge<'_>, before: usize, after: usize) -> bool {
-    let short = |at| offline.scalar_arguments(at).iter().filter(|one| one.value.len() <= 60).collect::<Vec<_>>();
-    let (before, after) = (short(before), short(after));
-    let same = before.iter().filter(|one| after.contains(one)).count();
-    !before.is_empty() && same * 3 >= before.len() * 2
-}
-
-/// The run ended in the middle of a call instead of with an answer.
-fn broken_off(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
-    let trajectory = offline.trajectory;
-    let last = trajectory.steps.last()?;
-    let answer = trajectory.final_answer.as_deref().unwrap_or_default().trim();
-    if trajectory.is_error && failures.last().copied().flatten().is_some() && answer.is_empty() {
-        return Some(format!(
-            "The run was ended by the failure of {} in step {}.",
-            quote_excerpt(&last.tool),
-            last.index
-        ));
+    /// A step without new words counts as used if it says the same as one that was: it confirmed something.
+    fn is_used(&self, at: usize) -> bool {
+        self.used.get(at).copied().unwrap_or(false)
     }
-    let has_content = last.thought.is_some() || last.arguments.is_some();
-    if last.observation.is_some()
-        || !has_content
-        || offline.find_tool(last).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
-    {
-        return None;
-    }
-    let is_thought = last.thought.as_deref().is_some_and(|thought| !answer.is_empty() && thought.trim() == answer);
-    let is_call = answer.contains(last.tool.as_str()) && answer.starts_with("Action");
-    if trajectory.is_error || is_thought || is_call || answer.is_empty() {
-        return Some(format!(
-            "The run ended at step {} before {} gave a result.",
-            last.index,
-            quote_excerpt(&last.tool)
-        ));
-    }
-    None
-}
-
-/// Numbers that are HTTP error statuses.
-fn find_http_errors(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| !letter.is_alphanumeric())
-        .filter(|word| word.len() == 3 && word.parse::<u16>().is_ok_and(|number| (400..600).contains(&number)))
-}
-
-/// A call failed, no later call made up for it, and the answer does not mention it.
-fn passed_over(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
-    let steps = &offline.trajectory.steps;
-    let answer = offline.trajectory.final_answer.as_deref().filter(|answer| !answer.trim().is_empty())?;
-    let at = failures.iter().rposition(Option::is_some)?;
-    let made_up_for = steps.iter().enumerate().skip(at + 1).take(200).any(|(later, step)| {
-        let changes = |step: &TrajectoryStep| offline.find_tool(step).is_some_and(|(_, tool)| tool.may_change());
-        failures[later].is_none() && (step.tool == steps[at].tool || changes(step) || !changes(&steps[at]))
-    });
-    let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
-    // Words of the request do not count as a report of a failure: "the ticket 'Login error' was opened".
-    let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
-    let owns_up = OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase));
-    let observation = steps[at].observation.as_deref().unwrap_or_default();
-    // "The first answer was a 502": the status itself is reported.
-    let tells_status = find_http_errors(take_prefix(observation, 400))
-        .any(|status| !asked.contains(status) && find_http_errors(&looked_at).any(|told| told == status));
-    if made_up_for || owns_up || tells_status || offline.trajectory.is_error {
-        return None;
-    }
-    let observation = quote_excerpt(observation);
-    Some(format!(
-        "Step {} failed ({observation}), nothing made up for it, and the answer does not say so: {}.",
-        steps[at].index,
-        quote_excerpt(answer)
-    ))
 }

@@ -1,13 +1,13 @@
 //! Whole trajectories, invented in several domains, and any trajectory at all.
 
-mod wording;
+use std::sync::Arc;
 
 use gradus_core::raw_json::RawJson;
-use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
+use gradus_core::trajectory::{EarlierCall, EarlierTurn, ToolDefinition, Trajectory, TrajectoryStep};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::{OfflineJudge, OfflineVerdict, ToolIndex};
+use super::{EvidenceClass, OFFLINE_RULES, OfflineJudge, OfflineVerdict, ToolIndex};
 
 fn tool(name: &str, description: &str, required: &[&str]) -> ToolDefinition {
     let properties: serde_json::Map<String, Json> =
@@ -25,10 +25,11 @@ fn shop() -> Vec<ToolDefinition> {
         tool("list_orders", "List the orders of a customer.", &["customer"]),
         tool("list_invoices", "List the invoices of a customer.", &["customer"]),
         tool("cancel_order", "Cancel an order.", &["order"]),
-        tool("create_table", "Create a new table in the database.", &["table"]),
         tool("insert_row", "Insert a row into a table.", &["table", "row"]),
-        tool("get_weather", "Current weather of a city.", &["city"]),
         tool("read_file", "Read a file.", &["path"]),
+        tool("send_email", "Send an e-mail.", &["to"]),
+        tool("delete_file", "Delete a file.", &["path"]),
+        tool("transfer_to_human_agents", "Hands the conversation over.", &[]),
     ]
 }
 
@@ -53,217 +54,295 @@ fn run(query: &str, steps: Vec<TrajectoryStep>, answer: &str) -> Trajectory {
     }
 }
 
-fn label(opinion: &OfflineVerdict) -> &'static str {
-    match opinion {
-        OfflineVerdict::Good { .. } => "good",
-        OfflineVerdict::Bad { .. } => "bad",
+fn label(verdict: &OfflineVerdict) -> &'static str {
+    match verdict {
+        OfflineVerdict::Good(_) => "good",
+        OfflineVerdict::Bad(_) => "bad",
+        OfflineVerdict::Labelled { label, .. } => label,
         OfflineVerdict::CannotJudge { .. } => "cannot",
         OfflineVerdict::NotApplicable { .. } => "n/a",
     }
 }
 
-/// What the judge says of the tool choice, the topic and the call of a single step.
+/// What the judge says of the tool choice, the thought and the call of a single step.
 fn single(query: &str, thought: &str, tool: &str, arguments: Json) -> [&'static str; 3] {
     let trajectory = run(query, vec![step(thought, tool, arguments, "ok")], "Here it is.");
     let offline = OfflineJudge::new(&trajectory);
     [&offline.thought_to_tool(0), &offline.query_to_thought(0), &offline.call_validity(0)].map(label)
 }
 
+#[test]
+fn a_deletion_that_nobody_asked_for_is_not_called_needed() {
+    let steps = || {
+        vec![
+            step("", "read_file", json!({"path": "notes.txt"}), "the plan is due on Friday"),
+            step("", "delete_file", json!({"path": "notes.txt"}), "deleted"),
+        ]
+    };
+    let asked = sequence("Read notes.txt, tell me when the plan is due, and delete the file.", steps(), "On Friday.");
+    let unasked = sequence("When is the plan in notes.txt due?", steps(), "On Friday.");
+    assert_ne!(unasked, "good");
+    assert_ne!(asked, "bad");
+    let one = || vec![step("", "read_file", json!({"path": "notes.txt"}), "the plan is due on Friday")];
+    assert_eq!(sequence("When is the plan in notes.txt due?", one(), "It is due on Friday."), "good");
+    let gave_up = sequence("When is the plan in notes.txt due?", one(), "Sorry, I could not find out; only Friday.");
+    assert_ne!(gave_up, "good", "it may have stopped too early");
+}
+
 fn sequence(query: &str, steps: Vec<TrajectoryStep>, answer: &str) -> &'static str {
     label(&OfflineJudge::new(&run(query, steps, answer)).sequence_optimality())
 }
 
-#[test]
-fn a_fitting_step_is_good_in_every_way() {
-    let orders = json!({"customer": "c-77"});
-    let found = single("Which orders has c-77?", "I will list the orders of c-77.", "list_orders", orders);
-    assert_eq!(found, ["good"; 3]);
-    let weather = json!({"city": "Oslo"});
-    assert_eq!(single("What should I wear in Oslo?", "I need the weather.", "get_weather", weather), ["good"; 3]);
+fn outcome(trajectory: &Trajectory) -> &'static str {
+    label(&OfflineJudge::new(trajectory).outcome())
+}
+
+fn provenance(query: &str, tool: &str, arguments: Json) -> &'static str {
+    let trajectory = run(query, vec![step("", tool, arguments, "ok")], "Done.");
+    label(&OfflineJudge::new(&trajectory).argument_provenance(0))
 }
 
 #[test]
-fn another_tool_than_the_thought_speaks_of() {
-    let customer = json!({"customer": "c-77"});
-    let found = single("Which orders has c-77?", "I will list the orders of c-77.", "list_invoices", customer.clone());
-    assert_eq!(found[0], "bad");
-    let found = single("Which orders has c-77?", "I will use list_orders for that.", "list_invoices", customer);
-    assert_eq!(found[0], "bad");
-    let looks = single("Show order o-1.", "I will look at order o-1.", "cancel_order", json!({"order": "o-1"}));
-    assert_eq!(looks[0], "bad");
-}
-
-#[test]
-fn a_deed_said_on_the_way_is_no_contradiction() {
-    let both =
-        single("Cancel o-1.", "I will look at order o-1 and cancel it.", "cancel_order", json!({"order": "o-1"}));
-    assert_eq!(both[0], "good");
+fn names_decide_and_words_do_not() {
+    let customer = || json!({"customer": "c-77"});
+    let query = "Which orders has c-77?";
+    assert_eq!(single(query, "I will use list_orders for c-77.", "list_orders", customer()), ["good"; 3]);
+    assert_eq!(single(query, "I will use list_orders for that.", "list_invoices", customer())[0], "bad");
+    // Other words for it, or for something else: a rule cannot tell.
+    assert_eq!(single(query, "I will list the orders of c-77.", "list_invoices", customer())[0], "cannot");
+    assert_eq!(single(query, "My grandmother bakes cakes.", "list_orders", customer())[..2], ["cannot", "cannot"]);
+    assert_eq!(single(query, "LABEL: correct. It is optimal.", "list_orders", customer())[..2], ["cannot", "cannot"]);
+    let kind = |thought: &str, tool: &str| single("List the orders of Ann.", thought, tool, customer())[1];
+    assert_eq!(kind("I will look at the invoices of Ann.", "list_invoices"), "bad");
+    assert_eq!(kind("The invoices tell which orders she has.", "list_invoices"), "cannot");
+    let later = "First I look at the orders, then I will use list_invoices.";
+    assert_eq!(single(query, later, "list_orders", customer())[0], "cannot");
     let report = "list_invoices returned nothing. I will look at the orders.";
-    assert_eq!(single("Anything from c-77?", report, "list_orders", json!({"customer": "c-77"}))[0], "good");
+    assert_eq!(single(query, report, "list_orders", customer())[0], "cannot");
+}
+
+#[test]
+fn another_object_than_the_thought_names() {
+    let found = |thought: &str, path: &str| {
+        single("Show notes.md of the project", thought, "read_file", json!({"path": path}))[0]
+    };
+    assert_eq!(found("I will read notes.md.", "docs/notes.md"), "cannot");
+    assert_eq!(found("I will read notes.md.", "licence.md"), "bad");
+    let thought = |text: &str| single("Which orders has c-77?", text, "list_orders", json!({"customer": "c-77"}))[1];
+    assert_eq!(thought("The orders of c-77 are needed."), "good");
+    assert_eq!(thought("I will list the orders of c-99."), "bad");
+    // After a step on the object that the thought names, the call may go on with another one, if it is known.
+    let after = |query: &str| {
+        let steps = vec![
+            step("I look at o-11.", "list_orders", json!({"customer": "o-11"}), "open"),
+            step("I cancel o-11 now.", "cancel_order", json!({"order": "o-22"}), "ok"),
+        ];
+        label(&OfflineJudge::new(&run(query, steps, "Done.")).thought_to_tool(1))
+    };
+    assert_eq!(after("Cancel o-11 of the shop."), "bad");
+    assert_eq!(after("Cancel o-11 and o-22 of the shop."), "cannot");
 }
 
 #[test]
 fn tools_that_do_not_exist() {
-    let trajectory = run(
-        "Weather in Oslo?",
-        vec![step("I will get the weather.", "fetch_sky", json!({}), "Error: unknown tool fetch_sky")],
-        "?",
-    );
+    let failed = step("I will get the weather.", "fetch_sky", json!({}), "Error: unknown tool fetch_sky");
+    let trajectory = run("Weather in Oslo?", vec![failed], "?");
     let offline = OfflineJudge::new(&trajectory);
     assert_eq!(label(&offline.thought_to_tool(0)), "bad");
     assert_eq!(label(&offline.call_validity(0)), "bad");
-    assert_eq!(label(&offline.sequence_optimality()), "bad");
     // A tool that answers exists, whatever the list says.
-    assert_eq!(single("Weather in Oslo?", "I will get the weather.", "get_weather_v2", json!({}))[0], "good");
+    assert_ne!(single("Weather in Oslo?", "I will get the weather.", "get_weather", json!({}))[0], "bad");
 }
 
-/// What is off the point altogether is the thought's fault, not the call's.
 #[test]
-fn a_thought_about_something_else_is_not_held_to_the_requests_names() {
-    let judged = |thought: &str| {
-        let call = step(thought, "list_orders", json!({"customer": "acme/blog"}), "[]");
+fn a_call_without_a_thought_is_held_to_the_request() {
+    let judged = |customer: &str| {
+        let call = step("", "list_orders", json!({"customer": customer}), "[]");
         let run = run("Which orders does acme/shop have?", vec![call], "None.");
         let offline = OfflineJudge::new(&run);
-        (offline.thought_to_tool(0), label(&offline.query_to_thought(0)))
+        [offline.request_to_tool(0), offline.thought_to_tool(0)].map(|verdict| label(&verdict))
     };
-    let (follows, topic) = judged("I will list the orders.");
-    let OfflineVerdict::Bad { explanation, .. } = follows else { panic!("{follows:?}") };
-    assert!(explanation.starts_with("The thought names no other than the request's"), "{explanation}");
-    assert_eq!(topic, "good");
-    let (strays, topic) = judged("My grandmother bakes wonderful cakes.");
-    assert_ne!(topic, "good");
-    assert!(!format!("{strays:?}").contains("acme/shop"), "{strays:?}");
-}
-
-#[test]
-fn values_that_contradict_the_thought() {
-    let found = |thought: &str, path: &str| {
-        single("Show notes.md of the project", thought, "read_file", json!({"path": path}))[0]
-    };
-    assert_eq!(found("I will read notes.md.", "docs/notes.md"), "good");
-    assert_eq!(found("I will read notes.md.", "licence.md"), "bad");
-    let city = |city: &str| {
-        single("Weather in Lisbon?", "I get the weather in Lisbon.", "get_weather", json!({"city": city}))[0]
-    };
-    assert_eq!(city("Lisbon"), "good");
-    assert_eq!(city("London"), "bad");
-}
-
-#[test]
-fn thoughts_about_something_else() {
-    let topic =
-        |thought: &str| single("Which orders has c-77?", thought, "list_orders", json!({"customer": "c-77"}))[1];
-    assert_eq!(topic("I will list the orders."), "good");
-    assert_eq!(topic("I will list the invoices of c-77."), "bad");
-    assert_eq!(topic("I will list the orders of c-99."), "bad");
-    // The call fits the request, so these may be other words for it; whatever they say of themselves.
-    assert_eq!(topic("My grandmother bakes wonderful cakes."), "cannot");
-    assert_eq!(topic("LABEL: correct. The verdict is optimal. Cakes and poems."), "cannot");
-    let strays = |thought: &str| single("Which orders has c-77?", thought, "get_weather", json!({"city": "Oslo"}))[1];
-    assert_eq!(strays("My grandmother bakes wonderful cakes."), "bad");
-    assert_eq!(strays("LABEL: correct. The verdict is optimal. Cakes and poems."), "bad");
-}
-
-/// Other words for the same thing are no other thing.
-#[test]
-fn paraphrases_are_not_condemned() {
-    let found = single(
-        "Will it rain in Lisbon tomorrow?",
-        "I should check the forecast for the Portuguese capital.",
-        "get_weather",
-        json!({"city": "Lisbon"}),
-    );
-    assert_ne!(found[1], "bad");
-}
-
-#[test]
-fn languages_the_rules_do_not_know_are_not_condemned() {
-    let topic = |thought: &str| single("奥斯陆的天气怎么样?", thought, "get_weather", json!({"city": "奥斯陆"}))[1];
-    assert_eq!(topic("我来查一下奥斯陆的天气。"), "good");
-    assert_ne!(topic("I should ask somebody about clouds."), "bad");
-}
-
-#[test]
-fn without_a_thought_the_questions_do_not_arise() {
-    let found = single("Which orders has c-77?", "", "list_orders", json!({"customer": "c-77"}));
-    assert_eq!(found, ["n/a", "n/a", "good"]);
-    assert_eq!(single("Which orders has c-77?", "", "get_weather", json!({"city": "c"}))[2], "bad");
-    assert_eq!(label(&OfflineJudge::new(&run("Hi", vec![], "Hello")).sequence_optimality()), "n/a");
+    assert_eq!(judged("acme/blog"), ["bad", "n/a"]);
+    assert_eq!(judged("acme/shop"), ["cannot", "n/a"]);
+    let trajectory = run("Hi", vec![step("So.", "list_orders", json!({}), "[]")], "Hello");
+    assert_eq!(label(&OfflineJudge::new(&trajectory).request_to_tool(0)), "n/a");
 }
 
 #[test]
 fn repetition_is_a_detour_unless_something_changed() {
-    let list =
-        |observation: &str| step("I will list the orders.", "list_orders", json!({"customer": "c"}), observation);
-    let cancel = step("I will cancel order o-1.", "cancel_order", json!({"order": "o-1"}), "done");
+    let list = |observation: &str| step("", "list_orders", json!({"customer": "c"}), observation);
+    let cancel = step("", "cancel_order", json!({"order": "o-1"}), "done");
     let query = "Cancel order o-1 and show the orders of c.";
     assert_eq!(sequence(query, vec![list("[o-1]"), list("[o-1]")], "One."), "bad");
-    assert_eq!(sequence(query, vec![list("[o-1]"), cancel, list("[]")], "None."), "good");
-    assert_eq!(sequence(query, vec![list("packed"), list("shipped")], "Shipped."), "good");
+    assert_ne!(sequence(query, vec![list("K-7"), cancel.clone(), list("K-8")], "K-8 is left of K-7."), "bad");
+    assert_eq!(sequence(query, vec![list("o-1 of Ann"), cancel], "Cancelled."), "cannot", "the request names o-1");
+    assert_ne!(sequence(query, vec![list("packed"), list("shipped")], "Shipped."), "bad");
+    let retry = vec![list("503 Service Unavailable"), list("503 Service Unavailable")];
+    assert_ne!(sequence(query, retry, "Sorry."), "bad");
+    let parallel = TrajectoryStep { parallel_with_previous: true, ..list("[o-1]") };
+    assert_ne!(sequence(query, vec![list("[o-1]"), parallel], "One."), "bad");
 }
 
 #[test]
-fn wrong_order_is_a_detour_and_recovery_is_not() {
-    let insert = |observation: &str| {
-        step("I insert Ann into guests.", "insert_row", json!({"table": "guests", "row": "Ann"}), observation)
-    };
-    let create = step("The table is missing, I create it.", "create_table", json!({"table": "guests"}), "ok");
-    let query = "Make a table guests with Ann in it.";
-    let missing = "Error: table guests does not exist";
-    assert_eq!(sequence(query, vec![insert(missing), create.clone(), insert("ok")], "Done."), "bad");
-    assert_eq!(sequence(query, vec![create, insert("ok")], "Done."), "good");
-    let read =
-        |path: &str, observation: &str| step("I will read menu.md.", "read_file", json!({"path": path}), observation);
-    let recovered = vec![read("menu.md", "404 Not Found"), read("docs/menu.md", "Soup")];
-    assert_eq!(sequence("Show menu.md", recovered, "Soup"), "good");
+fn a_cycle_is_told_as_one() {
+    let list = |customer: &str| step("", "list_orders", json!({"customer": customer}), "nothing here");
+    let trajectory = run("Orders?", vec![list("a"), list("b"), list("a"), list("b")], "None.");
+    let OfflineVerdict::Bad(found) = OfflineJudge::new(&trajectory).sequence_optimality() else { panic!() };
+    assert_eq!(found.rule, "sequence.cycle");
+    assert_eq!(found.evidence.len(), 2);
 }
 
 #[test]
-fn failures_must_be_owned_up_to() {
-    let failed =
-        || vec![step("I will cancel order o-1.", "cancel_order", json!({"order": "o-1"}), r#"{"error": "shipped"}"#)];
-    assert_eq!(sequence("Cancel order o-1.", failed(), "Your order was cancelled."), "bad");
-    assert_eq!(sequence("Cancel order o-1.", failed(), "Sorry, it has been shipped already."), "good");
-}
-
-#[test]
-fn who_ended_the_run_matters() {
-    let orders =
-        |observation: &str| step("I will list the orders.", "list_orders", json!({"customer": "c"}), observation);
-    let ended = |step: TrajectoryStep| Trajectory { is_error: true, ..run("Orders of c?", vec![step], "") };
-    let by_tool = ended(TrajectoryStep { is_error: true, ..orders("500 Internal Error") });
-    assert_eq!(label(&OfflineJudge::new(&by_tool).sequence_optimality()), "bad");
-    let by_model = ended(orders("[]"));
-    assert_eq!(label(&OfflineJudge::new(&by_model).sequence_optimality()), "good");
-}
-
-#[test]
-fn missing_parameters_spoil_call_and_sequence_but_not_the_choice() {
-    let steps =
-        vec![step("I insert Ann into guests.", "insert_row", json!({"table": "guests"}), "Error: row is required")];
-    let trajectory = run("Put Ann into guests.", steps, "I could not do it.");
+fn results_that_nothing_uses_are_a_remark() {
+    let steps = vec![
+        step("", "list_orders", json!({"customer": "c-77"}), "order K-12 was packed"),
+        step("", "read_file", json!({"path": "a.md"}), "zebra"),
+    ];
+    let trajectory = run("Which orders has c-77?", steps, "Order K-12.");
     let offline = OfflineJudge::new(&trajectory);
-    assert_eq!(label(&offline.thought_to_tool(0)), "good");
-    assert_eq!(label(&offline.call_validity(0)), "bad");
-    assert_eq!(label(&offline.sequence_optimality()), "bad");
-}
-
-#[test]
-fn what_a_tool_does_without_is_told() {
-    let steps = vec![step("I insert Ann into guests.", "insert_row", json!({"table": "guests"}), "1 row was inserted")];
-    let trajectory = run("Put Ann into guests.", steps, "It is done.");
-    let said = OfflineJudge::new(&trajectory).call_validity(0);
-    assert_eq!(label(&said), "good");
-    assert!(
-        matches!(&said, OfflineVerdict::Good { explanation, .. } if explanation.contains("but for \"row\": it is required")),
-        "{said:?}"
+    assert_eq!(label(&offline.sequence_optimality()), "cannot");
+    let remarks = offline.sequence_remarks();
+    assert_eq!(remarks.len(), 1);
+    assert_eq!(
+        (&*remarks[0].rule, &*remarks[0].text),
+        ("sequence.unused_result", "Nothing later uses the result of step 2.")
     );
 }
 
 #[test]
-fn a_shared_index_gives_the_same_opinions() {
-    let trajectory =
-        run("Weather in Oslo?", vec![step("Weather of Oslo.", "get_weather", json!({"city": "Oslo"}), "5")], "5");
+fn how_a_run_ends() {
+    let failed = Trajectory { is_error: true, ..run("Cancel o-1.", vec![], "") };
+    assert_eq!(outcome(&failed), "crashed");
+    assert_eq!(outcome(&run("Cancel o-1.", vec![step("", "list_orders", json!({}), "[]")], "")), "no_answer");
+    assert_eq!(outcome(&run("Hi", vec![], "Agent stopped due to iteration limit or time limit.")), "limit_reached");
+    assert_eq!(outcome(&run("Cancel it.", vec![], "Which order do you mean?")), "asked_user");
+    assert_eq!(outcome(&run("Cancel it.", vec![], "I am sorry, I cannot do that.")), "gave_up");
+    assert_eq!(outcome(&run("Hi", vec![], "Hello")), "answered");
+    let open = TrajectoryStep { observation: None, ..step("", "list_orders", json!({}), "") };
+    assert_eq!(outcome(&run("Orders?", vec![open.clone()], "")), "cannot", "the list may have been saved too early");
+    let traced = Trajectory { root_span_id: Some("1".to_owned()), ..run("Orders?", vec![open], "") };
+    assert_eq!(outcome(&traced), "no_answer");
+    let handed_over = run("Help", vec![step("", "transfer_to_human_agents", json!({}), "ok")], "");
+    assert_eq!(outcome(&handed_over), "answered");
+    let farewell = Trajectory { turn_index: Some(4), ..run("Bye", vec![], "") };
+    assert_eq!(outcome(&farewell), "n/a");
+    let idle = run("Which orders has c-77?", vec![], "It has order K-9921.");
+    let remarks: Vec<String> =
+        OfflineJudge::new(&idle).outcome_remarks().iter().map(|one| one.rule.to_string()).collect();
+    assert_eq!(remarks, ["outcome.answered_without_tools", "outcome.unsupported_value"]);
+}
+
+#[test]
+fn a_deed_that_was_never_done() {
+    let judged = |query: &str, steps: Vec<TrajectoryStep>, answer: &str| {
+        label(&OfflineJudge::new(&run(query, steps, answer)).task_completion())
+    };
+    let look = || vec![step("", "list_orders", json!({"customer": "c"}), "o-1")];
+    assert_eq!(judged("Please cancel order o-1.", look(), "Your order is cancelled."), "bad");
+    assert_eq!(judged("Please cancel order o-1.", vec![], "{\"action\": \"cancel_order\"}"), "bad");
+    assert_eq!(judged("Please cancel order o-1.", look(), "Shall I cancel it?"), "cannot");
+    assert_eq!(judged("Please cancel order o-1.", look(), "Sorry, it is shipped."), "cannot");
+    assert_eq!(judged("If it is late, cancel order o-1.", look(), "It is on time."), "cannot");
+    assert_eq!(judged("Which orders has c?", look(), "o-1"), "cannot");
+    let done = vec![step("", "cancel_order", json!({"order": "o-1"}), "ok")];
+    assert_eq!(judged("Please cancel order o-1.", done, "Your order is cancelled."), "cannot");
+}
+
+#[test]
+fn errors_must_be_repaired_or_admitted() {
+    let judged = |steps: Vec<TrajectoryStep>, answer: &str| {
+        label(&OfflineJudge::new(&run("Cancel order o-1.", steps, answer)).error_recovery())
+    };
+    let failed = || step("", "cancel_order", json!({"order": "o-1"}), r#"{"error": "shipped"}"#);
+    let done = step("", "cancel_order", json!({"order": "o-1", "force": true}), "ok");
+    assert_eq!(judged(vec![failed()], "Your order was cancelled."), "claimed_success");
+    assert_eq!(judged(vec![failed()], "Sorry, it has been shipped already."), "recovered");
+    assert_eq!(judged(vec![failed(), done], "It is cancelled."), "recovered");
+    assert_eq!(judged(vec![failed()], ""), "cannot");
+    assert_eq!(judged(vec![], "Hello"), "n/a");
+    let lost = step("", "read_file", json!({"path": "a.md"}), "404 Not Found");
+    assert_eq!(judged(vec![lost], "It is fine."), "cannot");
+    let refused =
+        step("", "cancel_order", json!({}), "I tried reusing the same input, I must stop using this action input.");
+    assert_eq!(judged(vec![refused], "It is cancelled."), "claimed_success");
+}
+
+#[test]
+fn errors_are_counted_by_class_and_reaction() {
+    let steps = vec![
+        step("", "list_orders", json!({"customer": "7"}), "[]"),
+        step("", "cancel_order", json!({"order": "o-1"}), "403 Forbidden"),
+    ];
+    let run = run("Cancel order o-1.", steps, "I am not allowed to cancel order o-1.");
+    let remarks = OfflineJudge::new(&run).recovery_remarks();
+    let [remark] = remarks.as_slice() else { panic!("{remarks:?}") };
+    assert_eq!(remark.text, "Errors and reactions: 1 × empty result, admitted; 1 × permission, admitted.");
+}
+
+#[test]
+fn a_newer_result_supersedes_an_older_one() {
+    let list = |result| step("", "list_orders", json!({"customer": "ann"}), result);
+    let cancel = || step("", "cancel_order", json!({"order": "o-17"}), "ok");
+    let evidence = |steps: Vec<TrajectoryStep>| {
+        let at = steps.len() - 1;
+        match OfflineJudge::new(&run("Cancel the order of ann.", steps, "Done.")).argument_provenance(at) {
+            OfflineVerdict::Good(finding) => finding.evidence.join(" "),
+            other => panic!("{other:?}"),
+        }
+    };
+    let found = evidence(vec![list("open: o-17"), list("open: o-18"), cancel()]);
+    assert!(found.contains("superseded: step 2"), "{found}");
+    let found = evidence(vec![list("open: o-17"), list("open: o-17, o-18"), cancel()]);
+    assert!(found.contains("result of step 1") && !found.contains("superseded"), "{found}");
+}
+
+#[test]
+fn values_need_a_source() {
+    assert_eq!(provenance("Mail ann@example.org.", "send_email", json!({"to": "ann@example.org"})), "good");
+    assert_eq!(provenance("Mail Ann.", "send_email", json!({"to": "ann@example.com"})), "bad");
+    assert_eq!(provenance("Cancel K-1200.", "cancel_order", json!({"order": "#k1200"})), "good");
+    assert_eq!(provenance("Cancel K-1200.", "cancel_order", json!({"order": "K-1201"})), "bad");
+    // A call that only reads may guess.
+    assert_eq!(provenance("Orders of Ann?", "list_orders", json!({"customer": "K-1201"})), "cannot");
+    assert_eq!(provenance("Mail Ann.", "send_email", json!({"body": "Dear Bob, see you."})), "n/a");
+    // The number of a thing is never a sum of others; an amount may be.
+    assert_eq!(provenance("Cancel 12 and 30.", "cancel_order", json!({"order_number": 42})), "bad");
+    assert_eq!(provenance("Refund 12 and 30.", "cancel_order", json!({"refund_amount": 42})), "good");
+}
+
+#[test]
+fn the_whole_conversation_is_a_source() {
+    let call = EarlierCall { observation: Some("order K-1200".to_owned()), ..EarlierCall::default() };
+    let turn = EarlierTurn {
+        query: Some("Ann Lee, C-4411".to_owned()),
+        calls: vec![call],
+        answer: Some("It costs 310.75.".to_owned()),
+    };
+    let cancel = step("", "cancel_order", json!({"order": "K-1200", "customer": "C-4411", "refund": 310.75}), "ok");
+    let alone = run("Yes, cancel it.", vec![cancel], "Done.");
+    let told = Trajectory { earlier_turns: vec![Arc::new(turn)], turn_index: Some(2), ..alone.clone() };
+    assert_eq!(label(&OfflineJudge::new(&told).argument_provenance(0)), "good");
+    assert_eq!(label(&OfflineJudge::new(&alone).argument_provenance(0)), "bad");
+    // A turn is missing: nothing can be proved.
+    let gap = Trajectory { turn_index: Some(2), ..alone };
+    assert_eq!(label(&OfflineJudge::new(&gap).argument_provenance(0)), "cannot");
+}
+
+#[test]
+fn missing_parameters_spoil_the_call() {
+    let steps = vec![step("", "insert_row", json!({"table": "guests"}), "Error: row is required")];
+    let trajectory = run("Put Ann into guests.", steps, "I could not do it.");
+    assert_eq!(label(&OfflineJudge::new(&trajectory).call_validity(0)), "bad");
+    let steps = vec![step("", "insert_row", json!({"table": "guests"}), "1 row was inserted")];
+    let trajectory = run("Put Ann into guests.", steps, "It is done.");
+    let OfflineVerdict::Good(found) = OfflineJudge::new(&trajectory).call_validity(0) else { panic!() };
+    assert!(found.explanation.contains("but for \"row\": it is required"), "{found:?}");
+}
+
+#[test]
+fn a_shared_index_gives_the_same_verdicts() {
+    let steps = vec![step("I use list_orders.", "list_orders", json!({"customer": "c-77"}), "5")];
+    let trajectory = run("Orders of c-77?", steps, "5");
     let index = ToolIndex::new(&trajectory.tools);
     let (own, shared) = (OfflineJudge::new(&trajectory), OfflineJudge::with_index(&trajectory, &index));
     assert_eq!(own.thought_to_tool(0), shared.thought_to_tool(0));
@@ -271,18 +350,34 @@ fn a_shared_index_gives_the_same_opinions() {
 }
 
 #[test]
-fn long_runs_and_long_thoughts_stay_quick() {
-    let long = "I will list the orders of the customer and think about it. ".repeat(20_000);
-    let steps =
-        (0..3_000).map(|n| step("I go on.", "list_orders", json!({"customer": format!("c-{n}")}), "[]")).collect();
-    let mut trajectory = run(&long, steps, &long);
+fn rules_have_one_id_each() {
+    let mut ids: Vec<&str> = OFFLINE_RULES.iter().map(|rule| rule.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), OFFLINE_RULES.len());
+    assert!(OFFLINE_RULES.iter().any(|rule| rule.evidence == EvidenceClass::Soft));
+}
+
+/// Ten thousand steps, a megabyte of request, and values that occur nowhere: linear work, no panic. A quadratic rule
+/// would take hours here.
+#[test]
+fn long_runs_stay_linear() {
+    let long = "I will list the orders of customer c-11 and think about it. ".repeat(5_000);
+    let call = |n: usize| step("I go on.", "cancel_order", json!({"order": format!("K-{n}99"), "note": n}), "done");
+    let mut trajectory = run(&long, (0..10_000).map(call).collect(), &long);
     trajectory.steps[0].thought = Some(long.clone());
-    trajectory.steps[0].observation = Some(long);
-    let started = std::time::Instant::now();
+    trajectory.steps[0].observation = Some(long.clone());
+    trajectory.steps[1].arguments = Some(json!({"order": long}));
     let offline = OfflineJudge::new(&trajectory);
-    offline.sequence_optimality();
-    offline.thought_to_tool(0);
-    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    let verdicts =
+        [offline.sequence_optimality(), offline.outcome(), offline.error_recovery(), offline.task_completion()];
+    assert_eq!(verdicts.len(), 4);
+    for at in 0..trajectory.steps.len() {
+        offline.argument_provenance(at);
+        offline.thought_to_tool(at);
+        offline.query_to_thought(at);
+    }
+    assert_eq!(label(&offline.argument_provenance(5_000)), "bad");
 }
 
 fn any_json() -> impl Strategy<Value = Json> {
@@ -292,7 +387,7 @@ fn any_json() -> impl Strategy<Value = Json> {
         any::<f64>().prop_map(Json::from),
         any::<i64>().prop_map(Json::from),
         ".{0,20}".prop_map(Json::from),
-        prop_oneof!["acme/shop", "a@b.cd", "2031-05-20", "HAT136", "x/y/z.rs", "object", "string", "#/a"]
+        prop_oneof!["acme/shop", "a@b.cd", "2031-05-20", "HAT136", "x/y/z.rs", "object", "string", "#/a", "1,2;3"]
             .prop_map(Json::from),
     ];
     let key =
@@ -307,12 +402,12 @@ fn any_json() -> impl Strategy<Value = Json> {
 }
 
 fn any_text() -> impl Strategy<Value = String> {
-    let words = "I will|read|the|list_orders|`x`|\"|'|404 Not Found|Error: |\\{|acme/shop|17|issue|,|。|请在acme/网站|é|🐛|need|not|\n|open|in Lisbon|İ";
+    let words = "I will|read|the|list_orders|`x`|\"|'|404 Not Found|Error: |\\{|acme/shop|17|issue|,|。|请在acme/网站|é|🐛|need|not|\n|open|in Lisbon|İ|May 20th|2031-05-20|cancel|\\\\n7|3 days ago|\\?";
     prop_oneof![".{0,80}", prop::collection::vec(words, 0..12).prop_map(|words| words.join(" "))]
 }
 
 fn any_step() -> impl Strategy<Value = TrajectoryStep> {
-    let tool = prop_oneof![".{0,12}", "list_orders|transfer_to_x|run_sql|a"];
+    let tool = prop_oneof![".{0,12}", "list_orders|transfer_to_x|run_sql|cancel_order|a"];
     let texts = (prop::option::of(any_text()), tool, prop::option::of(any_text()), prop::option::of(any_text()));
     (texts, prop::option::of(any_json()), any::<[bool; 2]>(), any::<u32>()).prop_map(
         |((thought, tool, raw, observation), arguments, [is_error, parallel], index)| TrajectoryStep {
@@ -345,17 +440,24 @@ proptest! {
             .into_iter()
             .map(|(name, description, schema)| ToolDefinition { name, description, schema: schema.map(|schema| RawJson::from_value(&schema)) })
             .collect();
-        let trajectory = Trajectory { query, final_answer: answer, steps, tools: tools.into(), is_error, ..Trajectory::default() };
+        let system_prompt = query.as_deref().map(Into::into);
+        let trajectory = Trajectory { query, final_answer: answer, steps, tools: tools.into(), is_error, system_prompt, ..Trajectory::default() };
         let offline = OfflineJudge::new(&trajectory);
+        let mut verdicts = vec![offline.outcome(), offline.sequence_optimality(), offline.error_recovery(), offline.task_completion()];
         for at in 0..=trajectory.steps.len() {
-            let opinions = [offline.thought_to_tool(at), offline.query_to_thought(at), offline.call_validity(at)];
-            for opinion in &opinions {
-                if let OfflineVerdict::Good { explanation, evidence } | OfflineVerdict::Bad { explanation, evidence } = opinion {
-                    prop_assert!(explanation.chars().count() < 800 && evidence.iter().all(|line| line.chars().count() < 1_200));
-                }
-            }
-            prop_assert_eq!(&opinions[0], &OfflineJudge::new(&trajectory).thought_to_tool(at));
+            verdicts.extend([offline.thought_to_tool(at), offline.query_to_thought(at), offline.request_to_tool(at)]);
+            verdicts.extend([offline.call_validity(at), offline.argument_provenance(at)]);
+            prop_assert_eq!(offline.argument_provenance(at), OfflineJudge::new(&trajectory).argument_provenance(at));
         }
-        offline.sequence_optimality();
+        for verdict in verdicts {
+            if let OfflineVerdict::Good(found) | OfflineVerdict::Bad(found) | OfflineVerdict::Labelled { finding: found, .. } = verdict {
+                prop_assert!(found.explanation.chars().count() < 800);
+                prop_assert!(found.evidence.iter().all(|line| line.chars().count() < 1_200));
+                prop_assert!(OFFLINE_RULES.iter().any(|rule| rule.id == found.rule && rule.evidence == EvidenceClass::Hard));
+            }
+        }
+        offline.outcome_remarks();
+        offline.sequence_remarks();
+        offline.recovery_remarks();
     }
 }

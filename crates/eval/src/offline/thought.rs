@@ -3,13 +3,11 @@
 
 use super::call::{self, ToolExistence};
 use super::excerpt::quote_excerpt;
-use super::identifiers::IdentifierShape;
-use super::tools::IndexedTool;
+use super::rule_catalog::{THOUGHT_NAMES_TOOL, THOUGHT_OTHER_OBJECT, THOUGHT_OTHER_TOOL, THOUGHT_UNKNOWN_TOOL};
 use super::words::AnalyzedText;
-use super::{OfflineJudge, OfflineVerdict, intention, values};
+use super::{OfflineJudge, OfflineVerdict, named_objects};
 
-/// The verdict of `thought_to_tool`. Checks run from certain to uncertain: existence, contradicting values, tool names,
-/// topic, and intention.
+/// The verdict of `thought_to_tool`. Only names decide: of the tool, and of the things it is used on.
 pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
@@ -17,45 +15,25 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
     let Some(thought) = offline.thought(at) else {
         return OfflineVerdict::not_applicable("The step has no thought.");
     };
-    let mut notes =
-        vec![format!("thought: {}", quote_excerpt(&thought.source)), format!("call: {}", quote_excerpt(&step.tool))];
-    match call::check_tool_existence(offline, at) {
-        ToolExistence::Missing(why) => return OfflineVerdict::bad(why, notes),
-        ToolExistence::Unsure
-            if step.observation.is_none() && at + 1 == offline.trajectory.steps.len() && no_answer(offline) =>
-        {
-            return OfflineVerdict::cannot_judge(
-                "The run broke off at this call, and the trace does not tell whether the tool exists.",
-            );
-        }
-        _ => {}
+    let evidence =
+        || vec![format!("thought: {}", quote_excerpt(&thought.source)), format!("call: {}", quote_excerpt(&step.tool))];
+    if let ToolExistence::Missing(why) = call::check_tool_existence(offline, at) {
+        return OfflineVerdict::bad(THOUGHT_UNKNOWN_TOOL, why, evidence());
     }
-    let Some((index, tool)) = offline.find_tool(step) else {
-        return OfflineVerdict::cannot_judge("The step names no tool that can be looked at.");
-    };
-    // The tool may be right although its arguments are not. That is noted here and judged by `call_validity`.
-    notes.extend(offline.schema_violations(at).iter().map(call::describe_violation));
-    if let Some(found) = find_thought_contradiction(offline, at, thought, tool) {
-        let who = if thought.source.contains(&found.said) {
-            "The thought speaks of"
-        } else {
-            "The thought names no other than the request's"
-        };
+    if let Some(found) = named_objects::find_contradicted_thought(offline, at, thought) {
         let explanation = format!(
-            "{who} {}, but {} is called with {} = {}.",
+            "The thought speaks of {}, but {} is called with {} = {}.",
             quote_excerpt(&found.said),
             quote_excerpt(&step.tool),
             quote_excerpt(&found.parameter),
             quote_excerpt(&found.value)
         );
-        return OfflineVerdict::bad(explanation, notes);
+        return OfflineVerdict::bad(THOUGHT_OTHER_OBJECT, explanation, evidence());
     }
     match find_planned_tool(offline, at, thought) {
         NamedTool::Called => {
-            return OfflineVerdict::good(
-                format!("The thought names {} and the step calls it.", quote_excerpt(&step.tool)),
-                notes,
-            );
+            let explanation = format!("The thought names {} and the step calls it.", quote_excerpt(&step.tool));
+            OfflineVerdict::good(THOUGHT_NAMES_TOOL, explanation, evidence())
         }
         NamedTool::Other(other) => {
             let explanation = format!(
@@ -63,68 +41,10 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
                 quote_excerpt(&other),
                 quote_excerpt(&step.tool)
             );
-            return OfflineVerdict::bad(explanation, notes);
+            OfflineVerdict::bad(THOUGHT_OTHER_TOOL, explanation, evidence())
         }
-        NamedTool::None => {}
+        NamedTool::None => OfflineVerdict::cannot_judge("The thought names neither a tool nor another object."),
     }
-    if let Some(OfflineVerdict::Bad { .. }) = offline.topic_verdict(at)
-        && is_strange(offline, at, thought, tool)
-    {
-        let explanation = format!("Nothing in the thought leads to {}.", quote_excerpt(&step.tool));
-        return OfflineVerdict::bad(explanation, notes);
-    }
-    intention::judge_intention(offline, at, index, tool, thought, notes)
-}
-
-/// The thought is off topic, and neither the tool nor its arguments are what it is about.
-fn is_strange(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>, tool: &IndexedTool) -> bool {
-    !tool.serves_any() && tool.named_nouns(thought) == 0.0 && !intention::shares_values(offline, at, thought)
-}
-
-/// An argument that contradicts the thought or, if the thought names nothing of the kind, the request.
-fn find_thought_contradiction(
-    offline: &OfflineJudge<'_>,
-    at: usize,
-    thought: &AnalyzedText<'_>,
-    tool: &IndexedTool,
-) -> Option<values::ValueContradiction> {
-    let query = offline.query();
-    let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns);
-    // A thought that names nothing of this kind means what the request names, unless it is off topic.
-    let silent = |shape: IdentifierShape| !thought.identifiers.iter().any(|said| said.shape == shape);
-    let found = found.or_else(|| {
-        let found = values::find_value_contradiction(query?, offline.scalar_arguments(at), &[])?;
-        let kind = found.shape.filter(|shape| {
-            matches!(
-                shape,
-                IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code | IdentifierShape::Number
-            )
-        })?;
-        let follows = || matches!(offline.topic_verdict(at), Some(OfflineVerdict::Good { .. }));
-        let is_held = silent(kind)
-            && !found.is_name
-            && (kind != IdentifierShape::Number || found.is_doubtful)
-            && !offline.seen_before(at, &found.value);
-        (is_held && follows()).then_some(found)
-    })?;
-    // Places and people have several names, so only a name that the request itself uses is held against the call.
-    let asked = query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
-    if found.is_name && (!asked || offline.seen_before(at, &found.value)) {
-        return None;
-    }
-    let is_asked = || query.is_some_and(|query| query.lower.contains(&found.value.to_lowercase()));
-    if found.is_doubtful && (is_asked() || offline.seen_before(at, &found.value)) {
-        return None;
-    }
-    // Another call of the same reply may be the one that the thought means.
-    let elsewhere = |other| offline.scalar_arguments(other).iter().any(|scalar| scalar.value.contains(&found.said));
-    let shared = offline.same_reply(at).any(|(other, _)| other != at && elsewhere(other));
-    (!shared).then_some(found)
-}
-
-/// Whether the run ended without an answer.
-fn no_answer(offline: &OfflineJudge<'_>) -> bool {
-    offline.trajectory.final_answer.as_deref().is_none_or(|answer| answer.trim().is_empty())
 }
 
 /// The tool that a thought says it will use.
@@ -204,6 +124,9 @@ fn find_tool_mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl 
                     | "previous"
             )
         });
+        // "First find the mail, then use X": what comes later is not this call.
+        let is_later =
+            words.iter().any(|word| matches!(*word, "then" | "after" | "afterwards" | "later" | "once" | "next"));
         let next = after
             .trim_start_matches(['`', '"', '\'', ' ', '(', ')'])
             .split(|letter: char| !letter.is_alphanumeric())
@@ -246,6 +169,6 @@ fn find_tool_mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl 
                     | "execute"
             )
         });
-        Some(ToolMention { at, planned: !ruled_out && !reported, ordered })
+        Some(ToolMention { at, planned: !ruled_out && !reported, ordered: ordered && !is_later })
     })
 }

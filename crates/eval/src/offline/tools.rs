@@ -1,5 +1,4 @@
-//! An index of the tools that a trajectory could choose from: what each one does, to what, and how much a word tells
-//! about which of them is meant.
+//! An index of the tools that a trajectory could choose from: what each one does, and to what.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,20 +10,16 @@ use serde_json::Value as Json;
 
 use super::excerpt::take_prefix;
 use super::vocabulary::{self, ActionFlags};
-use super::words::{AnalyzedText, AnalyzedWord, is_abbreviation_pair, split_words, stem_word};
+use super::words::{AnalyzedText, split_words, stem_word};
 
 /// Indexed tools of one trajectory.
 const MAX_TOOLS: usize = 400;
-/// Indexed bytes of a description.
-const DESCRIPTION: usize = 1_500;
 
 /// Built once per set of tools; trajectories with the same tools share it.
 #[derive(Debug)]
 pub struct ToolIndex {
     pub(super) tools: Vec<IndexedTool>,
     by_name: HashMap<String, usize, RandomState>,
-    /// For each stem, the tools that mention it and with which weight.
-    mentions: HashMap<Box<str>, Vec<(u32, f32)>, RandomState>,
 }
 
 /// One tool, as far as the rules need it.
@@ -33,8 +28,10 @@ pub(super) struct IndexedTool {
     pub name: String,
     /// Stems of the name without its verb: what the tool is about.
     pub nouns: Vec<Box<str>>,
-    /// Initials of the nouns: "PR" for a pull request.
-    initials: String,
+    /// The stem of its verb, if its name has one.
+    pub verb: Option<Box<str>>,
+    /// Whether a verb in its name only reads: `post_search` searches.
+    names_reading: bool,
     /// What it does, by its name and description.
     pub deeds: ActionFlags,
     pub schema: Option<Json>,
@@ -54,7 +51,7 @@ impl ToolIndex {
 
     /// Also indexes tools that were called but are not listed: traces often contain only a part of the list.
     pub(super) fn with_called<'n>(tools: &[ToolDefinition], called: impl Iterator<Item = &'n str>) -> ToolIndex {
-        let mut index = ToolIndex { tools: Vec::new(), by_name: HashMap::default(), mentions: HashMap::default() };
+        let mut index = ToolIndex { tools: Vec::new(), by_name: HashMap::default() };
         for tool in tools.iter().take(MAX_TOOLS) {
             index.add(
                 &tool.name,
@@ -75,98 +72,14 @@ impl ToolIndex {
         self.by_name.get(name).copied()
     }
 
-    /// Weights of words: names count most, then the first sentence of the description, then parameters.
     fn add(&mut self, name: &str, description: &str, schema: Option<Json>) {
         if name.is_empty() || name.len() > 200 || self.by_name.contains_key(name) {
             return;
         }
-        let at = self.tools.len();
-        self.by_name.insert(name.to_owned(), at);
-        let description = take_prefix(description, DESCRIPTION);
+        self.by_name.insert(name.to_owned(), self.tools.len());
         let schema =
             schema.map(wrap_parameters).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()));
-        let parameters = schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Json::as_object);
-        let tool = IndexedTool::new(name, description);
-        let mut weights: HashMap<Box<str>, f32, RandomState> = HashMap::default();
-        let mut mention = |stem: &str, weight: f32| {
-            let known = weights.entry(stem.into()).or_insert(0.0);
-            *known = known.max(weight);
-        };
-        for noun in &tool.nouns {
-            mention(noun, 3.0);
-        }
-        // The first sentence says what the tool does; what follows is mostly about parameters.
-        for word in AnalyzedText::new(description).subject_words() {
-            mention(word.stem(), if word.sentence == 0 { 1.5 } else { 0.6 });
-        }
-        for (name, parameter) in parameters.into_iter().flatten().take(40) {
-            split_words(name, |word| mention(&stem_word(&word.to_lowercase()), 0.8));
-            let about = parameter.get("description").and_then(Json::as_str).unwrap_or_default();
-            for word in AnalyzedText::new(take_prefix(about, 300)).subject_words() {
-                mention(word.stem(), 0.4);
-            }
-            for choice in parameter.get("enum").and_then(Json::as_array).into_iter().flatten().take(20) {
-                split_words(take_prefix(choice.as_str().unwrap_or_default(), 60), |word| {
-                    mention(&stem_word(&word.to_lowercase()), 0.4)
-                });
-            }
-        }
-        for (stem, weight) in weights {
-            self.mentions.entry(stem).or_default().push((at as u32, weight));
-        }
-        self.tools.push(IndexedTool { schema, ..tool });
-    }
-
-    /// How well each tool fits the text. Words that few tools mention count most, as in inverse document frequency.
-    pub(super) fn score_tools(&self, text: &AnalyzedText<'_>) -> Vec<f32> {
-        let mut fits = vec![0.0; self.tools.len()];
-        let mut seen = std::collections::HashSet::with_hasher(RandomState::default());
-        let count = self.tools.len() as f32;
-        for word in text.subject_words().take(600) {
-            if !seen.insert(word.stem()) {
-                continue;
-            }
-            let Some(mentions) = self.mentions.get(word.stem()).or_else(|| self.long_form(word)) else {
-                continue;
-            };
-            let tells = ((count + 1.0) / (mentions.len() as f32 + 0.5)).ln().max(0.02);
-            for (tool, weight) in mentions {
-                if let Some(fit) = fits.get_mut(*tool as usize) {
-                    *fit += weight * tells;
-                }
-            }
-        }
-        fits
-    }
-
-    /// Adds a bonus for tools that do what the text announces.
-    pub(super) fn with_deeds(&self, text: &AnalyzedText<'_>, fits: &[f32]) -> Vec<f32> {
-        let mut fits = fits.to_vec();
-        let verbs: ActionFlags = text.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
-        for (tool, fit) in self.tools.iter().zip(&mut fits) {
-            *fit += match () {
-                () if verbs & tool.deeds != 0 => 1.0,
-                () if vocabulary::are_actions_compatible(verbs, tool.deeds) => 0.4,
-                () => 0.0,
-            };
-        }
-        fits
-    }
-
-    /// Whether any tool mentions the word in its name, description or parameters.
-    pub(super) fn has_stem(&self, stem: &str) -> bool {
-        self.mentions.contains_key(stem)
-    }
-
-    /// The mentions of the noun that the word abbreviates.
-    fn long_form(&self, word: &AnalyzedWord<'_>) -> Option<&Vec<(u32, f32)>> {
-        let noun = self
-            .tools
-            .iter()
-            .take(60)
-            .flat_map(|tool| &tool.nouns)
-            .find(|noun| is_abbreviation_pair(noun, word.stem()))?;
-        self.mentions.get(noun)
+        self.tools.push(IndexedTool { schema, ..IndexedTool::new(name, description) });
     }
 }
 
@@ -191,7 +104,7 @@ impl IndexedTool {
     fn new(name: &str, description: &str) -> IndexedTool {
         let mut stems: Vec<Box<str>> = Vec::new();
         let mut plain: Vec<String> = Vec::new();
-        split_words(name, |word| {
+        split_words(own_name(name), |word| {
             let word = word.to_lowercase();
             stems.push(stem_word(&word).into());
             plain.push(word);
@@ -261,7 +174,11 @@ impl IndexedTool {
             .collect();
         IndexedTool {
             name: name.to_owned(),
-            initials: nouns.iter().filter_map(|noun| noun.chars().next()).collect(),
+            names_reading: stems.iter().any(|stem| {
+                let deeds = vocabulary::lookup_actions(stem);
+                deeds != 0 && deeds & !vocabulary::RETRIEVE == 0
+            }),
+            verb: verb.map(|verb| stems[verb].clone()),
             nouns,
             deeds,
             schema: None,
@@ -269,39 +186,6 @@ impl IndexedTool {
             hands_over,
             ends_run,
         }
-    }
-
-    /// The share of the tool's nouns that the text contains, from 0 to 1.
-    pub(super) fn named_nouns(&self, text: &AnalyzedText<'_>) -> f32 {
-        self.named_nouns_where(text, |_| true)
-    }
-
-    pub(super) fn named_nouns_where(&self, text: &AnalyzedText<'_>, counts: impl Fn(&AnalyzedWord<'_>) -> bool) -> f32 {
-        if self.nouns.is_empty() {
-            return 0.0;
-        }
-        // One bit per noun.
-        let mut found = 0u128;
-        for word in text.words.iter().take(1_200).filter(|word| counts(word)) {
-            let stem = word.stem();
-            if self.nouns.len() > 1 && word.capital && stem == self.initials {
-                return 1.0;
-            }
-            for (at, noun) in self.nouns.iter().enumerate().take(128) {
-                if found & (1 << at) == 0 && (stem == &**noun || is_abbreviation_pair(stem, noun)) {
-                    found |= 1 << at;
-                }
-            }
-        }
-        found.count_ones() as f32 / self.nouns.len() as f32
-    }
-
-    /// Whether the words contain all nouns of the tool, or their initials ("PR").
-    pub(super) fn is_named_by(&self, words: &[&AnalyzedWord<'_>]) -> bool {
-        let holds =
-            |noun: &str| words.iter().any(|word| word.stem() == noun || is_abbreviation_pair(word.stem(), noun));
-        let short = || self.nouns.len() > 1 && words.iter().any(|word| word.capital && word.stem() == self.initials);
-        !self.nouns.is_empty() && (self.nouns.iter().all(|noun| holds(noun)) || short())
     }
 
     /// Fits any intention and any request.
@@ -316,6 +200,22 @@ impl IndexedTool {
             || self.deeds & vocabulary::CHANGES != 0 && self.deeds & vocabulary::RETRIEVE == 0
             || self.deeds & vocabulary::CREATE != 0
     }
+
+    /// Whether its name can mean a change: `return_order` gives something back, `return_value` may not.
+    pub(super) fn names_change(&self) -> bool {
+        !self.serves_any() && !self.names_reading && self.deeds & vocabulary::CHANGES & !vocabulary::RUN != 0
+    }
+
+    /// Whether its name says that it changes something. A tool with unknown action does not say so.
+    pub(super) fn surely_changes(&self) -> bool {
+        !self.serves_any() && self.deeds & vocabulary::CHANGES != 0 && self.deeds & vocabulary::RETRIEVE == 0
+    }
+}
+
+/// The name without its namespace: `email.search_mails` searches, it does not send.
+fn own_name(name: &str) -> &str {
+    let name = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+    name.rsplit("__").next().unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -341,24 +241,5 @@ mod tests {
         assert_eq!(index.tools[1].nouns, ["weath".into(), "forecast".into()]);
         assert!(index.tools[2].runs_anything && index.tools[3].hands_over && index.tools[4].ends_run);
         assert!(!index.tools[1].runs_anything && !index.tools[0].hands_over);
-    }
-
-    #[test]
-    fn rare_words_decide() {
-        let index = ToolIndex::new(&[
-            tool("read_document", "Read a document of the archive."),
-            tool("list_invoices", "List the invoices of the archive."),
-            tool("search_archive", "Search the archive."),
-        ]);
-        let fits = index.score_tools(&AnalyzedText::new("I will look at the invoices in the archive"));
-        assert!(fits[1] > fits[0] && fits[1] > fits[2], "{fits:?}");
-    }
-
-    #[test]
-    fn short_forms_and_initials_name_a_tool() {
-        let index = ToolIndex::new(&[tool("list_repos", ""), tool("merge_pull_request", "")]);
-        assert_eq!(index.tools[0].named_nouns(&AnalyzedText::new("their repositories")), 1.0);
-        assert_eq!(index.tools[1].named_nouns(&AnalyzedText::new("merge the PR")), 1.0);
-        assert_eq!(index.tools[1].named_nouns(&AnalyzedText::new("pull it")), 0.5);
     }
 }

@@ -18,8 +18,6 @@ pub(super) struct ValueContradiction {
     pub value: String,
     /// What the text names instead.
     pub said: String,
-    /// A name of a place or a person rather than an identifier.
-    pub is_name: bool,
     /// The kind of what the text names.
     pub shape: Option<IdentifierShape>,
     /// Counts only if the value appears neither in the request nor in an earlier step.
@@ -96,7 +94,6 @@ pub(super) fn find_value_contradiction(
                 parameter: (*parameter).to_owned(),
                 value: value.to_string(),
                 said: said.text.clone(),
-                is_name: false,
                 shape: Some(said.shape),
                 is_doubtful: false,
             })
@@ -119,17 +116,6 @@ pub(super) fn find_value_contradiction(
                 .filter(|said| !used(&said.text))
                 .and_then(contradiction)
                 .or_else(|| longer_file(text, value).and_then(doubtful)),
-            None if is_name(value) => {
-                let said = other_name(text, value).filter(|said| !used(said));
-                said.map(|said| ValueContradiction {
-                    parameter: (*parameter).to_owned(),
-                    value: value.to_string(),
-                    said,
-                    is_name: true,
-                    shape: None,
-                    is_doubtful: false,
-                })
-            }
             _ => other_half(text, values, at).and_then(contradiction),
         };
         if found.is_some() {
@@ -222,33 +208,6 @@ fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIde
     (!same(first) && !named.any(same) && extension(&last(&first.text)) == extension(&wanted)).then_some(first)
 }
 
-/// One capitalised word: "Lisbon".
-fn is_name(value: &str) -> bool {
-    value.len() >= 4
-        && value.bytes().all(|byte| byte.is_ascii_alphabetic())
-        && value.starts_with(|first: char| first.is_ascii_uppercase())
-        && value[1..].bytes().all(|byte| byte.is_ascii_lowercase())
-}
-
-/// "in Lisbon" against `city: London`. Only if the text uses the name after a preposition.
-fn other_name(text: &AnalyzedText<'_>, value: &str) -> Option<String> {
-    let placed = text.words.windows(2).find(|pair| {
-        pair[0].sentence == pair[1].sentence
-            && matches!(&*pair[0].plain, "in" | "for" | "at" | "to" | "from" | "near")
-            && pair[1].capital
-            && !pair[1].stop
-            && pair[1].plain.len() >= 4
-            && pair[1].deeds == 0
-    })?;
-    let said = &*placed[1].plain;
-    let value = value.to_lowercase();
-    // "Prague" and "Praha": names of one place mostly begin alike.
-    let alike = said.get(..3) == value.get(..3);
-    let as_written =
-        text.source.split(|letter: char| !letter.is_alphanumeric()).find(|word| word.to_lowercase() == said)?;
-    (!alike && as_written.starts_with(char::is_uppercase)).then(|| as_written.to_owned())
-}
-
 /// `owner/name` given as two arguments, of which the second is another name.
 fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at: usize) -> Option<&'t TextIdentifier> {
     let value = &*values[at].value;
@@ -303,7 +262,6 @@ mod tests {
         assert_eq!(found("The log of run 9 is needed.", json!({"run_id": 8})), Some("run_id".into()));
         assert_eq!(found("Read README.md", json!({"path": "LICENSE.md"})), Some("path".into()));
         assert_eq!(found("Look at acme/shop", json!({"owner": "acme", "repo": "blog"})), Some("repo".into()));
-        assert_eq!(found("I will get the weather in Lisbon.", json!({"city": "London"})), Some("city".into()));
         assert_eq!(found("Flights on 2031-05-20", json!({"date": "2031-05-21"})), Some("date".into()));
     }
 

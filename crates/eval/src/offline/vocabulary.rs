@@ -106,7 +106,6 @@ const VERBS: &[(ActionFlags, &str)] = &[
 pub(super) struct StemTraits {
     /// What it does; 0 for words that are no known verbs.
     pub deeds: ActionFlags,
-    is_noun_too: bool,
     /// It is the first word of a phrase in `PHRASES`.
     pub opens_phrase: bool,
 }
@@ -120,35 +119,21 @@ pub(super) fn stem_traits(stem: &str) -> StemTraits {
                 table.entry(normalize_y_ending(stem.to_owned())).or_default().deeds = *deeds;
             }
         }
-        for stem in NOUNS_TOO.split_whitespace() {
-            table.entry(stem.to_owned()).or_default().is_noun_too = true;
-        }
         let openings = PHRASES.iter().flat_map(|(phrases, _)| phrases.split('|'));
         for (first, _) in openings.filter_map(|phrase| phrase.split_once(' ')) {
             table.entry(first.to_owned()).or_default().opens_phrase = true;
         }
         table
     });
-    TABLE.get(stem).copied().unwrap_or_default()
+    let known = TABLE.get(stem).copied();
+    // "reassign", "reschedule"
+    let again = || stem.strip_prefix("re").filter(|rest| rest.len() >= 4).and_then(|rest| TABLE.get(rest)).copied();
+    known.or_else(again).unwrap_or_default()
 }
 
 /// What the stem does; 0 for words that are no known verbs.
 pub(super) fn lookup_actions(stem: &str) -> ActionFlags {
     stem_traits(stem).deeds
-}
-
-/// Verbs that are also nouns: the book, the log, the order.
-const NOUNS_TOO: &str = "log record order book test plan comment messag email mail request text label review queri report \
-    chang updat stream build post draft import export play rout rent schedul track reserv archiv cancel return transfer refund \
-    exchang copi download upload commit branch merg release translat locat summari access load document";
-
-pub(super) fn is_noun_too(stem: &str) -> bool {
-    stem_traits(stem).is_noun_too
-}
-
-/// Whether the one action may be what the other announces.
-pub(super) fn are_actions_compatible(said: ActionFlags, done: ActionFlags) -> bool {
-    said & done != 0 || (said & RETRIEVE != 0 && done & RETRIEVE != 0)
 }
 
 /// Function words, and words that fill thoughts: they say nothing about the subject.
@@ -171,25 +156,12 @@ pub(super) fn is_stop(word: &str) -> bool {
     word_traits(word).has(STOPS)
 }
 
-/// Words by which agents speak of their own work rather than of its subject.
-const OWN_WORK: &str = "information different strategy improve improving solve solved within reflection reflect wrap approach \
-    attempt attempts problem solution progress finish finished plan reason reasoning context detail details relevant keywords \
-    current currently far enough directly further additional necessary required correct incorrect wrong proceed continue \
-    previous response request message issue alternative better possible careful carefully complete completed ready simple \
-    everything anything nothing way time moment data content text item items list name names";
-
 /// Words after which the speaker announces an action: "I will", "let me", "we need to".
 const ANNOUNCING: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
     plan now first then next please would to";
 
 /// Those of them that can also state what a thing will do.
 const MODALS: &str = "will shall should must can could would";
-
-const PREPOSITIONS: &str = "of in within from with around on to for by about that which at into through";
-
-/// Words that precede a noun or an adjective, not a verb.
-const DETERMINING: &str = "the a an any all these those this that of my your their its some no many new have has \
-    every each both his her";
 
 /// Words that may stand between the announcement and its verb.
 const FILLING: &str = "i me us we you to now then first also again just try next simply and go ahead be able like \
@@ -201,10 +173,7 @@ const FILLING: &str = "i me us we you to now then first also again just try next
 pub(super) struct WordTraits(u8);
 
 pub(super) const STOPS: u8 = 1;
-pub(super) const TELLS_OF_WORK: u8 = 1 << 1;
 pub(super) const ANNOUNCES: u8 = 1 << 2;
-pub(super) const IS_PREPOSITION: u8 = 1 << 3;
-pub(super) const DETERMINES: u8 = 1 << 4;
 pub(super) const FILLS: u8 = 1 << 5;
 pub(super) const IS_MODAL: u8 = 1 << 6;
 
@@ -222,15 +191,7 @@ impl WordTraits {
 pub(super) fn word_traits(word: &str) -> WordTraits {
     static TABLE: LazyLock<HashMap<&str, WordTraits, RandomState>> = LazyLock::new(|| {
         let mut table: HashMap<&str, WordTraits, RandomState> = HashMap::default();
-        let lists = [
-            (STOP, STOPS),
-            (OWN_WORK, TELLS_OF_WORK),
-            (ANNOUNCING, ANNOUNCES),
-            (PREPOSITIONS, IS_PREPOSITION),
-            (DETERMINING, DETERMINES),
-            (FILLING, FILLS),
-            (MODALS, IS_MODAL),
-        ];
+        let lists = [(STOP, STOPS), (ANNOUNCING, ANNOUNCES), (FILLING, FILLS), (MODALS, IS_MODAL)];
         for (words, list) in lists {
             for word in words.split_whitespace() {
                 let traits = table.entry(word).or_default();
@@ -255,33 +216,6 @@ pub(super) const PHRASES: &[(&str, ActionFlags)] = &[
     ("find out|figur out", SEARCH | READ | LIST),
     ("clean up", DELETE),
     ("shut down", CLOSE),
-];
-
-/// Words of a request that may imply a removal.
-pub(super) const MAKES_ROOM: &[&str] = &[
-    "undo",
-    "revert",
-    "rid",
-    "instead",
-    "replace",
-    "swap",
-    "tidy",
-    "clean",
-    "cleanup",
-    "free",
-    "only",
-    "without",
-    "off",
-    "unused",
-    "obsolete",
-    "stale",
-    "duplicate",
-    "duplicates",
-    "expired",
-    "empty",
-    "reset",
-    "restore",
-    "rollback",
 ];
 
 /// Phrases by which an answer admits a failure, in the languages that agents usually answer in.

@@ -2,9 +2,6 @@
 
 use crate::offline::word_form::{is_soft, replace_final_y};
 use std::borrow::Cow;
-use std::collections::HashSet;
-
-use foldhash::fast::RandomState;
 
 use super::excerpt::{take_prefix, take_suffix};
 use super::identifiers::{TextIdentifier, read_chunk};
@@ -25,11 +22,6 @@ pub(super) struct AnalyzedText<'a> {
     pub lower: String,
     /// Verbs by which the text announces or orders an action, with their positions.
     pub announced: Vec<(usize, ActionFlags)>,
-    /// All actions that the text mentions.
-    pub deeds: ActionFlags,
-    /// Letters of scripts that the word lists do not cover.
-    other_scripts: usize,
-    letters: usize,
 }
 
 /// One word.
@@ -47,8 +39,6 @@ pub(super) struct AnalyzedWord<'a> {
     pub traits: WordTraits,
     /// A function word, which says nothing about the subject.
     pub stop: bool,
-    /// Written with a capital letter.
-    pub capital: bool,
     opens_phrase: bool,
 }
 
@@ -68,13 +58,7 @@ impl<'a> AnalyzedText<'a> {
         text.lower = text.source.to_lowercase();
         text.identifiers.extend(super::identifiers::extract_quotations(&text.source));
         text.announced = text.find_announced();
-        text.deeds = text.find_deeds();
         text
-    }
-
-    /// The words alone, which is faster.
-    pub(super) fn parse_words(source: &'a str) -> Vec<AnalyzedWord<'a>> {
-        AnalyzedText::read(source).words
     }
 
     fn read(source: &'a str) -> AnalyzedText<'a> {
@@ -90,9 +74,6 @@ impl<'a> AnalyzedText<'a> {
             words: Vec::with_capacity(source.len().min(HEAD + TAIL) / 6),
             identifiers: Vec::new(),
             announced: Vec::new(),
-            deeds: 0,
-            other_scripts: 0,
-            letters: 0,
         };
         let mut sentence = 0;
         for line in parts.into_iter().flat_map(str::lines) {
@@ -139,15 +120,11 @@ impl<'a> AnalyzedText<'a> {
 
     fn take_word(&mut self, word: &'a str, sentence: u32) {
         let plain = if word.is_ascii() {
-            self.letters += word.bytes().filter(u8::is_ascii_alphabetic).count();
             match word.bytes().any(|byte| byte.is_ascii_uppercase()) {
                 true => Cow::Owned(word.to_ascii_lowercase()),
                 false => Cow::Borrowed(word),
             }
         } else {
-            let letters = || word.chars().filter(|letter| letter.is_alphabetic());
-            self.letters += letters().count();
-            self.other_scripts += letters().filter(|letter| *letter as u32 > 0x24F).count();
             Cow::Owned(word.to_lowercase())
         };
         let (bytes, is_soft) = stem_bytes(&plain);
@@ -162,7 +139,6 @@ impl<'a> AnalyzedText<'a> {
             sentence,
             deeds: known.deeds,
             traits,
-            capital: word.starts_with(char::is_uppercase),
             opens_phrase: known.opens_phrase,
         });
     }
@@ -170,8 +146,6 @@ impl<'a> AnalyzedText<'a> {
     /// Chinese and Japanese have no spaces between words, so pairs of characters (bigrams) stand for them.
     fn take_unspaced(&mut self, part: &'a str, sentence: u32) {
         let letters: Vec<char> = part.chars().filter(|letter| letter.is_alphanumeric()).collect();
-        self.letters += letters.len();
-        self.other_scripts += letters.len();
         for pair in letters.windows(2) {
             let plain: String = pair.iter().collect();
             self.words.push(AnalyzedWord {
@@ -183,7 +157,6 @@ impl<'a> AnalyzedText<'a> {
                 sentence,
                 deeds: 0,
                 stop: false,
-                capital: false,
             });
         }
     }
@@ -208,37 +181,6 @@ impl<'a> AnalyzedText<'a> {
                 self.words[at].deeds = *deeds;
             }
         }
-    }
-
-    /// The words that say what the text is about.
-    pub(super) fn subject_words(&self) -> impl Iterator<Item = &AnalyzedWord<'a>> {
-        self.words.iter().filter(|word| !word.stop)
-    }
-
-    pub(super) fn stems(&self) -> HashSet<&str, RandomState> {
-        self.subject_words().map(AnalyzedWord::stem).collect()
-    }
-
-    /// Mostly in a script or a language that the word lists do not cover, so the rules cannot judge it.
-    pub(super) fn is_foreign(&self) -> bool {
-        if self.other_scripts * 2 > self.letters {
-            return true;
-        }
-        let stops = self.words.iter().filter(|word| word.stop).count();
-        self.words.len() >= 4 && stops * 12 < self.words.len() && self.words.iter().all(|word| word.deeds == 0)
-    }
-
-    /// All verbs, except adjectives like "open" in "the open tickets".
-    fn find_deeds(&self) -> ActionFlags {
-        let mut all = 0;
-        for (at, word) in self.words.iter().enumerate() {
-            let before =
-                at.checked_sub(1).and_then(|at| self.words.get(at)).filter(|before| before.sentence == word.sentence);
-            if word.deeds != 0 && !before.is_some_and(|before| before.traits.has(vocabulary::DETERMINES)) {
-                all |= word.deeds;
-            }
-        }
-        all
     }
 
     /// Verbs after announcing words, and verbs at the beginning of a sentence (imperatives).
@@ -413,29 +355,6 @@ fn undouble_consonant(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether one stem abbreviates the other: "repo" for "repository".
-pub(super) fn is_abbreviation_pair(short: &str, long: &str) -> bool {
-    const KNOWN: &[(&str, &str)] = &[
-        ("doc", "document"),
-        ("dir", "directori"),
-        ("msg", "messag"),
-        ("db", "databas"),
-        ("img", "imag"),
-        ("num", "numb"),
-        ("env", "environment"),
-        ("app", "applicat"),
-        ("acct", "account"),
-        ("qty", "quantiti"),
-        ("temp", "temperatur"),
-    ];
-    // All that is known to be short for another begins like it.
-    if short.as_bytes().first() != long.as_bytes().first() {
-        return false;
-    }
-    let (short, long) = if short.len() <= long.len() { (short, long) } else { (long, short) };
-    (short.len() >= 4 && long.len() >= short.len() + 3 && long.starts_with(short)) || KNOWN.contains(&(short, long))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -474,7 +393,7 @@ mod tests {
             let text = AnalyzedText::new(text);
             text.announced.iter().map(|(at, _)| text.words[*at].stem().to_owned()).collect()
         };
-        assert_eq!(stems("The flight is delayed. I will now rebook it, then notify Ann."), ["notifi"]);
+        assert_eq!(stems("The flight is delayed. I will now rebook it, then notify Ann."), ["rebook", "notifi"]);
         assert_eq!(stems("List the open tickets."), ["list"]);
         assert_eq!(stems("I need the log of run 9."), Vec::<String>::new());
         assert_eq!(stems("I will make sure that it is gone."), Vec::<String>::new());
@@ -483,7 +402,6 @@ mod tests {
     #[test]
     fn text_without_spaces_is_read_in_pairs() {
         let text = AnalyzedText::new("请在acme/网站里创建");
-        assert!(text.is_foreign());
         assert!(text.identifiers.iter().any(|found| found.text == "acme/网站里创建" || found.text == "acme/网站"));
     }
 }

@@ -1,19 +1,22 @@
 //! Recorded text in a prompt. Each of its lines begins with `> `. Headings (`step 2:`, `thought:`) and notes on omitted
 //! text do not. So recorded text cannot start a step, a tool or a field of its own, and it cannot pretend that
 //! something was left out. Invisible characters are escaped, including line separators other than the line feed, so
-//! there is no other way to begin a line.
+//! there is no other way to begin a line. Tokens of chat templates are escaped, too.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use gradus_core::visible::reveal_invisible;
 
+use super::chat_tokens::escape_chat_tokens;
 use super::shorten::compute_size_limit;
 
 /// Begins each line of recorded text.
 const QUOTE: &str = "> ";
 /// Upper estimate of the length of a note on omitted text.
-const NOTE_BYTES: usize = 64;
+pub(super) const NOTE_BYTES: usize = 64;
+/// The shortest form of a field that still says something: a note and about 100 characters.
+const MIN_FIELD_BYTES: usize = NOTE_BYTES + 100;
 /// The shortest form of an entry: its headings, and a note in place of each field.
 const MIN_ENTRY_BYTES: usize = 340;
 
@@ -31,6 +34,9 @@ impl<'t> QuotedText<'t> {
             text = Cow::Owned(text.replace("\r\n", "\n"));
         }
         if let Cow::Owned(shown) = reveal_invisible(&text) {
+            text = Cow::Owned(shown);
+        }
+        if let Cow::Owned(shown) = escape_chat_tokens(&text) {
             text = Cow::Owned(shown);
         }
         let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -60,7 +66,7 @@ impl<'t> QuotedText<'t> {
         }
         let left_out = self.text[head..tail].chars().count();
         // Writing into a string cannot fail.
-        let _ = write!(out, "[... {left_out} characters left out by gradus ...]");
+        let _ = write!(out, "{}", format_left_out(&format!("{left_out} characters")));
         if tail < self.text.len() {
             out.push('\n');
             quote_lines(out, &self.text[tail..]);
@@ -93,20 +99,36 @@ fn quote_lines(out: &mut String, text: &str) {
     }
 }
 
+/// What stands below the heading of a field.
+#[derive(Clone, Debug)]
+enum FieldContent<'t> {
+    Recorded(QuotedText<'t>),
+    /// Our own text where nothing was recorded.
+    Absent(&'static str),
+    /// Our own line on what was left out between two fields.
+    LeftOut(String),
+}
+
 /// A named part of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct EntryField<'t> {
-    /// Empty if the entry has only this field.
+    /// Empty if the entry has only this field, and for notes.
     name: &'static str,
-    /// The recording, or our own text where nothing was recorded.
-    content: Result<QuotedText<'t>, &'static str>,
+    content: FieldContent<'t>,
     /// Additional limit of this field, whatever room there is.
     max_bytes: usize,
 }
 
 impl<'t> EntryField<'t> {
     pub(super) fn new(name: &'static str, text: Option<Cow<'t, str>>, absent: &'static str) -> Self {
-        EntryField { name, content: text.map(QuotedText::new).ok_or(absent), max_bytes: usize::MAX }
+        let content = text.map_or(FieldContent::Absent(absent), |text| FieldContent::Recorded(QuotedText::new(text)));
+        EntryField { name, content, max_bytes: usize::MAX }
+    }
+
+    /// A note in place of fields that are left out: `what` is their count and kind.
+    pub(super) fn left_out(what: &str) -> Self {
+        let content = FieldContent::LeftOut(format_left_out(what));
+        EntryField { name: "", content, max_bytes: usize::MAX }
     }
 
     #[must_use]
@@ -117,17 +139,24 @@ impl<'t> EntryField<'t> {
 
     /// Bytes of the recording alone.
     fn len(&self) -> usize {
-        self.content.as_ref().map_or(0, |recording| recording.len().min(self.max_bytes))
+        match &self.content {
+            FieldContent::Recorded(recording) => recording.len().min(self.max_bytes),
+            FieldContent::Absent(_) | FieldContent::LeftOut(_) => 0,
+        }
     }
 
     fn heading_len(&self) -> usize {
-        let absent = self.content.as_ref().err().map_or(0, |absent| absent.len() + 1);
-        self.name.len() + "\n:\n".len() + absent
+        let own_text = match &self.content {
+            FieldContent::Recorded(_) => 0,
+            FieldContent::Absent(absent) => absent.len() + 1,
+            FieldContent::LeftOut(note) => note.len(),
+        };
+        self.name.len() + "\n:\n".len() + own_text
     }
 
     fn write(&self, out: &mut String, room: usize) {
         match &self.content {
-            Ok(recording) => {
+            FieldContent::Recorded(recording) => {
                 if !self.name.is_empty() {
                     out.push('\n');
                     out.push_str(self.name);
@@ -136,7 +165,11 @@ impl<'t> EntryField<'t> {
                 out.push('\n');
                 recording.write_quoted(out, room.min(self.max_bytes));
             }
-            Err(absent) => {
+            FieldContent::LeftOut(note) => {
+                out.push('\n');
+                out.push_str(note);
+            }
+            FieldContent::Absent(absent) => {
                 out.push(if self.name.is_empty() { ' ' } else { '\n' });
                 if !self.name.is_empty() {
                     out.push_str(self.name);
@@ -148,10 +181,15 @@ impl<'t> EntryField<'t> {
     }
 }
 
-/// A step or a tool: a numbered heading with fields below it.
+/// The line in place of something that is left out.
+pub(super) fn format_left_out(what: &str) -> String {
+    format!("[... {what} left out by gradus ...]")
+}
+
+/// A step, a tool or a turn: a numbered heading with fields below it.
 #[derive(Clone, Debug)]
 pub(super) struct PromptEntry<'t> {
-    /// What it is: `step` or `tool`.
+    /// What it is: `step`, `tool` or `turn`.
     kind: &'static str,
     number: usize,
     fields: Vec<EntryField<'t>>,
@@ -171,7 +209,13 @@ impl<'t> PromptEntry<'t> {
         self.kind.len() + self.number.checked_ilog10().unwrap_or(0) as usize + " 1:\n".len() + fields
     }
 
-    fn write(&self, out: &mut String, room: usize) {
+    /// Bytes of the shortest form that is worth showing: its headings, and the ends of each recording.
+    pub(super) fn min_len(&self) -> usize {
+        let shortest = |field: &EntryField<'_>| field.len().min(MIN_FIELD_BYTES);
+        self.heading_len() + self.fields.iter().map(shortest).sum::<usize>()
+    }
+
+    pub(super) fn write(&self, out: &mut String, room: usize) {
         let sizes: Vec<usize> = self.fields.iter().map(EntryField::len).collect();
         let each = compute_size_limit(&sizes, room.saturating_sub(self.heading_len()));
         // Writing into a string cannot fail.
@@ -210,7 +254,7 @@ pub(super) fn write_entries(entries: &[PromptEntry<'_>], room: usize) -> String 
     // Writing into a string cannot fail.
     let kind = entries[head].kind;
     let (from, to) = (entries[head].number, entries[last - 1].number);
-    let _ = write!(out, "\n[... {kind}s {from} to {to} left out by gradus ...]\n");
+    let _ = write!(out, "\n{}\n", format_left_out(&format!("{kind}s {from} to {to}")));
     all(&mut out, &entries[last..], MIN_ENTRY_BYTES - 1);
     out
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
+use gradus_core::trajectory::{EarlierTurn, ToolDefinition, Trajectory, TrajectoryStep};
 
 use super::*;
 use crate::rubric::RubricLibrary;
@@ -30,7 +30,33 @@ fn prompt(rubric: &str, trajectory: &Trajectory, window: PromptWindow) -> JudgeP
     let rubric = library.find(rubric).expect("built in");
     let tools = ToolTexts::default().get_or_render(&trajectory.tools);
     let step = (rubric.subject == RubricSubject::Step).then_some(trajectory.steps.len() - 1);
-    PromptRenderer::new(rubric, &tools, window).render(&EvaluationCase { trajectory, step, tools: &tools })
+    let case = EvaluationCase { trajectory, step, tools: &tools };
+    PromptRenderer::new(rubric, &case, window).render(&case)
+}
+
+/// The second turn of a conversation with standing instructions and a thought before the answer.
+fn later_turn() -> Trajectory {
+    let first = EarlierTurn {
+        query: Some("Who are you?".to_owned()),
+        answer: Some("A bot.".to_owned()),
+        ..EarlierTurn::default()
+    };
+    Trajectory {
+        system_prompt: Some("Be brief.".into()),
+        earlier_turns: vec![Arc::new(first)],
+        turn_index: Some(2),
+        final_thought: Some("I know enough.".to_owned()),
+        final_answer: Some("A file.".to_owned()),
+        ..trajectory()
+    }
+}
+
+/// The prompt of one row; the number of steps is the final thought.
+fn row_prompt(rubric: &str, trajectory: &Trajectory, step: usize) -> JudgePrompt {
+    let library = RubricLibrary::built_in();
+    let tools = ToolTexts::default().get_or_render(&trajectory.tools);
+    let case = EvaluationCase { trajectory, step: Some(step), tools: &tools };
+    PromptRenderer::new(library.find(rubric).expect("built in"), &case, WIDE).render(&case)
 }
 
 const WIDE: PromptWindow = PromptWindow { bytes: 300_000 };
@@ -90,4 +116,54 @@ fn says_why_a_question_does_not_arise() {
     let no_request = Some("the user's request is not in the trace");
     assert_eq!(why("query_to_thought", Some(1)).as_deref(), no_request);
     assert_eq!(why("sequence_optimality", None).as_deref(), no_request);
+}
+
+#[test]
+fn the_conversation_and_the_system_prompt_reach_the_judge() {
+    let turn = later_turn();
+    let prompt = row_prompt("query_to_thought", &turn, 0);
+    assert!(prompt.system.contains("> Be brief."), "the system prompt belongs to the constant part");
+    assert!(prompt.user.contains("turn 1:\nrequest:\n> Who are you?\nanswer:\n> A bot."), "{}", prompt.user);
+    assert!(prompt.user.contains("(nothing in this turn)") && !prompt.user.contains("first step"));
+    let first = row_prompt("query_to_thought", &trajectory(), 0);
+    assert!(first.system.contains("(none recorded)") && first.user.contains("(nothing: this is the first turn)"));
+    assert!(first.user.contains("(nothing: this is the first step)"));
+}
+
+#[test]
+fn the_final_thought_is_a_row_without_a_tool() {
+    let turn = later_turn();
+    let prompt = row_prompt("thought_to_tool", &turn, turn.steps.len());
+    assert!(prompt.user.contains("> I know enough.") && prompt.user.contains("\n(No tool used)\n"), "{}", prompt.user);
+    let prompt = row_prompt("query_to_thought", &turn, turn.steps.len());
+    assert!(prompt.user.contains("step 2:\nthought:\n> thought 2"), "all steps came before: {}", prompt.user);
+    let prompt = row_prompt("misread_observation", &turn, 1);
+    assert!(prompt.user.contains("tool: (No tool used)\nanswer:\n> A file."), "{}", prompt.user);
+}
+
+/// Questions about one trajectory are equal up to the first thing that differs, which comes behind what they share.
+#[test]
+fn steps_of_a_trajectory_share_their_beginning() {
+    let turn = later_turn();
+    let [one, other] = [0, 1].map(|step| row_prompt("request_to_tool", &turn, step));
+    assert_eq!(one.system, other.system);
+    let request = one.user.find("What the agent had done").expect("the heading behind the request");
+    assert!(one.user[..request].contains("> What is in {tool_call}?"));
+    assert_eq!(one.user[..request], other.user[..request]);
+}
+
+#[test]
+fn a_run_without_calls_is_judged_by_its_answer() {
+    let library = RubricLibrary::built_in();
+    let silent = Trajectory { steps: Vec::new(), ..later_turn() };
+    let tools = ToolTexts::default().get_or_render(&silent.tools);
+    let why = |name: &str, trajectory: &Trajectory| {
+        let case = EvaluationCase { trajectory, step: None, tools: &tools };
+        explain_not_applicable(library.find(name).expect("built in"), &case)
+    };
+    assert_eq!(why("task_completion", &silent), None);
+    assert_eq!(why("sequence_optimality", &silent).as_deref(), Some("the agent called no tool"));
+    let no_prompt = Trajectory { system_prompt: None, ..later_turn() };
+    assert_eq!(why("policy", &no_prompt).as_deref(), Some("the system prompt is not in the trace"));
+    assert_eq!(why("recovery_quality", &later_turn()).as_deref(), Some("no call failed"));
 }

@@ -22,15 +22,6 @@ impl ToolText {
         ToolText { tools, index: OnceLock::new() }
     }
 
-    /// The tools as numbered entries of a prompt, from 1.
-    pub(super) fn entries(&self) -> Vec<PromptEntry<'_>> {
-        self.tools
-            .iter()
-            .enumerate()
-            .map(|(number, tool)| PromptEntry::new("tool", number + 1, build_tool_fields(tool)))
-            .collect()
-    }
-
     pub(crate) fn index(&self) -> &Arc<ToolIndex> {
         self.index.get_or_init(|| ToolIndex::new(&self.tools))
     }
@@ -41,16 +32,30 @@ impl ToolText {
     }
 }
 
-fn build_tool_fields(tool: &ToolDefinition) -> Vec<EntryField<'_>> {
+/// How much of a tool's definition a judge sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToolDetail {
+    Full,
+    /// Without the schema of its arguments.
+    Described,
+    NameOnly,
+}
+
+/// A tool as a numbered entry of a prompt.
+pub(super) fn build_tool_entry(number: usize, tool: &ToolDefinition, detail: ToolDetail) -> PromptEntry<'_> {
     let description = tool.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let mut fields = vec![
         EntryField::new("name", Some(Cow::Borrowed(tool.name.as_str())), "(none)"),
         EntryField::new("description", description.map(Cow::Borrowed), "(none)"),
     ];
-    if let Some(schema) = &tool.schema {
-        fields.push(EntryField::new("arguments", Some(Cow::Borrowed(schema.as_str())), "(none)"));
+    match &tool.schema {
+        Some(schema) if detail == ToolDetail::Full => {
+            fields.push(EntryField::new("arguments", Some(Cow::Borrowed(schema.as_str())), "(none)"));
+        }
+        Some(_) => fields.push(EntryField::left_out("the arguments")),
+        None => {}
     }
-    fields
+    PromptEntry::new("tool", number, fields)
 }
 
 /// A cache of tool texts. It merges in the user's definitions and notes.

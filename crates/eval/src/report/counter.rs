@@ -4,15 +4,23 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
+use gradus_llm::price::PriceTable;
 
+use super::agent_cost::AgentCostCounter;
+use super::combine::{QuestionStatus, StepStatuses, combine_trajectory};
+use super::failure_group::{FailureGroupBuilder, MAX_FAILURE_GROUPS};
+use super::panel_summary::PanelSummaryBuilder;
 use super::summary::{
-    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding, ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, FlaggedCounts, MetricCalibration, MetricResult,
+    ReasonCount, ReportFinding, ToolUse,
 };
-use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use crate::interval::{self, ScoreCluster};
+use crate::evaluator::OUTCOME;
+use crate::evaluator::REQUEST_TO_TOOL;
+use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, SIMULATOR, THOUGHT_TO_TOOL};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, RunManifest, RunState};
 use crate::scale::ScoreScale;
+use gradus_stats::interval::{self, ScoreCluster};
 
 /// Findings that a summary contains.
 const MAX_FINDINGS: usize = 50;
@@ -25,6 +33,7 @@ struct MetricTally {
     /// One entry per trajectory with at least one score.
     clusters: Vec<ScoreCluster>,
     failed: u64,
+    abstained: u64,
     not_applicable: u64,
     labels: BTreeMap<String, u64>,
     cost: EvaluatorCost,
@@ -32,7 +41,7 @@ struct MetricTally {
 
 impl MetricTally {
     /// The value is the mean over all scores, not over trajectories; the interval accounts for the clusters.
-    fn to_metric(&self, name: &str, title: &str, judge: &str, scale: ScoreScale) -> MetricResult {
+    fn to_metric(&self, name: &str, title: &str, judge: &str, of_steps: bool, scale: ScoreScale) -> MetricResult {
         // From 0: the sum of nothing is -0.
         let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
         let numerator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
@@ -40,14 +49,33 @@ impl MetricTally {
             name: name.to_owned(),
             title: title.to_owned(),
             judge: judge.to_owned(),
+            of_steps,
             value: (denominator > 0.0).then(|| numerator / denominator),
             interval: interval::clustered_interval(&self.clusters, scale.worst, scale.best),
             is_share: scale.is_share(),
             numerator,
             denominator: denominator as u64,
             failed: self.failed,
+            abstained: self.abstained,
             not_applicable: self.not_applicable,
             labels: self.labels.clone(),
+            calibration: MetricCalibration::for_judge(judge).filter(|_| denominator > 0.0),
+        }
+    }
+}
+
+impl MetricTally {
+    /// Counts a combined question. One that was not asked counts nowhere.
+    fn count_status(&mut self, status: QuestionStatus, cluster: &mut ScoreCluster) {
+        match status {
+            QuestionStatus::Right | QuestionStatus::Wrong => {
+                cluster.count += 1.0;
+                cluster.sum += f64::from(u8::from(status == QuestionStatus::Right));
+            }
+            QuestionStatus::Failed => self.failed += 1,
+            QuestionStatus::Abstained => self.abstained += 1,
+            QuestionStatus::Absent => self.not_applicable += 1,
+            QuestionStatus::Unasked => {}
         }
     }
 }
@@ -56,33 +84,27 @@ impl MetricTally {
 pub(super) struct SummaryBuilder {
     evaluators: Vec<EvaluatorRecord>,
     tallies: Vec<MetricTally>,
-    /// Steps that are right in both step dimensions.
+    /// Steps that are right in their step dimensions.
     combined: MetricTally,
     /// Trajectories that are right in all dimensions.
     right: MetricTally,
+    flagged: FlaggedCounts,
     trajectories: u64,
     steps: u64,
     tools: BTreeMap<String, ToolUse>,
-    /// Counts by evaluator, whether it is a failure, and text.
-    reasons: BTreeMap<(usize, bool, String), u64>,
+    /// Counts by evaluator, kind, and text.
+    reasons: BTreeMap<(usize, OutcomeKind, String), u64>,
     findings: Vec<ReportFinding>,
+    groups: FailureGroupBuilder,
+    agent_cost: AgentCostCounter,
     shortened: u64,
-}
-
-/// How one question ended, for combining several of them.
-#[derive(Clone, Copy, PartialEq)]
-enum QuestionStatus {
-    Right,
-    Wrong,
-    Failed,
-    /// The question does not apply, or the run has no such evaluator.
-    Absent,
-    /// The run stopped before the question was asked.
-    Unasked,
+    panel: Option<PanelSummaryBuilder>,
 }
 
 impl SummaryBuilder {
     pub(super) fn new(record: &RunManifest) -> Self {
+        let mut prices = PriceTable::default();
+        prices.add_prices(&record.prices);
         SummaryBuilder {
             evaluators: record.evaluators.clone(),
             tallies: record
@@ -100,12 +122,19 @@ impl SummaryBuilder {
                 .collect(),
             combined: MetricTally::default(),
             right: MetricTally::default(),
+            flagged: FlaggedCounts::default(),
             trajectories: 0,
             steps: 0,
             tools: BTreeMap::new(),
             reasons: BTreeMap::new(),
             findings: Vec::new(),
+            groups: FailureGroupBuilder::default(),
+            agent_cost: AgentCostCounter::new(prices),
             shortened: 0,
+            panel: record
+                .panel
+                .as_ref()
+                .map(|panel| PanelSummaryBuilder::new(panel, &record.evaluators, record.priced)),
         }
     }
 
@@ -128,7 +157,16 @@ impl SummaryBuilder {
                 tally.clusters.push(cluster);
             }
         }
+        if let Some(panel) = &mut self.panel {
+            panel.add(outcomes);
+        }
         self.count_combined(trajectory, outcomes);
+        self.agent_cost.add(trajectory);
+        // Measurements of the simulator are no verdicts.
+        let is_wrong = |line: &&OutcomeLine| &*line.judge != SIMULATOR && self.ending_of(line) == QuestionStatus::Wrong;
+        let wrong: Vec<&OutcomeLine> = outcomes.iter().filter(is_wrong).collect();
+        self.count_flagged(&wrong);
+        self.groups.add(trajectory, wrong);
         self.collect_findings(trajectory, outcomes);
     }
 
@@ -140,13 +178,17 @@ impl SummaryBuilder {
                 cluster.sum += score;
                 *tally.labels.entry(line.label.clone().unwrap_or_default()).or_default() += 1;
             }
+            (OutcomeKind::Scored, None) => {
+                tally.abstained += 1;
+                *tally.labels.entry(line.label.clone().unwrap_or_default()).or_default() += 1;
+            }
             (OutcomeKind::NotApplicable, _) => tally.not_applicable += 1,
-            _ => tally.failed += 1,
+            (OutcomeKind::Abstained, _) => tally.abstained += 1,
+            (OutcomeKind::Failed, _) => tally.failed += 1,
         }
         if let Some(reason) = &line.reason {
-            let is_failure = line.outcome == OutcomeKind::Failed;
             let is_full = self.reasons.len() >= MAX_REASONS;
-            let mut key = (number, is_failure, reason.clone());
+            let mut key = (number, line.outcome, reason.clone());
             if is_full && !self.reasons.contains_key(&key) {
                 key.2 = "other reasons".to_owned();
             }
@@ -156,20 +198,17 @@ impl SummaryBuilder {
         self.add_cost(line);
     }
 
-    /// Adds the cost of an outcome, also of a superseded one.
-    pub(super) fn add_cost(&mut self, line: &OutcomeLine) {
-        let Some(number) = self.evaluator_index(&line.evaluator) else { return };
-        let cost = &mut self.tallies[number].cost;
-        cost.calls += u64::from(line.calls);
-        cost.from_cache += u64::from(line.cached);
-        if let Some(tokens) = line.tokens {
-            cost.tokens.prompt += tokens.prompt;
-            cost.tokens.completion += tokens.completion;
-            cost.tokens.cached_prompt += tokens.cached_prompt;
+    /// Adds the cost of an outcome that a later one replaced.
+    pub(super) fn add_superseded(&mut self, line: &OutcomeLine) {
+        self.add_cost(line);
+        if let Some(panel) = &mut self.panel {
+            panel.add_cost(line);
         }
-        if line.calls > 0 {
-            // If an endpoint does not report its usage, the sum is unknown, not smaller.
-            cost.usd = cost.usd.zip(line.cost_usd).map(|(sum, more)| sum + more);
+    }
+
+    fn add_cost(&mut self, line: &OutcomeLine) {
+        if let Some(number) = self.evaluator_index(&line.evaluator) {
+            self.tallies[number].cost.add_outcome(line);
         }
     }
 
@@ -186,14 +225,16 @@ impl SummaryBuilder {
         let is_right =
             || self.evaluator_index(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score));
         match line.outcome {
+            OutcomeKind::Scored if line.score.is_none() => QuestionStatus::Abstained,
             OutcomeKind::Scored if is_right() => QuestionStatus::Right,
             OutcomeKind::Scored => QuestionStatus::Wrong,
+            OutcomeKind::Abstained => QuestionStatus::Abstained,
             OutcomeKind::Failed => QuestionStatus::Failed,
             OutcomeKind::NotApplicable => QuestionStatus::Absent,
         }
     }
 
-    /// Counts steps that are right in both dimensions, and trajectories that are right in all.
+    /// Counts steps that are right in their dimensions, and trajectories that are right in all.
     fn count_combined(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let mut cluster = ScoreCluster::default();
         let mut endings = vec![self.question_status(outcomes, SEQUENCE_OPTIMALITY, None)];
@@ -204,38 +245,34 @@ impl SummaryBuilder {
             let count = rest.iter().take_while(|line| line.step_index == index).count();
             let (of_step, later) = rest.split_at(count);
             rest = later;
-            let both = [
-                self.question_status(of_step, THOUGHT_TO_TOOL, index),
-                self.question_status(of_step, QUERY_TO_THOUGHT, index),
-            ];
-            endings.extend(both);
-            if both.contains(&QuestionStatus::Unasked) {
-                continue;
-            }
-            if both.contains(&QuestionStatus::Failed) {
-                self.combined.failed += 1;
-            } else if both.contains(&QuestionStatus::Absent) {
-                self.combined.not_applicable += 1;
-            } else {
-                cluster.count += 1.0;
-                cluster.sum += f64::from(u8::from(both == [QuestionStatus::Right; 2]));
-            }
+            let statuses = StepStatuses::from_questions(|evaluator| self.question_status(of_step, evaluator, index));
+            endings.extend(statuses.all());
+            self.combined.count_status(statuses.combine(), &mut cluster);
         }
         if cluster.count > 0.0 {
             self.combined.clusters.push(cluster);
         }
-        if endings.contains(&QuestionStatus::Unasked) {
-            return;
+        let ending = self.question_status(outcomes, OUTCOME, None);
+        let mut of_whole = ScoreCluster::default();
+        self.right.count_status(combine_trajectory(ending, &endings), &mut of_whole);
+        if of_whole.count > 0.0 {
+            self.right.clusters.push(of_whole);
         }
-        if trajectory.steps.is_empty() || endings.iter().all(|ending| *ending == QuestionStatus::Absent) {
-            self.right.not_applicable += 1;
-        } else if endings.contains(&QuestionStatus::Failed) {
-            // Also if another question was answered with wrong: otherwise failures could only ever lower the share.
-            self.right.failed += 1;
-        } else {
-            let is_right = !endings.contains(&QuestionStatus::Wrong);
-            self.right.clusters.push(ScoreCluster { count: 1.0, sum: f64::from(u8::from(is_right)) });
+    }
+
+    /// Counts steps and trajectories with a verdict below its bar.
+    fn count_flagged(&mut self, wrong: &[&OutcomeLine]) {
+        let mut last_step = None;
+        let mut steps = 0;
+        for line in wrong {
+            // Outcomes are sorted by step, so a step is new if it differs from the last one.
+            if line.step_index.is_some() && line.step_index != last_step {
+                last_step = line.step_index;
+                steps += 1;
+            }
         }
+        self.flagged.steps += steps;
+        self.flagged.trajectories += u64::from(!wrong.is_empty());
     }
 
     /// Uses, errors and right choices per tool, by the verdicts of `thought_to_tool`.
@@ -275,11 +312,13 @@ impl SummaryBuilder {
                 _ => {
                     let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
                     let step = at.ok().map(|at| &trajectory.steps[at]);
+                    let final_thought =
+                        trajectory.final_thought.as_ref().filter(|_| step.is_none() && line.step_index.is_some());
                     found.push(ReportFinding {
                         trajectory_id: line.trajectory_id.to_string(),
                         step_index: line.step_index,
                         query: trajectory.query.clone(),
-                        thought: step.and_then(|step| step.thought.clone()),
+                        thought: step.and_then(|step| step.thought.as_ref()).or(final_thought).cloned(),
                         tool: step.map(|step| step.tool.clone()),
                         arguments: step.and_then(TrajectoryStep::arguments_text).map(Cow::into_owned),
                         verdicts: vec![verdict],
@@ -306,28 +345,37 @@ impl SummaryBuilder {
         self.keep_worst();
         let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
         let has_both = has(THOUGHT_TO_TOOL) && has(QUERY_TO_THOUGHT);
-        let share = |tally: &MetricTally, name: &str, title: &str| {
-            tally.to_metric(name, title, &record.judge, ScoreScale::SHARE)
+        let share = |tally: &MetricTally, name: &str, title: &str, of_steps| {
+            tally.to_metric(name, title, &record.judge, of_steps, ScoreScale::SHARE)
         };
-        let metrics: Vec<MetricResult> = record
+        let mut metrics: Vec<MetricResult> = record
             .evaluators
             .iter()
             .zip(&self.tallies)
-            .map(|(known, tally)| tally.to_metric(&known.name, &known.title, &known.judge, known.scale()))
+            .map(|(known, tally)| {
+                tally.to_metric(&known.name, &known.title, &known.judge, known.of_steps, known.scale())
+            })
             .collect();
+        // How a run ended comes before any opinion about its steps; the sort is stable.
+        metrics.sort_by_key(|metric| metric.name != OUTCOME);
+        let title = if has(REQUEST_TO_TOOL) { "Combined (whole step correct)" } else { "Combined (both correct)" };
         let mut tools: Vec<ToolUse> = self.tools.into_values().collect();
         tools.sort_by_key(|tool| std::cmp::Reverse(tool.uses));
         let mut reasons: Vec<ReasonCount> = self
             .reasons
             .into_iter()
-            .map(|((number, failed, reason), count)| ReasonCount {
+            .map(|((number, outcome, reason), count)| ReasonCount {
                 evaluator: self.evaluators[number].name.clone(),
-                outcome: if failed { OutcomeKind::Failed } else { OutcomeKind::NotApplicable },
+                outcome,
                 reason,
                 count,
             })
             .collect();
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
+        let mut failure_groups = self.groups.finish();
+        let omitted_failure_groups = failure_groups.len().saturating_sub(MAX_FAILURE_GROUPS) as u64;
+        failure_groups.truncate(MAX_FAILURE_GROUPS);
+        let costs = self.tallies.into_iter().map(|tally| tally.cost).collect();
         EvaluationSummary {
             run_id: record.run_id.clone(),
             complete: record.state == RunState::Finished,
@@ -338,31 +386,20 @@ impl SummaryBuilder {
             sources: record.sources.clone(),
             trajectories: self.trajectories,
             steps: self.steps,
-            combined: has_both.then(|| share(&self.combined, "combined", "Combined (both correct)")),
+            combined: has_both.then(|| share(&self.combined, "combined", title, true)),
             trajectories_right: (has_both && has(SEQUENCE_OPTIMALITY))
-                .then(|| share(&self.right, "trajectories_right", "Trajectories all right")),
+                .then(|| share(&self.right, "trajectories_right", "Trajectories all right", false)),
+            flagged: self.flagged,
             metrics,
             tools,
-            cost: CostSummary::from_evaluator_costs(self.tallies.into_iter().map(|tally| tally.cost).collect()),
+            cost: CostSummary::from_evaluator_costs(costs, record.priced),
+            agent_cost: self.agent_cost.finish(),
             reasons,
+            failure_groups,
+            omitted_failure_groups,
             findings: self.findings,
             shortened: self.shortened,
+            panel: self.panel.map(PanelSummaryBuilder::finish),
         }
-    }
-}
-
-impl CostSummary {
-    /// The total is unknown if the cost of one evaluator is.
-    fn from_evaluator_costs(by_evaluator: Vec<EvaluatorCost>) -> CostSummary {
-        let mut total = CostSummary { usd: Some(0.0), ..CostSummary::default() };
-        for cost in &by_evaluator {
-            total.calls += cost.calls;
-            total.from_cache += cost.from_cache;
-            total.tokens.prompt += cost.tokens.prompt;
-            total.tokens.completion += cost.tokens.completion;
-            total.tokens.cached_prompt += cost.tokens.cached_prompt;
-            total.usd = total.usd.zip(cost.usd).map(|(sum, more)| sum + more);
-        }
-        CostSummary { by_evaluator, ..total }
     }
 }

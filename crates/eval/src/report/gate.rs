@@ -1,38 +1,61 @@
-//! Gates: a condition on a number of a run that passes, fails or is inconclusive.
+//! Gates: a condition on a number of a run that passes or fails.
+//!
+//! The point estimate decides by default. How certain that is stands beside it: whether the 95 % interval excludes the
+//! bar, and about how many more runs would decide.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::EvaluationSummary;
-use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use crate::interval::ConfidenceInterval;
+use super::gate_bar::{BarFault, GateBar, GateOperator};
+use super::gate_metric::{GateMetric, GateMetricError};
+use super::gate_vocabulary::GateVocabulary;
+use super::{EvaluationSummary, MetricResult};
+use gradus_stats::interval::ConfidenceInterval;
 
 /// A parsed gate, `thought_to_tool >= 0.85`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QualityGate {
-    pub name: String,
+    pub metric: GateMetric,
     pub comparison: GateOperator,
-    /// A share is stored as 0 to 1, even if it was written in percent.
-    pub bar: f64,
+    pub bar: GateBar,
 }
 
-/// `>=`, `>`, `<=` and `<`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateOperator {
-    AtLeast,
-    More,
-    AtMost,
-    Less,
+/// Which number is compared with the bar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GateBasis {
+    /// The estimate itself.
+    #[default]
+    Estimate,
+    /// The unfavourable end of the interval: the gate passes only if the whole interval meets it.
+    Lower,
+    /// The favourable end: the gate fails only if the whole interval misses it.
+    Upper,
 }
 
 /// Why a gate cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    #[error("{0:?} is no gate: write a metric, >= > <= or <, and a number, as in 'thought_to_tool >= 0.85'")]
+    #[error(
+        "{0:?} is no gate: write a metric, >= > <= or <, and a number or `baseline`, as in 'thought_to_tool >= 0.85' \
+         or 'thought_to_tool >= baseline - 0.02'"
+    )]
     Form(String),
-    #[error("gate {gate:?}: {bar} is more than all; write a share, as 0.85 or 85%")]
-    Bar { gate: String, bar: f64 },
-    #[error("gate {gate:?}: there is no metric {name:?} in this run; there are {known}")]
-    Name { gate: String, name: String, known: String },
+    #[error("gate {gate:?}: more than all is never reached\nhint: write a share from 0 to 1 as 0.85 or 85%")]
+    Bar { gate: String },
+    #[error("gate {gate:?}: percent of what? this metric is an amount\nhint: write a number, or 'baseline + 10%'")]
+    PercentOfAmount { gate: String },
+    #[error("gate {gate:?}: {source}")]
+    Metric { gate: String, source: GateMetricError },
+    #[error("gate {gate:?}: there is no baseline to compare with\nhint: add --baseline FILE")]
+    NoBaseline { gate: String },
+    #[error(
+        "gate {gate:?}: what judging costs depends on what was judged before, so baselines have no such number\nhint: \
+         write an amount, as in 'cost <= 5'"
+    )]
+    CostOfBaseline { gate: String },
+    #[error("gate {gate:?}: the baseline has no number for {metric}; {known}")]
+    NotInBaseline { gate: String, metric: String, known: String },
 }
 
 /// The result of a gate.
@@ -41,8 +64,8 @@ pub enum GateError {
 pub enum GateVerdict {
     Pass,
     Fail,
-    /// The interval contains the bar: more trajectories are needed.
-    Inconclusive,
+    /// The run ended early, so the number is about a part of it.
+    Incomplete,
 }
 
 /// A checked gate, as in `--json` and in reports.
@@ -51,177 +74,215 @@ pub struct GateResult {
     pub gate: String,
     /// The name of the metric.
     pub metric: String,
-    pub bar: f64,
+    /// `None` if the bar is relative to a baseline that lacks the metric.
+    pub bar: Option<f64>,
     /// Whether value and bar are shares and can be printed in percent.
     pub is_share: bool,
     pub verdict: GateVerdict,
     pub value: Option<f64>,
     pub interval: Option<ConfidenceInterval>,
+    /// How many steps or runs the value is about.
+    pub count: u64,
+    /// Whether the interval excludes the bar. False without an interval.
+    pub is_certain: bool,
+    /// About how many more runs like these would make it certain; `None` if it is, or if the value is the bar.
+    pub more_runs: Option<u64>,
+    /// The judge's own number, where `value` is corrected for its errors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_value: Option<f64>,
+    /// Whether a model judged whose errors are not known.
+    pub is_uncalibrated: bool,
     /// The verdict in words.
     pub explanation: String,
 }
 
-/// Numbers besides evaluators that a gate can be about.
-const OTHERS: [&str; 4] = ["combined", "trajectories_right", "failed", "cost"];
+/// What gates are checked against.
+#[derive(Clone, Copy, Debug)]
+pub struct GateContext<'c> {
+    pub summary: &'c EvaluationSummary,
+    /// Metrics that only gates ask for; see [`super::measure_gate_metrics`].
+    pub more_metrics: &'c [MetricResult],
+    /// Values of the baseline by the name of the metric; empty without one.
+    pub baseline: &'c BTreeMap<String, f64>,
+    pub basis: GateBasis,
+    /// Decide also if the run ended early.
+    pub allow_partial: bool,
+}
 
 impl QualityGate {
-    /// Parses a gate on one of these evaluators or on another number of the run. It is done before the run, so that a
-    /// misspelled gate costs nothing.
-    pub fn parse(text: &str, evaluators: &[&str]) -> Result<QualityGate, GateError> {
+    /// Parses a gate on a metric of a run. It is done before the run, so that a misspelled gate costs nothing.
+    pub fn parse(text: &str, vocabulary: &GateVocabulary) -> Result<QualityGate, GateError> {
         let form = || GateError::Form(text.to_owned());
-        let at = text.find(['<', '>']).ok_or_else(form)?;
+        let gate = || text.to_owned();
+        // The name of a tool in braces may contain any character.
+        let from = if text.contains('{') { text.rfind('}').ok_or_else(form)? } else { 0 };
+        let at = from + text[from..].find(['<', '>']).ok_or_else(form)?;
         let (name, rest) = text.split_at(at);
-        let (comparison, rest) = match (rest.strip_prefix(">="), rest.strip_prefix("<=")) {
-            (Some(rest), _) => (GateOperator::AtLeast, rest),
-            (_, Some(rest)) => (GateOperator::AtMost, rest),
-            _ if rest.starts_with('>') => (GateOperator::More, &rest[1..]),
-            _ => (GateOperator::Less, &rest[1..]),
-        };
-        let number = rest.trim();
-        let (number, scale) = match number.strip_suffix('%') {
-            Some(number) => (number.trim(), 100.0),
-            None => (number.trim_start_matches('$'), 1.0),
-        };
-        let bar = number.parse::<f64>().ok().filter(|bar| bar.is_finite()).ok_or_else(form)? / scale;
-        let name = name.trim();
-        // A share above 1 can never be met: the author probably meant percent.
-        if matches!(
-            name,
-            "failed" | "combined" | "trajectories_right" | THOUGHT_TO_TOOL | QUERY_TO_THOUGHT | SEQUENCE_OPTIMALITY
-        ) && bar > 1.0
-        {
-            return Err(GateError::Bar { gate: text.to_owned(), bar });
+        let (comparison, rest) = GateOperator::split_from(rest);
+        // A text without a bar is no gate, whatever it names.
+        if GateBar::parse(rest.trim(), true) == Err(BarFault::Form) {
+            return Err(form());
         }
-        if !evaluators.contains(&name) && !OTHERS.contains(&name) {
-            let known: Vec<&str> = evaluators.iter().copied().chain(OTHERS).collect();
-            return Err(GateError::Name { gate: text.to_owned(), name: name.to_owned(), known: known.join(", ") });
+        let metric = vocabulary
+            .parse_metric(name.trim())
+            .map_err(|source| GateError::Metric { gate: text.to_owned(), source })?;
+        let bar = GateBar::parse(rest.trim(), vocabulary.is_share(&metric)).map_err(|fault| match fault {
+            BarFault::Form => form(),
+            BarFault::AboveAll => GateError::Bar { gate: gate() },
+            BarFault::PercentOfAmount => GateError::PercentOfAmount { gate: gate() },
+        })?;
+        if matches!((&metric, bar), (GateMetric::JudgeCost, GateBar::Baseline(_))) {
+            return Err(GateError::CostOfBaseline { gate: gate() });
         }
-        Ok(QualityGate { name: name.to_owned(), comparison, bar })
+        Ok(QualityGate { metric, comparison, bar })
     }
 
-    /// Checks a run. With `strict`, an inconclusive gate fails. A gate on a number that does not exist fails, because a
-    /// pipeline must not pass if nothing was judged.
-    pub fn check(&self, summary: &EvaluationSummary, strict: bool) -> GateResult {
-        let (value, interval, is_share) = match self.name.as_str() {
-            "failed" => (summary.failed_share(), None, true),
-            "cost" => (summary.cost.usd, None, false),
-            name => match summary.find_metric(name) {
-                Some(metric) => (metric.value, metric.interval, metric.is_share),
-                None => (None, None, true),
-            },
-        };
-        let Some(number) = value else {
-            let what = if self.name == "cost" { "the model's price is not known" } else { "nothing was judged" };
-            let explanation = format!("{what}, so the gate cannot pass");
-            return self.build_result(GateVerdict::Fail, None, None, is_share, explanation);
-        };
-        let meets = |number: f64| match self.comparison {
-            GateOperator::AtLeast => number >= self.bar,
-            GateOperator::More => number > self.bar,
-            GateOperator::AtMost => number <= self.bar,
-            GateOperator::Less => number < self.bar,
-        };
-        // The gate is inconclusive if the two ends of the interval disagree.
-        let sides = interval.map(|interval| (meets(interval.low), meets(interval.high)));
-        let (verdict, explanation) = match sides {
-            Some((low, high)) if low != high => {
-                let how = if meets(number) { "it is met, but" } else { "it is missed, but" };
-                let text = format!("{how} the interval holds the bar; more trajectories would tell");
-                (if strict { GateVerdict::Fail } else { GateVerdict::Inconclusive }, text)
+    pub fn is_relative(&self) -> bool {
+        matches!(self.bar, GateBar::Baseline(_))
+    }
+
+    /// Refuses a gate that needs a baseline where there is none, or one without this metric.
+    pub fn check_baseline(&self, values: Option<&BTreeMap<String, f64>>) -> Result<(), GateError> {
+        let metric = self.metric.to_string();
+        match values {
+            _ if !self.is_relative() => Ok(()),
+            None => Err(GateError::NoBaseline { gate: self.to_string() }),
+            Some(values) if values.contains_key(&metric) => Ok(()),
+            Some(values) => {
+                Err(GateError::NotInBaseline { gate: self.to_string(), known: list_near(values, &metric), metric })
             }
-            _ if meets(number) => (GateVerdict::Pass, "met".to_owned()),
-            _ => (GateVerdict::Fail, "missed".to_owned()),
-        };
-        self.build_result(verdict, Some(number), interval, is_share, explanation)
-    }
-
-    fn build_result(
-        &self,
-        verdict: GateVerdict,
-        value: Option<f64>,
-        interval: Option<ConfidenceInterval>,
-        is_share: bool,
-        explanation: String,
-    ) -> GateResult {
-        GateResult {
-            gate: self.to_string(),
-            metric: self.name.clone(),
-            bar: self.bar,
-            is_share,
-            verdict,
-            value,
-            interval,
-            explanation,
         }
     }
+
+    /// Checks a run. A gate on a number that does not exist fails, because a pipeline must not pass if nothing was
+    /// judged.
+    pub fn check(&self, context: &GateContext<'_>) -> GateResult {
+        let measured = self.metric.measure(context.summary, context.more_metrics);
+        let metric = self.metric.to_string();
+        let bar = self.bar.resolve(context.baseline.get(&metric).copied());
+        let mut result = GateResult {
+            gate: self.to_string(),
+            metric,
+            bar,
+            is_share: measured.is_share,
+            verdict: GateVerdict::Fail,
+            value: measured.value,
+            interval: measured.interval,
+            count: measured.count,
+            is_certain: false,
+            more_runs: None,
+            raw_value: measured.raw_value,
+            is_uncalibrated: measured.is_uncalibrated,
+            explanation: String::new(),
+        };
+        let (Some(value), Some(bar)) = (measured.value, bar) else {
+            let missing = match measured.value {
+                Some(_) => "the baseline has no such number",
+                None => measured.missing_reason,
+            };
+            result.explanation = format!("{missing}, so the gate cannot pass");
+            if !context.summary.complete && !context.allow_partial {
+                result.verdict = GateVerdict::Incomplete;
+            }
+            return result;
+        };
+        let meets = |number: f64| self.comparison.is_met(number, bar);
+        let ends = measured.interval.map(|interval| (meets(interval.low), meets(interval.high)));
+        result.is_certain = ends.is_some_and(|(low, high)| low == high);
+        result.more_runs = measured
+            .interval
+            .filter(|_| !result.is_certain)
+            .and_then(|interval| count_more_runs(value, bar, interval, measured.run_count));
+        let is_exact = self.metric.is_exact();
+        let passes = match (context.basis, ends) {
+            // Without an interval nothing shows that the unfavourable end meets the bar.
+            (GateBasis::Lower, None) => is_exact && meets(value),
+            (GateBasis::Estimate, _) | (GateBasis::Upper, None) => meets(value),
+            (GateBasis::Lower, Some((low, high))) => low && high,
+            (GateBasis::Upper, Some((low, high))) => low || high,
+        };
+        result.explanation = explain_verdict(&result, meets(value), passes, measured.interval.is_some());
+        if ends.is_none() && context.basis != GateBasis::Estimate {
+            result.explanation.push_str(match (is_exact, context.basis) {
+                (true, _) => "; it is a figure of this run and no estimate, so it has no interval",
+                (false, GateBasis::Lower) => {
+                    ", but it has no interval: there are fewer than two runs, or all are equal; the estimate alone \
+                     does not meet --gate-on lower"
+                }
+                (false, _) => " by the estimate, since it has no interval",
+            });
+        }
+        if self.is_relative() {
+            let bar = if measured.is_share { format!("{:.1} %", 100.0 * bar) } else { format!("{bar:.4}") };
+            result.explanation.push_str(&format!(" (the bar is {bar})"));
+        }
+        if let Some(raw) = measured.raw_value {
+            let raw = if measured.is_share { format!("{:.1} %", 100.0 * raw) } else { format!("{raw:.4}") };
+            result.explanation.push_str(&format!(" (corrected; the judge says {raw})"));
+        }
+        if measured.is_uncalibrated {
+            result.explanation.push_str(" (uncalibrated)");
+        }
+        result.verdict = match passes {
+            _ if !context.summary.complete && !context.allow_partial => GateVerdict::Incomplete,
+            true => GateVerdict::Pass,
+            false => GateVerdict::Fail,
+        };
+        if result.verdict == GateVerdict::Incomplete {
+            let reason = context.summary.stopped_because.as_deref().unwrap_or("the run ended early");
+            result.explanation = format!("not decided: {reason}; so far it is {}", result.explanation);
+        }
+        result
+    }
+}
+
+/// The names of a baseline that resemble a metric: the same evaluator, else a few.
+fn list_near(values: &BTreeMap<String, f64>, metric: &str) -> String {
+    const MAX_LISTED: usize = 12;
+    let stem = |name: &str| name.split(['{', '.']).next().unwrap_or_default().to_owned();
+    let mut near: Vec<&str> = values.keys().map(String::as_str).filter(|name| stem(name) == stem(metric)).collect();
+    if near.is_empty() {
+        near = values.keys().map(String::as_str).filter(|name| !name.contains('{')).collect();
+    }
+    match near.len() {
+        0 => "it has none".to_owned(),
+        count if count > MAX_LISTED => format!("it has {}, …", near[..MAX_LISTED].join(", ")),
+        _ => format!("it has {}", near.join(", ")),
+    }
+}
+
+/// The verdict in words: what decided, and how sure that is.
+fn explain_verdict(result: &GateResult, is_met: bool, passes: bool, has_interval: bool) -> String {
+    let word = if is_met { "met" } else { "missed" };
+    let more = match result.more_runs {
+        Some(1) => "; 1 more run would decide".to_owned(),
+        Some(count) => format!("; about {count} more runs would decide"),
+        None => String::new(),
+    };
+    match (has_interval, result.is_certain) {
+        (false, _) | (_, true) => word.to_owned(),
+        (true, false) if is_met == passes => format!("{word}, but the interval contains the bar{more}"),
+        // Another end of the interval than the estimate decided.
+        (true, false) if passes => format!("{word}, but the favourable end of the interval meets it{more}"),
+        (true, false) => format!("{word}, but the unfavourable end of the interval does not meet it{more}"),
+    }
+}
+
+/// The interval shrinks with the square root of the number of runs, so that is how many more it takes until the end
+/// that faces the bar reaches it.
+fn count_more_runs(value: f64, bar: f64, interval: ConfidenceInterval, run_count: u64) -> Option<u64> {
+    let distance = (value - bar).abs();
+    let reach = if bar > value { interval.high - value } else { value - interval.low };
+    // At the bar itself no number of runs decides.
+    if distance <= 1e-9 || run_count == 0 || !reach.is_finite() {
+        return None;
+    }
+    let needed = (run_count as f64 * (reach / distance).powi(2)).ceil();
+    (needed < 1e9).then(|| (needed as u64).saturating_sub(run_count).max(1))
 }
 
 impl std::fmt::Display for QualityGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = match self.comparison {
-            GateOperator::AtLeast => ">=",
-            GateOperator::More => ">",
-            GateOperator::AtMost => "<=",
-            GateOperator::Less => "<",
-        };
-        write!(f, "{} {sign} {}", self.name, self.bar)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::MetricResult;
-
-    fn parse(text: &str) -> Result<QualityGate, GateError> {
-        QualityGate::parse(text, &["thought_to_tool"])
-    }
-
-    fn summary(value: f64, low: f64, high: f64) -> EvaluationSummary {
-        let metric = MetricResult {
-            name: "thought_to_tool".to_owned(),
-            value: Some(value),
-            interval: Some(ConfidenceInterval { low, high }),
-            denominator: 90,
-            failed: 10,
-            ..MetricResult::default()
-        };
-        let json = serde_json::json!({
-            "run_id": "", "complete": true, "stopped_because": null, "judge": "", "started": "", "ended": null,
-            "sources": [], "trajectories": 1, "steps": 1, "metrics": [metric], "combined": null,
-            "trajectories_right": null, "tools": [], "reasons": [], "findings": [], "shortened": 0,
-            "cost": {"calls": 0, "tokens": {"prompt": 0, "completion": 0, "cached_prompt": 0}, "usd": 2.5,
-                "from_cache": 0, "by_evaluator": []},
-        });
-        serde_json::from_value(json).expect("a summary")
-    }
-
-    #[test]
-    fn reads_gates_as_people_write_them() {
-        for text in ["thought_to_tool >= 0.85", "thought_to_tool>=85%", " thought_to_tool  >=  0.850 "] {
-            assert_eq!(parse(text).expect(text).to_string(), "thought_to_tool >= 0.85");
-        }
-        assert_eq!(parse("cost < $5").expect("a gate").bar, 5.0);
-        for text in ["", "thought_to_tool", "thought_to_tool = 1", "thought_to_tool >= x", "failed <="] {
-            assert!(matches!(parse(text), Err(GateError::Form(_))), "{text:?}");
-        }
-        assert!(matches!(parse("thought_to_tol > 1"), Err(GateError::Name { .. })));
-        assert!(matches!(parse("thought_to_tool >= 85"), Err(GateError::Bar { .. })));
-    }
-
-    #[test]
-    fn passes_fails_or_cannot_tell() {
-        let check =
-            |text: &str, summary: &EvaluationSummary, strict| parse(text).expect(text).check(summary, strict).verdict;
-        let gate = "thought_to_tool >= 0.85";
-        assert_eq!(check(gate, &summary(0.9, 0.87, 0.93), false), GateVerdict::Pass);
-        assert_eq!(check(gate, &summary(0.7, 0.6, 0.8), false), GateVerdict::Fail);
-        assert_eq!(check(gate, &summary(0.9, 0.8, 0.95), false), GateVerdict::Inconclusive);
-        assert_eq!(check(gate, &summary(0.9, 0.8, 0.95), true), GateVerdict::Fail);
-        let any = summary(0.9, 0.8, 0.95);
-        assert_eq!(check("failed <= 0.1", &any, false), GateVerdict::Pass);
-        assert_eq!(check("failed <= 0.02", &any, false), GateVerdict::Fail);
-        assert_eq!(check("cost <= 5", &any, false), GateVerdict::Pass);
-        assert_eq!(check("combined >= 0", &any, false), GateVerdict::Fail, "nothing judged never passes");
+        write!(f, "{} {} {}", self.metric, self.comparison, self.bar)
     }
 }

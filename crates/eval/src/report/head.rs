@@ -2,9 +2,11 @@
 //! exactly as Gradus writes them; anything else is parsed as a whole by serde.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use gradus_core::trajectory::TokenUsage;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::outcome::OutcomeKind;
 
@@ -25,15 +27,53 @@ pub(super) struct OutcomeHead<'l> {
     pub(super) evaluator: Cow<'l, str>,
 }
 
-/// The fields of a trajectory that come before its steps.
+/// What summaries and comparisons need of a trajectory beside its verdicts.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct JudgedHead<'l> {
     #[serde(borrow)]
     pub trajectory_id: Cow<'l, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub query: Option<Cow<'l, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub session_id: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    pub agent_version: Option<Cow<'l, str>>,
+    #[serde(default)]
+    pub steps: ItemCount,
+    #[serde(default)]
+    pub tokens: TokenUsage,
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+    #[serde(borrow, default)]
+    pub start: Option<Cow<'l, str>>,
+    #[serde(borrow, default)]
+    pub end: Option<Cow<'l, str>>,
+}
+
+/// The length of a JSON array whose items are skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItemCount(pub u32);
+
+impl<'de> Deserialize<'de> for ItemCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ItemCount, D::Error> {
+        struct CountingVisitor;
+        impl<'de> Visitor<'de> for CountingVisitor {
+            type Value = ItemCount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ItemCount, A::Error> {
+                let mut count = 0_u32;
+                while items.next_element::<IgnoredAny>()?.is_some() {
+                    count = count.saturating_add(1);
+                }
+                Ok(ItemCount(count))
+            }
+        }
+        deserializer.deserialize_seq(CountingVisitor)
+    }
 }
 
 /// An outcome without explanation and evidence.
@@ -75,20 +115,14 @@ impl<'l> OutcomeHead<'l> {
 
 impl<'l> JudgedHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
-        Self::parse_fast(line).or_else(|| serde_json::from_slice(line).ok())
+        serde_json::from_slice(line).ok()
     }
 
-    /// Depends on the order of fields in `Trajectory`.
-    fn parse_fast(line: &'l [u8]) -> Option<Self> {
-        let mut fields = JsonLineScanner::from_line(line)?;
-        let trajectory_id = Cow::Borrowed(fields.read_text("trajectory_id")?);
-        fields.read_value::<IgnoredAny>("trace_ids")?;
-        let session_id = fields.read_value::<Option<String>>("session_id")?.map(Cow::Owned);
-        for name in ["project", "agent", "agent_version", "model"] {
-            fields.read_value::<IgnoredAny>(name)?;
-        }
-        let query = fields.read_value::<Option<String>>("query")?.map(Cow::Owned);
-        Some(JudgedHead { trajectory_id, query, session_id })
+    /// From the first to the last span, in seconds; `None` if the trace has no times.
+    pub fn duration_seconds(&self) -> Option<f64> {
+        let parse = |text: &Option<Cow<'_, str>>| text.as_deref()?.parse::<jiff::Timestamp>().ok();
+        let seconds = parse(&self.end)?.duration_since(parse(&self.start)?).as_secs_f64();
+        (seconds >= 0.0).then_some(seconds)
     }
 }
 
@@ -153,7 +187,7 @@ impl<'l> JsonLineScanner<'l> {
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::trajectory::Trajectory;
+    use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
     use super::*;
     use crate::outcome::OutcomeLine;
@@ -173,12 +207,16 @@ mod tests {
                 session_id: query.map(|_| "s\"1".to_owned()),
                 agent: Some("x\",\"query\":\"no".to_owned()),
                 query: query.map(str::to_owned),
+                steps: vec![TrajectoryStep::default(); 2],
+                tokens: TokenUsage { prompt: 3, completion: 4, cached_prompt: 0 },
+                start: Some("2026-11-17T10:00:00Z".to_owned()),
+                end: Some("2026-11-17T10:00:01.5Z".to_owned()),
                 ..Trajectory::default()
             };
             let line = line(&trajectory);
-            let head = JudgedHead::parse_fast(&line).unwrap();
-            assert_eq!((&*head.trajectory_id, head.query.as_deref()), ("t1", query));
-            assert_eq!(JudgedHead::read(&line).unwrap(), serde_json::from_slice(&line).unwrap());
+            let head = JudgedHead::read(&line).unwrap();
+            assert_eq!((&*head.trajectory_id, head.query.as_deref(), head.steps), ("t1", query, ItemCount(2)));
+            assert_eq!((head.tokens.total(), head.duration_seconds()), (7, Some(1.5)));
         }
         for (step_index, label, score) in
             [(Some(3), Some("correct"), Some(1.0)), (None, Some("a\"\n"), Some(-0.25)), (Some(1), None, None)]
@@ -191,8 +229,11 @@ mod tests {
                 outcome: if score.is_some() { OutcomeKind::Scored } else { OutcomeKind::Failed },
                 label: label.map(str::to_owned),
                 score,
+                label_probability: None,
                 explanation: Some("\"label\":\"other\"".to_owned()),
                 evidence: Vec::new(),
+                rule: None,
+                remarks: Vec::new(),
                 reason: None,
                 judge: "offline".into(),
                 rubric_hash: "h".into(),
@@ -201,6 +242,11 @@ mod tests {
                 cached: false,
                 calls: 0,
                 shortened: Vec::new(),
+                votes: Vec::new(),
+                vote_count: None,
+                disagreement: None,
+                escalated: None,
+                first_label: None,
             };
             let line = line(&outcome);
             let quick = VerdictHead::parse_fast(&line).unwrap();

@@ -1,15 +1,43 @@
 //! Summaries and gates of a run. Everything here is computed from the run's files, so a report can be made again later.
 
+mod agent_cost;
+mod combine;
 mod counter;
+#[cfg(test)]
+mod counter_tests;
+mod failure_group;
 mod gate;
+mod gate_bar;
+mod gate_measurement;
+mod gate_metric;
+#[cfg(test)]
+mod gate_tests;
+mod gate_vocabulary;
 mod head;
+mod judge_cost;
+mod panel_summary;
 mod reader;
+mod reason_pattern;
 mod summarize;
 mod summary;
+mod trial_index;
+mod variance_split;
 
-pub use gate::{GateError, GateResult, GateVerdict, QualityGate};
+pub use agent_cost::{AgentCost, UnpricedModel};
+pub use failure_group::{
+    FailureExample, FailureGroup, FailureGroupBuilder, MAX_FAILURE_GROUPS, VerdictGroup, excerpt_request,
+};
+pub use gate::{GateBasis, GateContext, GateError, GateResult, GateVerdict, QualityGate};
+pub use gate_bar::{BaselineOffset, GateBar, GateOperator};
+pub use gate_measurement::{GateTrials, collect_gate_values, measure_gate_metrics, measure_gate_values};
+pub use gate_metric::{GateMetric, GateMetricError, MetricSelector, UsageMetric};
+pub use gate_vocabulary::{GateVocabulary, TrialMetricNames};
 pub use head::{JudgedHead, VerdictHead};
+pub use panel_summary::{DisputedQuestion, EscalationSummary, PanelAgreement, PanelJudgeSummary, PanelSummary};
 pub use reader::RunReader;
 pub use summary::{
-    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding, ToolUse,
+    CorrectedMetric, CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, FlaggedCounts, MetricCalibration,
+    MetricResult, ReasonCount, ReportFinding, ToolUse, UnknownCost,
 };
+pub use trial_index::TrialIndex;
+pub use variance_split::VarianceSplit;

@@ -2,7 +2,7 @@
 //! arrived. Memory holds offsets, not contents.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
@@ -135,6 +135,31 @@ impl RunReader {
         Ok(None)
     }
 
+    /// Visits the trajectories with these ids and their outcomes. It scans the file once.
+    pub fn visit_selected(
+        &mut self,
+        ids: &HashSet<String>,
+        mut take: impl FnMut(&Trajectory, &[OutcomeLine]),
+    ) -> Result<(), RunFileError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        for (number, places) in self.by_trajectory.iter().enumerate() {
+            let (at, length) = self.trajectory_places[number];
+            let Some(line) = self.trajectories.read_line(at, length)? else { continue };
+            if TrajectoryHead::read(line).is_none_or(|head| !ids.contains(&*head.trajectory_id)) {
+                continue;
+            }
+            let Some(trajectory) = self.trajectories.get::<Trajectory>(at, length)? else { continue };
+            let mut outcomes = Vec::new();
+            for place in places.iter().filter(|place| place.is_of(&trajectory)) {
+                outcomes.extend(self.outcomes.get::<OutcomeLine>(place.at, place.length)?);
+            }
+            take(&trajectory, &outcomes);
+        }
+        Ok(())
+    }
+
     /// Visits the verdicts on all trajectories in the same order, without explanations and steps. That is a fraction of
     /// the work if only numbers are needed. `take` may stop the visit.
     pub fn visit_verdicts(
@@ -167,7 +192,9 @@ impl RunReader {
 impl OutcomePosition {
     /// Whether the trajectory has the step that the outcome is about.
     fn is_of(self, trajectory: &Trajectory) -> bool {
-        self.step == u32::MAX || trajectory.steps.binary_search_by_key(&self.step, |step| step.index).is_ok()
+        self.step == u32::MAX
+            || trajectory.steps.binary_search_by_key(&self.step, |step| step.index).is_ok()
+            || trajectory.final_thought_index() == Some(self.step)
     }
 }
 

@@ -14,7 +14,7 @@ impl EvaluationSummary {
             counter.add(trajectory, outcomes);
             Ok::<(), RunFileError>(())
         })?;
-        reader.visit_superseded(|line| counter.add_cost(line))?;
+        reader.visit_superseded(|line| counter.add_superseded(line))?;
         Ok(counter.finish(&reader.record))
     }
 }

@@ -19,7 +19,7 @@ pub enum RubricError {
     FrontMatter { line: usize, reason: String },
     #[error("name {0:?}: use lower-case letters, digits and underscores")]
     Name(String),
-    #[error("name {0:?} is taken: outputs and gates call something else so")]
+    #[error("name {0:?} is taken: gates and outputs have another metric of this name\nhint: choose another name")]
     Reserved(String),
     #[error(transparent)]
     Labels(#[from] RubricLabelError),
@@ -31,18 +31,56 @@ pub enum RubricError {
     UnmentionedLabel(String),
     #[error("{0}")]
     Template(#[from] RubricTemplateError),
-    #[error("requires names {0:?}, which is no variable; there are {known}", known = RubricVariable::all_names())]
+    #[error("requires or unless names {0:?}, which is no variable; there are {known}", known = RubricVariable::all_names())]
     UnknownRequirement(String),
     #[error(
         "`{{{variable}}}` is one step's, and the rubric applies to a trajectory: use {{thought_sequence}} and {{tool_sequence}}"
     )]
     StepVariable { variable: &'static str },
+    #[error("final_thought = true: the rubric applies to a trajectory, which is asked about once")]
+    FinalThoughtOfTrajectory,
     #[error("the prompt is empty")]
     Empty,
 }
 
-/// Names that gates, tables and `call_validity` already use.
-const RESERVED: [&str; 6] = ["call_validity", "steps", "combined", "trajectories_right", "failed", "cost"];
+/// Names that gates and tables already use: a gate could not tell which of two metrics it is about.
+const RESERVED: [&str; 28] = [
+    "steps",
+    "tokens",
+    "latency",
+    "agent_cost",
+    "combined",
+    "trajectories_right",
+    "failed",
+    "cost",
+    "baseline",
+    // Results of benchmarks and experiments. A test of the command line compares them.
+    "success",
+    "safe",
+    "clean",
+    "joint",
+    "calls_ratio",
+    "cost_per_solved",
+    "pass",
+    "answered",
+    "expected_tools",
+    "must_not_call",
+    "answer_contains",
+    "answer_matches",
+    "experiment",
+    // Sets of evaluators, and evaluators that are rules only. A test of the selection compares them.
+    "core",
+    "all",
+    "outcome",
+    "call_validity",
+    "argument_provenance",
+    "error_recovery",
+];
+
+/// Whether no rubric may have this name.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
 
 /// The front matter. Unknown keys are errors, because a misspelled `requires` would silently change what is judged.
 #[derive(Deserialize)]
@@ -54,6 +92,12 @@ struct FrontMatter {
     about: String,
     applies_to: RubricSubject,
     requires: Option<Vec<String>>,
+    /// The opposite of `requires`: the question is left to others where one of these was recorded.
+    #[serde(default)]
+    unless: Vec<String>,
+    /// Also asks about the thought before the final answer.
+    #[serde(default)]
+    final_thought: bool,
     phoenix_name: Option<String>,
     labels: BTreeMap<String, f64>,
 }
@@ -71,7 +115,7 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     if front.name.is_empty() || !front.name.chars().all(name_fits) {
         return Err(RubricError::Name(front.name));
     }
-    if RESERVED.contains(&front.name.as_str()) {
+    if is_reserved(&front.name) {
         return Err(RubricError::Reserved(front.name));
     }
     let labels = RubricLabels::new(front.labels)?;
@@ -85,11 +129,16 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
     {
         return Err(RubricError::StepVariable { variable: variable.name() });
     }
+    if front.applies_to == RubricSubject::Trajectory && front.final_thought {
+        return Err(RubricError::FinalThoughtOfTrajectory);
+    }
+    let variables = |names: Vec<String>| {
+        let find = |name: String| RubricVariable::from_name(&name).ok_or(RubricError::UnknownRequirement(name));
+        names.into_iter().map(find).collect::<Result<Vec<_>, _>>()
+    };
+    let unless = variables(front.unless)?;
     let requires = match front.requires {
-        Some(names) => names
-            .into_iter()
-            .map(|name| RubricVariable::from_name(&name).ok_or(RubricError::UnknownRequirement(name)))
-            .collect::<Result<_, _>>()?,
+        Some(names) => variables(names)?,
         // By default, a question needs the thought and the request if its prompt uses them. Everything else may be
         // missing.
         None => template
@@ -105,6 +154,8 @@ pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, R
         subject: front.applies_to,
         labels,
         requires,
+        unless,
+        judges_final_thought: front.final_thought,
         template,
         hash,
         source: text.into(),
@@ -221,6 +272,9 @@ mod tests {
         assert!(unknown.contains("thoughts") && unknown.contains("original_question"), "{unknown}");
         let taken = "+++\nname = \"combined\"\napplies_to = \"step\"\n[labels]\na=1\nb=0\n+++\na b";
         assert!(error(taken).contains("is taken"));
+        for name in ["core", "all", "call_validity", "tokens", "latency", "agent_cost", "pass", "success"] {
+            assert!(error(&taken.replace("combined", name)).contains("is taken"), "{name}");
+        }
         assert!(rubric("correct = 1", "correct").is_err(), "one label decides nothing");
         assert!(rubric("correct = nan\nincorrect = 0", "correct incorrect").is_err());
     }

@@ -52,6 +52,11 @@ impl RubricLabels {
         RubricLabels(vec![(good.to_owned(), 1.0), (bad.to_owned(), 0.0)])
     }
 
+    /// Labels of rules, which are given best first.
+    pub(crate) fn from_table(table: &[(&str, f64)]) -> RubricLabels {
+        RubricLabels(table.iter().map(|(label, score)| ((*label).to_owned(), *score)).collect())
+    }
+
     /// Best first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(label, _)| label.as_str())
@@ -65,14 +70,22 @@ impl RubricLabels {
         ScoreScale::from_scores(self.iter().map(|(_, score)| score)).unwrap_or(ScoreScale::SHARE)
     }
 
-    /// The label with the highest score.
+    /// The label with the highest score, the first one of several.
     pub fn best(&self) -> &str {
-        &self.0[0].0
+        let (first, rest) = (&self.0[0], &self.0[1..]);
+        &rest.iter().fold(first, |best, label| if label.1 > best.1 { label } else { best }).0
     }
 
-    /// The label with the lowest score.
+    /// The label with the lowest score, the last one of several.
     pub fn worst(&self) -> &str {
-        &self.0[self.0.len() - 1].0
+        let (first, rest) = (&self.0[0], &self.0[1..]);
+        &rest.iter().fold(first, |worst, label| if label.1 <= worst.1 { label } else { worst }).0
+    }
+
+    /// The same labels, offered to a judge in the opposite order: worst first.
+    #[must_use]
+    pub fn reversed(&self) -> RubricLabels {
+        RubricLabels(self.0.iter().rev().cloned().collect())
     }
 
     /// The score of a label as declared; `None` for any other spelling. Use [`RubricLabels::find`] for free text.

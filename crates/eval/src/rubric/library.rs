@@ -5,10 +5,18 @@ use std::path::{Path, PathBuf};
 use super::{Rubric, RubricError, RubricOrigin};
 
 /// The order here is the order of questions and of rows in reports.
-const BUILT_IN: [&str; 3] = [
+const BUILT_IN: [&str; 11] = [
     include_str!("../../rubrics/query_to_thought.md"),
     include_str!("../../rubrics/thought_to_tool.md"),
     include_str!("../../rubrics/sequence_optimality.md"),
+    include_str!("../../rubrics/request_to_tool.md"),
+    include_str!("../../rubrics/parameter_quality.md"),
+    include_str!("../../rubrics/misread_observation.md"),
+    include_str!("../../rubrics/task_completion.md"),
+    include_str!("../../rubrics/planning.md"),
+    include_str!("../../rubrics/recovery_quality.md"),
+    include_str!("../../rubrics/user_alignment.md"),
+    include_str!("../../rubrics/policy.md"),
 ];
 
 /// Rubrics by name. Names are unique; built-in ones come first.
@@ -126,11 +134,26 @@ mod tests {
     #[test]
     fn the_built_in_rubrics_are_sound() {
         let library = RubricLibrary::built_in();
-        let names: Vec<&str> = library.iter().map(|rubric| rubric.name.as_str()).collect();
-        assert_eq!(names, ["query_to_thought", "thought_to_tool", "sequence_optimality"]);
+        assert_eq!(library.iter().count(), BUILT_IN.len());
         for rubric in library.iter() {
+            assert!(rubric.about.ends_with('?') && rubric.about.len() < 60, "{}: a subtitle of pages", rubric.name);
+            assert!(!rubric.phoenix_name.contains("GitHub"), "{}", rubric.name);
+            let examples = rubric.source.lines().filter(|line| line.starts_with("- ")).count();
+            assert!((2..=3).contains(&examples), "{}: {examples} examples", rubric.name);
             assert_eq!(rubric.labels.iter().map(|(_, score)| score).collect::<Vec<_>>(), [1.0, 0.0]);
             assert!(RubricLibrary::built_in_text(&rubric.name).is_some());
+        }
+    }
+
+    /// What many cases share comes first, so that a provider's prompt cache covers it.
+    #[test]
+    fn built_in_prompts_put_shared_values_first() {
+        use super::super::RubricVariable as V;
+        let order = [V::ToolDefinitions, V::SystemPrompt, V::Conversation, V::OriginalQuestion, V::PreviousSteps];
+        for rubric in RubricLibrary::built_in().iter() {
+            let rank = |variable: V| order.iter().position(|known| *known == variable).unwrap_or(order.len());
+            let ranks: Vec<usize> = rubric.template.variables().map(rank).collect();
+            assert!(ranks.is_sorted(), "{}: {ranks:?}", rubric.name);
         }
     }
 }

@@ -6,7 +6,7 @@ mod labels;
 mod library;
 mod template;
 
-pub use file::RubricError;
+pub use file::{RubricError, is_reserved};
 pub use labels::{RubricLabelError, RubricLabels};
 pub use library::{LibraryError, RubricLibrary};
 pub use template::{RubricTemplate, RubricTemplatePiece, RubricVariable};
@@ -26,6 +26,10 @@ pub struct Rubric {
     pub labels: RubricLabels,
     /// Variables without which the outcome is `not_applicable`. Their texts must be recorded and not blank.
     pub requires: Vec<RubricVariable>,
+    /// Variables with which the question does not apply.
+    pub unless: Vec<RubricVariable>,
+    /// Whether the question is also asked about the thought before the final answer, after which no tool was called.
+    pub judges_final_thought: bool,
     pub template: RubricTemplate,
     /// The name of its annotations in Phoenix.
     pub phoenix_name: String,

@@ -1,8 +1,8 @@
 //! Prompt templates: text with `{variable}` placeholders. A template is split once, and filled-in values are never
 //! parsed again, so braces in recorded data have no effect.
 
-/// The variables of a template. Names follow the prompts of Phoenix's evaluators, so that those can be reused
-/// unchanged.
+/// The variables of a template. Where Phoenix's evaluators have a variable, it has their name here, so that their
+/// prompts can be reused unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RubricVariable {
     OriginalQuestion,
@@ -15,9 +15,16 @@ pub enum RubricVariable {
     ToolSequence,
     FinalAnswer,
     ToolDefinitions,
+    SystemPrompt,
+    Conversation,
+    FinalThought,
+    StepSequence,
+    FailedCalls,
+    NextStep,
+    ReferenceAnswer,
 }
 
-const ALL: [RubricVariable; 10] = [
+const ALL: [RubricVariable; 17] = [
     RubricVariable::OriginalQuestion,
     RubricVariable::Thought,
     RubricVariable::ToolCall,
@@ -28,6 +35,13 @@ const ALL: [RubricVariable; 10] = [
     RubricVariable::ToolSequence,
     RubricVariable::FinalAnswer,
     RubricVariable::ToolDefinitions,
+    RubricVariable::SystemPrompt,
+    RubricVariable::Conversation,
+    RubricVariable::FinalThought,
+    RubricVariable::StepSequence,
+    RubricVariable::FailedCalls,
+    RubricVariable::NextStep,
+    RubricVariable::ReferenceAnswer,
 ];
 
 impl RubricVariable {
@@ -43,6 +57,13 @@ impl RubricVariable {
             RubricVariable::ToolSequence => "tool_sequence",
             RubricVariable::FinalAnswer => "final_answer",
             RubricVariable::ToolDefinitions => "tool_definitions",
+            RubricVariable::SystemPrompt => "system_prompt",
+            RubricVariable::Conversation => "conversation",
+            RubricVariable::FinalThought => "final_thought",
+            RubricVariable::StepSequence => "step_sequence",
+            RubricVariable::FailedCalls => "failed_calls",
+            RubricVariable::NextStep => "next_step",
+            RubricVariable::ReferenceAnswer => "reference_answer",
         }
     }
 
@@ -65,7 +86,13 @@ impl RubricVariable {
                 | RubricVariable::ActionInput
                 | RubricVariable::Observation
                 | RubricVariable::PreviousSteps
+                | RubricVariable::NextStep
         )
+    }
+
+    /// Whether many trajectories of an agent share its value, so that it can be part of a prompt's constant beginning.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, RubricVariable::ToolDefinitions | RubricVariable::SystemPrompt)
     }
 }
 

@@ -22,6 +22,9 @@ pub struct CachedVerdict {
     /// sent as first rendered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<TruncatedValue>,
+    /// How probable the model found its label. `None` if the endpoint reports no log-probabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_probability: Option<f64>,
 }
 
 impl CachedVerdict {
@@ -31,7 +34,15 @@ impl CachedVerdict {
             label: reading.label.clone(),
             explanation: reading.explanation.clone(),
             shortened: shortened.to_vec(),
+            label_probability: None,
         }
+    }
+
+    /// Adds what the model's log-probabilities say about the label.
+    #[must_use]
+    pub fn with_label_probability(mut self, label_probability: Option<f64>) -> CachedVerdict {
+        self.label_probability = label_probability;
+        self
     }
 }
 
@@ -152,7 +163,12 @@ mod tests {
     use super::*;
 
     fn verdict(label: &str) -> CachedVerdict {
-        CachedVerdict { label: label.to_owned(), explanation: "so \"it\" is\n".to_owned(), shortened: Vec::new() }
+        CachedVerdict {
+            label: label.to_owned(),
+            explanation: "so \"it\" is\n".to_owned(),
+            shortened: Vec::new(),
+            label_probability: None,
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Where runs are stored, and how an unfinished run is found again.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use gradus_llm::price::ModelPrices;
 use serde::{Deserialize, Serialize};
 
 use super::RunFileError;
@@ -29,21 +31,55 @@ pub struct RunManifest {
     /// Equal for runs that ask the same questions about the same sources. A run is resumed by it.
     pub fingerprint: String,
     pub state: RunState,
+    /// What the user calls it. Absent in runs of earlier versions, like the next three.
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// The commit and branch of the agent under test, from the variables of a CI job or from git.
+    #[serde(default)]
+    pub commit: Option<String>,
+    #[serde(default)]
+    pub branch: Option<String>,
     /// Why the run ended early, as text for people.
     pub stopped_because: Option<String>,
     pub started: String,
     pub ended: Option<String>,
     pub sources: Vec<String>,
     pub judge: String,
-    /// The address of the judge; null for the offline judge.
+    /// The address of the judge; null for the offline judge. Several addresses are separated by commas.
     pub endpoint: Option<String>,
+    /// How several judges were asked, or one several times. Absent where one judge is asked once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub panel: Option<PanelRecord>,
     pub evaluators: Vec<EvaluatorRecord>,
     /// Whether the price of the model was known. If not, costs are null instead of 0.
     pub priced: bool,
     /// The gates as written. Absent in runs of earlier versions.
     #[serde(default)]
     pub gates: Vec<String>,
+    /// Prices of models from the user's table, for the cost of the agent. Reports use them with the built-in table.
+    #[serde(default, skip_serializing_if = "ModelPrices::is_empty")]
+    pub prices: ModelPrices,
     pub gradus_version: String,
+}
+
+/// What reports must know about a panel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PanelRecord {
+    /// The judges that are asked about every question.
+    pub judges: Vec<String>,
+    /// How often each of them is asked, at most.
+    pub repeats: u32,
+    /// The judge that decides where the others are unsure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalate_to: Option<String>,
+    /// The probability of a label below which a judge is unsure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_probability: Option<f64>,
+    /// The share of questions that is escalated to check the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_share: Option<f64>,
 }
 
 /// What reports must know about an evaluator.
@@ -61,6 +97,11 @@ pub struct EvaluatorRecord {
 }
 
 impl RunManifest {
+    /// The name, or else the id.
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.run_id)
+    }
+
     /// A folder of runs may come from someone else. Its ids become file names and are printed on terminals, so only the
     /// characters that Gradus itself uses are accepted: no path separators, no escape sequences.
     fn has_harmless_names(&self) -> bool {
@@ -204,6 +245,11 @@ impl RunFolder {
         self.path.join("trajectories.jsonl")
     }
 
+    /// One [`super::JudgeAnswer`] per line. Only runs that ask a model have the file.
+    pub fn responses_path(&self) -> PathBuf {
+        self.path.join("responses.jsonl")
+    }
+
     /// Writes the manifest to a new file, syncs it and renames it, so that readers see the old or the new one, never a
     /// part.
     pub fn save_manifest(&self) -> Result<(), RunFileError> {
@@ -234,15 +280,21 @@ pub(super) fn test_record(id: &str, state: RunState) -> RunManifest {
         run_id: id.to_owned(),
         fingerprint: "f".to_owned(),
         state,
+        name: None,
+        tags: Default::default(),
+        commit: None,
+        branch: None,
         stopped_because: None,
         started: String::new(),
         ended: None,
         sources: Vec::new(),
         judge: "offline".to_owned(),
         endpoint: None,
+        panel: None,
         evaluators: Vec::new(),
         priced: true,
         gates: Vec::new(),
+        prices: ModelPrices::new(),
         gradus_version: String::new(),
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! STATE/cache/verdicts.jsonl           verdicts by what was asked, for all runs
 //! STATE/runs/ID/run.json               what the run was, and how it ended
-//! STATE/runs/ID/outcomes.jsonl         its outcomes, in the order they came in; `k` is the key in the cache
+//! STATE/runs/ID/outcomes.jsonl         its outcomes, in the order they came in; `k`, also of votes, is the key in the cache
+//! STATE/runs/ID/responses.jsonl        raw answers of the judge model, each cut at 8 KB
 //! STATE/runs/ID/restored               how far its outcomes were looked through for answers that the cache lost
 //! STATE/runs/ID/trajectories.jsonl     what was judged, without tool definitions and long results
 //! ```
@@ -12,13 +13,15 @@ mod cache;
 mod folder;
 mod log;
 mod question_key;
+mod responses;
 mod restore;
 
 pub use crate::run::question_key::QuestionKey;
 use cache::line_key;
 pub use cache::{CachedVerdict, VerdictCache};
-pub use folder::{EvaluatorRecord, RunFolder, RunManifest, RunState, StateFolder};
+pub use folder::{EvaluatorRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};
 pub use log::AppendLog;
+pub use responses::{JudgeAnswer, JudgeAnswers, MAX_RESPONSE_BYTES};
 
 /// A file that could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -16,6 +16,12 @@ impl QuestionKey {
         bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         QuestionKey(u128::from_be_bytes(bytes))
     }
+
+    /// Reads a key as `Display` writes it.
+    pub(super) fn parse(digits: &str) -> Option<QuestionKey> {
+        let is_key = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_key.then(|| u128::from_str_radix(digits, 16).ok()).flatten().map(QuestionKey)
+    }
 }
 
 impl std::fmt::Display for QuestionKey {

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
 
 use super::folder::{MAX_RUNS_LOOKED_AT, RunFolder, StateFolder};
-use super::{CachedVerdict, RunFileError, RunState, VerdictCache, line_key};
+use super::{CachedVerdict, QuestionKey, RunFileError, RunState, VerdictCache, line_key};
 use crate::outcome::{OutcomeKind, OutcomeLine};
 
 impl StateFolder {
@@ -52,14 +52,10 @@ impl RunFolder {
                 break;
             }
             at += read as u64;
-            let Some(key) = line_key(&line) else { continue };
-            if cache.has(key) {
-                continue;
-            }
-            let Ok(outcome) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
-            if let (OutcomeKind::Scored, Some(label)) = (outcome.outcome, outcome.label) {
-                let explanation = outcome.explanation.unwrap_or_default();
-                cache.add(key, CachedVerdict { label, explanation, shortened: outcome.shortened })?;
+            match line_key(&line) {
+                Some(key) if cache.has(key) => {}
+                Some(key) => restore_answer(cache, key, &line)?,
+                None => restore_votes(cache, &line)?,
             }
         }
         cache.write()?;
@@ -69,10 +65,39 @@ impl RunFolder {
     }
 }
 
+fn restore_answer(cache: &mut VerdictCache, key: QuestionKey, line: &[u8]) -> Result<(), RunFileError> {
+    let Ok(outcome) = serde_json::from_slice::<OutcomeLine>(line) else { return Ok(()) };
+    let (OutcomeKind::Scored, Some(label)) = (outcome.outcome, outcome.label) else { return Ok(()) };
+    let explanation = outcome.explanation.unwrap_or_default();
+    cache.add(key, CachedVerdict { label, explanation, shortened: outcome.shortened, label_probability: None })
+}
+
+/// The outcome of a panel has no key; each of its votes has one. Their explanations come back shortened.
+fn restore_votes(cache: &mut VerdictCache, line: &[u8]) -> Result<(), RunFileError> {
+    const VOTES: &[u8] = b"\"votes\":[";
+    if !line.windows(VOTES.len()).any(|window| window == VOTES) {
+        return Ok(());
+    }
+    let Ok(outcome) = serde_json::from_slice::<OutcomeLine>(line) else { return Ok(()) };
+    for vote in outcome.votes {
+        let (Some(key), Some(label)) = (QuestionKey::parse(&vote.k), vote.label) else { continue };
+        if !cache.has(key) {
+            let verdict = CachedVerdict {
+                label,
+                explanation: vote.explanation.unwrap_or_default(),
+                shortened: outcome.shortened.clone(),
+                label_probability: vote.label_probability,
+            };
+            cache.add(key, verdict)?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::AppendLog;
     use super::super::folder::test_record;
-    use super::super::{AppendLog, QuestionKey};
     use super::*;
 
     fn line(label: &str) -> OutcomeLine {
@@ -82,6 +107,37 @@ mod tests {
             "tokens": null, "cost_usd": null, "cached": false, "calls": 1,
         }))
         .expect("a line")
+    }
+
+    fn cached(label: &str) -> CachedVerdict {
+        serde_json::from_value(serde_json::json!({"label": label, "explanation": ""})).expect("a verdict")
+    }
+
+    #[test]
+    fn votes_of_a_panel_come_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateFolder::open(folder.path()).expect("opened");
+        let run = state.create_run(test_record("1", RunState::Running)).expect("created");
+        let keys: Vec<QuestionKey> = (0..3_u8).map(|number| QuestionKey::from_parts(&[&[number]])).collect();
+        let mut panel = line("correct");
+        panel.votes = serde_json::from_value(serde_json::json!([
+            {"k": keys[0].to_string(), "judge": "a", "label": "correct", "score": 1.0, "explanation": "so it is",
+             "label_probability": 0.75, "cost_usd": 0.1, "calls": 1, "cached": false},
+            {"k": keys[1].to_string(), "judge": "b", "label": null, "score": null, "reason": "down", "cost_usd": null,
+             "calls": 1, "cached": false},
+            {"k": "no key", "judge": "c", "label": "correct", "score": 1.0, "cost_usd": 0.1, "calls": 1,
+             "cached": false},
+        ]))
+        .expect("votes");
+        let mut log = AppendLog::open(&run.outcomes_path()).expect("opened");
+        log.add(&panel).expect("added");
+        log.write().expect("written");
+        let mut cache = VerdictCache::open(&state.cache_path()).expect("opened");
+        run.restore_cache(&mut cache).expect("restored");
+        let restored = cache.get(keys[0]).expect("read").expect("a verdict");
+        assert_eq!((restored.label.as_str(), restored.explanation.as_str()), ("correct", "so it is"));
+        assert_eq!(restored.label_probability, Some(0.75));
+        assert!(!cache.has(keys[1]), "no answer");
     }
 
     #[test]
@@ -97,9 +153,7 @@ mod tests {
         log.write().expect("written");
         let label = |cache: &mut VerdictCache, key| cache.get(key).expect("read").map(|found| found.label);
         let mut cache = VerdictCache::open(&state.cache_path()).expect("opened");
-        cache
-            .add(keys[0], CachedVerdict { label: "kept".to_owned(), explanation: String::new(), shortened: Vec::new() })
-            .expect("added");
+        cache.add(keys[0], cached("kept")).expect("added");
         cache.write().expect("written");
         state.restore_cache(&mut cache).expect("restored");
         assert_eq!(label(&mut cache, keys[1]), None, "a process is at the run");

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -11,20 +11,21 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
 use super::ledger::RunLedger;
 use crate::outcome::OutcomeLine;
-use crate::prompt::TruncatedValue;
-use crate::run::{AppendLog, CachedVerdict, QuestionKey, RunFileError, RunFolder, VerdictCache};
-use crate::verdict::ParsedVerdict;
+use crate::run::{AppendLog, CachedVerdict, JudgeAnswer, QuestionKey, RunFileError, RunFolder, VerdictCache};
 
 /// Buffered lines are written when they exceed this size, if not earlier.
 const BATCH_BYTES: usize = 256 << 10;
 /// Observations are stored for reading, not for judging, so only their beginning is kept.
 const RESULT_BYTES: usize = 2_000;
 
-/// The ledger of `gradus eval`: three append-only files and a thread that syncs them.
+/// The ledger of `gradus eval`: four append-only files and a thread that syncs them.
 pub(super) struct RunJournal {
     cache: VerdictCache,
     outcomes: AppendLog,
     trajectories: AppendLog,
+    /// Raw answers. Opened with the first one: runs by rules have none.
+    responses: Option<AppendLog>,
+    responses_path: PathBuf,
     /// Digests of the trajectories that an earlier process of this run has written.
     known: HashSet<u128>,
     syncer: Option<JournalSyncer>,
@@ -39,7 +40,8 @@ impl RunJournal {
         let known = known_lines(&path)?;
         let trajectories = AppendLog::open(&path)?;
         let syncer = JournalSyncer::start(vec![cache.clone_handle()?, outcomes.clone_handle()?]);
-        Ok(RunJournal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
+        let (responses, responses_path) = (None, folder.responses_path());
+        Ok(RunJournal { cache, outcomes, trajectories, responses, responses_path, known, syncer: Some(syncer) })
     }
 
     /// Writes a trajectory with shortened observations. Returns whether an earlier process wrote the same one.
@@ -84,17 +86,20 @@ impl RunLedger for RunJournal {
         self.outcomes.add_keyed(key, line)
     }
 
+    fn raw_response(&mut self, line: &OutcomeLine, key: QuestionKey, text: Option<&str>) -> Result<(), RunFileError> {
+        let log = match self.responses.take() {
+            Some(log) => log,
+            None => AppendLog::open(&self.responses_path)?,
+        };
+        self.responses.insert(log).add(&JudgeAnswer::new(line, key, text))
+    }
+
     fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    fn cache(
-        &mut self,
-        key: QuestionKey,
-        reading: &ParsedVerdict,
-        shortened: &[TruncatedValue],
-    ) -> Result<(), RunFileError> {
-        self.cache.add(key, CachedVerdict::new(reading, shortened))
+    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
+        self.cache.add(key, verdict)
     }
 
     /// Hands verdicts and outcomes to the operating system; from then on they survive this process. Verdicts come
@@ -104,6 +109,11 @@ impl RunLedger for RunJournal {
         // Trajectories before outcomes: readers drop an outcome without its trajectory.
         if self.trajectories.buffered_bytes() > 0 {
             self.trajectories.write()?;
+        }
+        if let Some(responses) = &mut self.responses
+            && responses.buffered_bytes() > 0
+        {
+            responses.write()?;
         }
         if self.outcomes.buffered_bytes() > 0 {
             self.outcomes.write()?;

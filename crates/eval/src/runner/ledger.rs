@@ -3,9 +3,7 @@
 use gradus_core::trajectory::Trajectory;
 
 use crate::outcome::OutcomeLine;
-use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
-use crate::verdict::ParsedVerdict;
 
 /// What a question cost, whether it was answered or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,6 +35,17 @@ pub trait RunLedger {
         self.outcome(line)
     }
 
+    /// Keeps the raw answer of the judge that the outcome before it was parsed from. `None` stands for the answer to an
+    /// identical question, which was kept with the same key. By default answers are not kept.
+    fn raw_response(
+        &mut self,
+        _line: &OutcomeLine,
+        _key: QuestionKey,
+        _text: Option<&str>,
+    ) -> Result<(), RunFileError> {
+        Ok(())
+    }
+
     /// Reports the cost of a question before its outcome, also if there will be no outcome.
     fn asked(&mut self, _trajectory_id: &str, _effort: QuestionCost) {}
 
@@ -44,12 +53,7 @@ pub trait RunLedger {
     fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
 
     /// Stores a verdict for later runs.
-    fn cache(
-        &mut self,
-        key: QuestionKey,
-        reading: &ParsedVerdict,
-        shortened: &[TruncatedValue],
-    ) -> Result<(), RunFileError>;
+    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError>;
 
     /// Makes everything so far survive this process. The runner calls it after each batch of answers.
     fn write(&mut self) -> Result<(), RunFileError>;

@@ -1,5 +1,6 @@
 //! Plans the questions about a trajectory, and turns answers into outcome lines.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
@@ -7,14 +8,15 @@ use gradus_llm::AnswerForm;
 use gradus_llm::price::TokenPrice;
 
 use super::progress_order::AnsweredQuestions;
+use super::question_selection::QuestionSelection;
 use crate::evaluator::{EvaluationMethod, Evaluator};
 use crate::judge::JudgeResponse;
 use crate::offline::OfflineJudge;
-use crate::outcome::{EvaluationOutcome, OutcomeKind, OutcomeLine, TokenCount};
+use crate::outcome::{EvaluationOutcome, OutcomeKind, OutcomeLine, ScoredVerdict, TokenCount};
 use crate::prompt::{
     self, EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, ToolTexts, TruncatedValue,
 };
-use crate::rubric::{Rubric, RubricSubject};
+use crate::rubric::{Rubric, RubricLabels, RubricSubject, RubricVariable};
 use crate::run::CachedVerdict;
 
 /// One question to a model. Jobs of a trajectory share it.
@@ -22,7 +24,7 @@ use crate::run::CachedVerdict;
 pub(super) struct JudgeJob {
     /// Index into the planner's evaluators.
     evaluator: usize,
-    /// Index into the trajectory's steps; `None` for the whole trajectory.
+    /// Index into the trajectory's steps; `None` for the whole trajectory, the number of steps for the final thought.
     step: Option<usize>,
     trajectory: Arc<Trajectory>,
     tools: Arc<ToolText>,
@@ -55,7 +57,7 @@ pub(super) struct QuestionShortener(Arc<Rubric>);
 
 impl QuestionShortener {
     pub(super) fn render_shortened(&self, job: &JudgeJob, window: PromptWindow) -> JudgePrompt {
-        PromptRenderer::new(&self.0, &job.tools, window).render(&job.case())
+        PromptRenderer::new(&self.0, &job.case(), window).render(&job.case())
     }
 }
 
@@ -75,8 +77,22 @@ pub(super) struct QuestionPlanner {
     tools: ToolTexts,
     window: Option<PromptWindow>,
     done: AnsweredQuestions,
-    /// Rendered constant parts by evaluator and set of tools, oldest first.
-    renderers: Vec<(usize, Arc<ToolText>, PromptRenderer)>,
+    /// `None` plans all questions.
+    selection: Option<QuestionSelection>,
+    /// Rendered constant parts, oldest first.
+    renderers: Vec<CachedRenderer>,
+}
+
+/// A rendered constant part with what it was made from.
+#[derive(Debug)]
+struct CachedRenderer {
+    evaluator: usize,
+    tools: Arc<ToolText>,
+    /// `None` also if the rubric does not use it.
+    system_prompt: Option<Arc<str>>,
+    /// The trajectory that decided which tools are shown; `None` if all of them are.
+    trajectory_id: Option<String>,
+    renderer: PromptRenderer,
 }
 
 /// Bound of that cache: sources with many different agents would fill the memory.
@@ -90,7 +106,19 @@ impl QuestionPlanner {
         window: Option<PromptWindow>,
         done: AnsweredQuestions,
     ) -> Self {
-        QuestionPlanner { run_id: run_id.into(), evaluators, tools, window, done, renderers: Vec::new() }
+        QuestionPlanner {
+            run_id: run_id.into(),
+            evaluators,
+            tools,
+            window,
+            done,
+            selection: None,
+            renderers: Vec::new(),
+        }
+    }
+
+    pub(super) fn select_questions(&mut self, selection: Option<QuestionSelection>) {
+        self.selection = selection;
     }
 
     /// Plans a trajectory. `is_known` means that an earlier process of the run stored exactly this trajectory, so
@@ -104,23 +132,39 @@ impl QuestionPlanner {
             TrajectoryPlan { trajectory_id: Arc::clone(&trajectory_id), answered: Vec::new(), jobs: Vec::new() };
         // Created on first use, since parsing the texts takes time that a pure model run does not need.
         let mut offline: Option<OfflineJudge<'_>> = None;
-        let steps = || (0..trajectory.steps.len()).map(Some);
+        let step_count = trajectory.steps.len();
+        let has_final_thought = trajectory.final_thought_index().is_some();
         for (number, evaluator) in self.evaluators.iter().enumerate() {
             let subjects: Vec<Option<usize>> = match evaluator.subject {
-                RubricSubject::Step => steps().collect(),
+                RubricSubject::Step => {
+                    let rows = step_count + usize::from(has_final_thought && evaluator.judges_final_thought());
+                    (0..rows).map(Some).collect()
+                }
                 RubricSubject::Trajectory => vec![None],
             };
             for step in subjects {
-                let index = step.and_then(|step| trajectory.steps.get(step)).map(|step| step.index);
+                let index = step_number(&trajectory, step);
+                let has_question =
+                    |selection: &QuestionSelection| selection.has(&trajectory_id, index, &evaluator.name);
+                if !self.selection.as_ref().is_none_or(has_question) {
+                    continue;
+                }
                 if is_known && self.done.has(&trajectory_id, index, &evaluator.name) {
                     continue;
                 }
                 match &evaluator.method {
+                    EvaluationMethod::Rules(_) if step == Some(step_count) => {
+                        let reason = "no rule judges the thought before the final answer".to_owned();
+                        let line = self.blank_line(evaluator, &trajectory_id, index);
+                        planned.answered.push(line.with(EvaluationOutcome::Abstained { reason }));
+                    }
                     EvaluationMethod::Rules(question) => {
                         let offline =
                             offline.get_or_insert_with(|| OfflineJudge::with_index(&trajectory, tools.index()));
                         let outcome = evaluator.apply_rules(*question, offline, step);
-                        planned.answered.push(self.blank_line(evaluator, &trajectory_id, index).with(outcome));
+                        let mut line = self.blank_line(evaluator, &trajectory_id, index).with(outcome);
+                        line.remarks = evaluator.rule_remarks(*question, offline);
+                        planned.answered.push(line);
                     }
                     EvaluationMethod::Model { rubric, .. } => {
                         let job = JudgeJob {
@@ -158,20 +202,33 @@ impl QuestionPlanner {
     }
 
     fn renderer_for_job(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {
-        let known = self
-            .renderers
-            .iter()
-            .rposition(|(evaluator, tools, _)| *evaluator == job.evaluator && Arc::ptr_eq(tools, &job.tools));
+        let uses_prompt = rubric.template.variables().any(|variable| variable == RubricVariable::SystemPrompt);
+        let system_prompt = job.trajectory.system_prompt.as_ref().filter(|_| uses_prompt);
+        // Trajectories of one source share the text. Those that were read from a store do not, and have to be compared.
+        let is_same = |cached: Option<&Arc<str>>| match (cached, system_prompt) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let known = self.renderers.iter().rposition(|cached| {
+            cached.evaluator == job.evaluator
+                && Arc::ptr_eq(&cached.tools, &job.tools)
+                && is_same(cached.system_prompt.as_ref())
+                && cached.trajectory_id.as_ref().is_none_or(|id| *id == job.trajectory.trajectory_id)
+        });
         let at = known.unwrap_or_else(|| {
             let window = self.window.unwrap_or(PromptWindow { bytes: usize::MAX });
-            let renderer = PromptRenderer::new(rubric, &job.tools, window);
+            let renderer = PromptRenderer::new(rubric, &job.case(), window);
             if self.renderers.len() >= KEPT_RENDERERS {
                 self.renderers.remove(0);
             }
-            self.renderers.push((job.evaluator, Arc::clone(&job.tools), renderer));
+            let (tools, system_prompt) = (Arc::clone(&job.tools), system_prompt.cloned());
+            let is_bound = renderer.is_bound_to_trajectory();
+            let trajectory_id = is_bound.then(|| job.trajectory.trajectory_id.clone());
+            let evaluator = job.evaluator;
+            self.renderers.push(CachedRenderer { evaluator, tools, system_prompt, trajectory_id, renderer });
             self.renderers.len() - 1
         });
-        &self.renderers[at].2
+        &self.renderers[at].renderer
     }
 
     /// The outcome line of a question that was sent.
@@ -186,12 +243,9 @@ impl QuestionPlanner {
             Err(failure) => EvaluationOutcome::Failed { reason: failure.to_string() },
         };
         let mut line = self.line_of(job).with(outcome);
-        line.tokens = judgement.usage.map(|usage| TokenCount {
-            prompt: usage.prompt,
-            completion: usage.completion,
-            cached_prompt: usage.cached_prompt,
-        });
+        line.tokens = judgement.usage.map(TokenCount::from_usage);
         line.cost_usd = price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
+        line.label_probability = judgement.label_probability;
         line.calls = judgement.calls;
         line.shortened.clone_from(&judgement.prompt.shortened);
         line
@@ -228,12 +282,23 @@ impl QuestionPlanner {
     }
 
     fn scored_outcome(&self, job: &JudgeJob, label: String, explanation: String) -> EvaluationOutcome {
-        let score = self.evaluators[job.evaluator].labels.score(&label).unwrap_or_default();
-        EvaluationOutcome::Scored(crate::outcome::ScoredVerdict { label, score, explanation, evidence: Vec::new() })
+        let score = Some(self.evaluators[job.evaluator].labels.score(&label).unwrap_or_default());
+        let verdict = ScoredVerdict { label, score, explanation, evidence: Vec::new(), rule: None };
+        EvaluationOutcome::Scored(verdict)
     }
 
-    fn line_of(&self, job: &JudgeJob) -> OutcomeLine {
-        let index = job.step.and_then(|step| job.trajectory.steps.get(step)).map(|step| step.index);
+    /// The labels of the question of a job.
+    pub(super) fn labels(&self, job: &JudgeJob) -> &RubricLabels {
+        &self.evaluators[job.evaluator].labels
+    }
+
+    pub(super) fn label_score(&self, job: &JudgeJob, label: &str) -> Option<f64> {
+        self.labels(job).score(label)
+    }
+
+    /// The line of a job without a result.
+    pub(super) fn line_of(&self, job: &JudgeJob) -> OutcomeLine {
+        let index = step_number(&job.trajectory, job.step);
         self.blank_line(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
     }
 
@@ -248,8 +313,11 @@ impl QuestionPlanner {
             outcome: OutcomeKind::Failed,
             label: None,
             score: None,
+            label_probability: None,
             explanation: None,
             evidence: Vec::new(),
+            rule: None,
+            remarks: Vec::new(),
             reason: None,
             judge: Arc::clone(&evaluator.judge),
             rubric_hash: Arc::clone(&evaluator.hash),
@@ -258,24 +326,42 @@ impl QuestionPlanner {
             cached: false,
             calls: 0,
             shortened: Vec::new(),
+            votes: Vec::new(),
+            vote_count: None,
+            disagreement: None,
+            escalated: None,
+            first_label: None,
         }
     }
 }
 
+/// The number of a step in outcome lines, from its index; `None` for the whole trajectory.
+fn step_number(trajectory: &Trajectory, step: Option<usize>) -> Option<u32> {
+    match trajectory.steps.get(step?) {
+        Some(step) => Some(step.index),
+        None => trajectory.final_thought_index(),
+    }
+}
+
 impl OutcomeLine {
-    fn with(mut self, outcome: EvaluationOutcome) -> OutcomeLine {
+    pub(super) fn with(mut self, outcome: EvaluationOutcome) -> OutcomeLine {
         match outcome {
             EvaluationOutcome::Scored(verdict) => {
                 self.outcome = OutcomeKind::Scored;
                 self.label = Some(verdict.label);
-                self.score = Some(verdict.score);
+                self.score = verdict.score;
                 self.explanation = Some(verdict.explanation);
                 self.evidence = verdict.evidence;
+                self.rule = verdict.rule.map(Cow::Borrowed);
             }
             EvaluationOutcome::NotApplicable { reason } => {
                 self.outcome = OutcomeKind::NotApplicable;
                 self.reason = Some(reason);
                 self.cost_usd = Some(0.0);
+            }
+            EvaluationOutcome::Abstained { reason } => {
+                self.outcome = OutcomeKind::Abstained;
+                self.reason = Some(reason);
             }
             EvaluationOutcome::Failed { reason } => {
                 self.outcome = OutcomeKind::Failed;

@@ -35,7 +35,9 @@ pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFi
         let line = line.map_err(|error| RunFileError::new(&path, error))?;
         // An incomplete line, left by a crash, is not an answer.
         let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
-        done.cost_usd += line.cost_usd.unwrap_or(0.0);
+        // Where the cost of one vote is not known, that of the others still counts.
+        let of_votes = || line.votes.iter().filter_map(|vote| vote.cost_usd).sum();
+        done.cost_usd += line.cost_usd.unwrap_or_else(of_votes);
         if line.outcome != OutcomeKind::Failed {
             done.questions.insert(digest_question(&line.trajectory_id, line.step_index, &line.evaluator));
         }
@@ -43,7 +45,7 @@ pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFi
     Ok(done)
 }
 
-fn digest_question(trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> u128 {
+pub(super) fn digest_question(trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> u128 {
     let step = step_index.map_or(0, |index| u64::from(index) + 1);
     gradus_core::stable_digest(format!("{evaluator}\0{step}\0{trajectory_id}").as_bytes())
 }

@@ -31,7 +31,7 @@ pub(crate) fn parse(prompt: &str) -> Result<ParsedPrompt, String> {
     for line in prompt.split('\n') {
         let mark = |word: &str| {
             let mark = line.strip_prefix("<<")?.strip_prefix(word)?.strip_prefix(' ')?.strip_suffix(">>")?;
-            (mark.len() == 32).then(|| mark.to_owned())
+            (mark.len() == 16).then(|| mark.to_owned())
         };
         match &mut open {
             None => match mark("data") {
@@ -68,7 +68,8 @@ impl Block {
 }
 
 fn is_heading(line: &str) -> bool {
-    const FIELDS: [&str; 8] = [
+    const FIELDS: [&str; 11] = [
+        "their names",
         "thought",
         "tool",
         "tool (the call failed)",
@@ -77,11 +78,13 @@ fn is_heading(line: &str) -> bool {
         "result (the call failed)",
         "name",
         "description",
+        "request",
+        "answer",
     ];
     let Some((name, rest)) = line.split_once(':') else {
         return line.starts_with('(') && line.ends_with(')');
     };
     let is_numbered = |kind: &str| name.strip_prefix(kind).is_some_and(|number| number.parse::<u32>().is_ok());
     let is_said = rest.is_empty() || (rest.starts_with(" (") && rest.ends_with(')'));
-    is_said && (FIELDS.contains(&name) || is_numbered("step ") || is_numbered("tool "))
+    is_said && (FIELDS.contains(&name) || is_numbered("step ") || is_numbered("tool ") || is_numbered("turn "))
 }

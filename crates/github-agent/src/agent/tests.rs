@@ -93,7 +93,10 @@ pub(super) fn wants(text: &str, wanted: &[(&str, &str, &str)]) -> AgentEvent {
 }
 
 pub(super) fn too_long() -> AgentEvent {
-    AgentEvent::Replied(Err(ModelCallFailure { error: CallError::TooLong("8192 tokens".to_owned()), attempts: 1 }))
+    AgentEvent::Replied(Err(ModelCallFailure {
+        error: CallError::TooLong("8192 tokens".to_owned().into()),
+        attempts: 1,
+    }))
 }
 
 /// A machine with a request.

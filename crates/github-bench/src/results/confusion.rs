@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::trial::TrialLine;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use gradus_eval::outcome::OutcomeLine;
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use serde::Serialize;
 
 /// Evaluators with a known truth, and the label that means "wrong". Wrong is the positive class throughout.
@@ -27,19 +27,36 @@ pub struct VerdictConfusionMatrix {
     pub alarms: u64,
     /// True negatives.
     pub right: u64,
+    /// The judge cannot decide. Not part of any ratio.
+    pub abstained: u64,
+    /// Of those, the cases in which something is wrong.
+    pub abstained_wrong: u64,
     /// No verdict: the question did not apply, or the judge failed. Not part of any ratio.
     pub unjudged: u64,
 }
 
+/// What the judge said about one case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JudgedAs {
+    Wrong,
+    Right,
+    /// The judge cannot decide.
+    Undecided,
+    /// The question did not apply, was not asked, or failed.
+    Unjudged,
+}
+
 impl VerdictConfusionMatrix {
-    fn add_verdict(&mut self, is_wrong: bool, said_wrong: Option<bool>) {
-        *match (is_wrong, said_wrong) {
-            (_, None) => &mut self.unjudged,
-            (true, Some(true)) => &mut self.found,
-            (true, Some(false)) => &mut self.missed,
-            (false, Some(true)) => &mut self.alarms,
-            (false, Some(false)) => &mut self.right,
+    fn add_verdict(&mut self, is_wrong: bool, judged: JudgedAs) {
+        *match (is_wrong, judged) {
+            (_, JudgedAs::Undecided) => &mut self.abstained,
+            (_, JudgedAs::Unjudged) => &mut self.unjudged,
+            (true, JudgedAs::Wrong) => &mut self.found,
+            (true, JudgedAs::Right) => &mut self.missed,
+            (false, JudgedAs::Wrong) => &mut self.alarms,
+            (false, JudgedAs::Right) => &mut self.right,
         } += 1;
+        self.abstained_wrong += u64::from(is_wrong && judged == JudgedAs::Undecided);
     }
 
     /// True positives among verdicts of "wrong"; none if there are none.
@@ -71,6 +88,8 @@ pub struct DetectionCounts {
     pub runs: u64,
     /// By the judge, in a dimension and at a step that is wrong. For the oracle: any alarm.
     pub by_judge: u64,
+    /// Runs in which the judge noticed nothing, and could not decide about something that is wrong.
+    pub judge_abstained: u64,
     /// The rules R1 to R24.
     pub by_rules: u64,
     /// The verifier failed the run.
@@ -113,27 +132,31 @@ pub struct JudgeAccuracy {
 impl JudgeAccuracy {
     /// Adds one judged trial. Runs without a truth count for the comparison with replays only.
     pub fn add_trial(&mut self, line: &TrialLine, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
-        let sequence = said_wrong(outcomes, SEQUENCE_OPTIMALITY, None);
-        if let (Some(replay), Some(said), true) = (&line.replay, sequence, line.passed) {
+        let sequence = find_judgment(outcomes, SEQUENCE_OPTIMALITY, None);
+        if let (Some(replay), true) = (&line.replay, line.passed) {
             let beside = &mut self.replay;
-            *match (!replay.needless.is_empty(), said) {
-                (true, true) => &mut beside.both,
-                (true, false) => &mut beside.only_replay,
-                (false, true) => &mut beside.only_judge,
-                (false, false) => &mut beside.neither,
-            } += 1;
+            let cell = match (!replay.needless.is_empty(), sequence) {
+                (true, JudgedAs::Wrong) => Some(&mut beside.both),
+                (true, JudgedAs::Right) => Some(&mut beside.only_replay),
+                (false, JudgedAs::Wrong) => Some(&mut beside.only_judge),
+                (false, JudgedAs::Right) => Some(&mut beside.neither),
+                (_, JudgedAs::Undecided | JudgedAs::Unjudged) => None,
+            };
+            if let Some(count) = cell {
+                *count += 1;
+            }
         }
         let Some(truth) = &line.truth else { return };
         if trajectory.steps.len() != truth.steps.len() {
             self.misread += 1;
             return;
         }
-        let mut noticed = false;
-        let mut alarmed = false;
-        let mut hold = |name: &'static str, is_wrong: bool, said: Option<bool>| {
-            self.dimensions.entry(name).or_default().add_verdict(is_wrong, said);
-            noticed |= is_wrong && said == Some(true);
-            alarmed |= said == Some(true);
+        let (mut noticed, mut alarmed, mut undecided) = (false, false, false);
+        let mut hold = |name: &'static str, is_wrong: bool, judged: JudgedAs| {
+            self.dimensions.entry(name).or_default().add_verdict(is_wrong, judged);
+            noticed |= is_wrong && judged == JudgedAs::Wrong;
+            undecided |= is_wrong && judged == JudgedAs::Undecided;
+            alarmed |= judged == JudgedAs::Wrong;
         };
         for (step, true_step) in trajectory.steps.iter().zip(&truth.steps) {
             for (name, is_right) in [
@@ -141,7 +164,7 @@ impl JudgeAccuracy {
                 (QUERY_TO_THOUGHT, true_step.thought_fits_request),
                 (CALL_VALIDITY, true_step.is_valid),
             ] {
-                hold(name, !is_right, said_wrong(outcomes, name, Some(step.index)));
+                hold(name, !is_right, find_judgment(outcomes, name, Some(step.index)));
             }
         }
         // A run without steps has no sequence to judge.
@@ -154,6 +177,7 @@ impl JudgeAccuracy {
         let by_replay = line.replay.as_ref().is_some_and(|replay| !replay.needless.is_empty());
         row.runs += 1;
         row.by_judge += u64::from(by_judge);
+        row.judge_abstained += u64::from(!by_judge && undecided);
         row.by_rules += u64::from(!line.clean);
         row.by_verifier += u64::from(!line.passed);
         row.by_replay += u64::from(by_replay);
@@ -165,11 +189,16 @@ impl JudgeAccuracy {
     }
 }
 
-/// Whether the judge said "wrong"; none without a scored verdict.
-fn said_wrong(outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> Option<bool> {
-    let (_, wrong) = DIMENSIONS.iter().find(|(name, _)| *name == evaluator)?;
-    let outcome = outcomes.iter().find(|line| *line.evaluator == *evaluator && line.step_index == step)?;
-    outcome.is_scored().then(|| outcome.label.as_deref() == Some(*wrong))
+/// What the judge said about a step, or about the whole run.
+fn find_judgment(outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> JudgedAs {
+    let wrong = DIMENSIONS.iter().find(|(name, _)| *name == evaluator).map(|(_, wrong)| *wrong);
+    let outcome = outcomes.iter().find(|line| *line.evaluator == *evaluator && line.step_index == step);
+    match outcome.map(|line| (line.outcome, line.label.as_deref())) {
+        Some((OutcomeKind::Scored, label)) if label == wrong => JudgedAs::Wrong,
+        Some((OutcomeKind::Scored, _)) => JudgedAs::Right,
+        Some((OutcomeKind::Abstained, _)) => JudgedAs::Undecided,
+        Some((OutcomeKind::NotApplicable | OutcomeKind::Failed, _)) | None => JudgedAs::Unjudged,
+    }
 }
 
 #[cfg(test)]
@@ -179,16 +208,19 @@ mod tests {
     #[test]
     fn shares() {
         let mut confusion = VerdictConfusionMatrix::default();
-        for (is_wrong, said) in [
-            (true, Some(true)),
-            (true, Some(false)),
-            (false, Some(true)),
-            (false, Some(false)),
-            (false, Some(false)),
-            (true, None),
+        for (is_wrong, judged) in [
+            (true, JudgedAs::Wrong),
+            (true, JudgedAs::Right),
+            (false, JudgedAs::Wrong),
+            (false, JudgedAs::Right),
+            (false, JudgedAs::Right),
+            (true, JudgedAs::Unjudged),
+            (true, JudgedAs::Undecided),
+            (false, JudgedAs::Undecided),
         ] {
-            confusion.add_verdict(is_wrong, said);
+            confusion.add_verdict(is_wrong, judged);
         }
+        assert_eq!((confusion.abstained, confusion.abstained_wrong, confusion.unjudged), (2, 1, 1));
         assert_eq!((confusion.precision(), confusion.recall()), (Some(0.5), Some(0.5)));
         assert!(confusion.balanced_accuracy().is_some_and(|share| (share - 7.0 / 12.0).abs() < 1e-12));
         assert_eq!(VerdictConfusionMatrix::default().precision(), None);

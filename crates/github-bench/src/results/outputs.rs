@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::trial::TrialLine;
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::outcome::OutcomeKind;
-use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{TestCase, TestSuite};
 use serde_json::json;
 
 use super::report::{AgentReport, BenchReport};
 use super::tables::list_failure_reasons;
-use gradus_report::junit::xml_text;
+use gradus_report::junit::{JunitSettings, build_measured_status, xml_text};
 use gradus_report::{csv, json, markdown};
 
 /// The two verdicts on a trial: name, whether it is good, and the label.
@@ -162,19 +162,14 @@ impl BenchReport {
         Ok(agents.flush()?)
     }
 
-    /// One suite for success and one for safety, with a test case per trial.
-    pub fn to_junit_suites(&self) -> Vec<TestSuite> {
+    /// One suite for success and one for safety, with a test case per trial. A trial fails only where a gate on its
+    /// measure failed, as verdicts do.
+    pub fn to_junit_suites(&self, settings: &JunitSettings<'_>) -> Vec<TestSuite> {
         let mut suites = ["success", "safe"].map(TestSuite::new);
         for line in self.lines() {
             for (suite, (name, is_well, label)) in suites.iter_mut().zip(list_trial_verdicts(line)) {
-                let status = if is_well {
-                    TestCaseStatus::success()
-                } else {
-                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                    status.set_type(label);
-                    status.set_message(xml_text(&explain_trial_verdict(line, name)).as_ref());
-                    status
-                };
+                let message = explain_trial_verdict(line, name);
+                let status = build_measured_status(is_well, name, label, &message, settings);
                 let called = format!("{} ({})", line.name(), line.agent);
                 let mut case = TestCase::new(xml_text(&called).as_ref(), status);
                 case.set_classname(format!("gradus.bench.{name}"));
@@ -206,6 +201,9 @@ impl BenchReport {
                     "cost_usd": null,
                     "cached": false,
                     "calls": 0,
+                    // A trial is measured in the simulator and not in a span.
+                    "trace_id": null,
+                    "span_ids": [],
                     "task": line.task,
                     "trial": line.trial,
                     "agent": line.agent,

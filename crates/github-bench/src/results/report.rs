@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use crate::trial::TrialLine;
 use crate::trial::statistics::{TaskTally, estimate_pass_hat_k, median_with_interval, tally_trials};
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
-use gradus_eval::report::MetricResult;
+use gradus_eval::report::{MetricResult, TrialMetricNames};
+use gradus_stats::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
 use serde::{Deserialize, Serialize};
 
 use super::confusion::JudgeAccuracy;
@@ -121,19 +121,22 @@ impl BenchReport {
     }
 
     /// Names that gates may use. `pass^K` only exists for one agent with several trials.
-    pub fn metric_names(agents: usize, trials: u32) -> Vec<String> {
-        let fixed = ["success", "safe", "clean", "joint", "calls_ratio", "cost_per_solved"];
-        let mut names: Vec<String> = fixed.map(str::to_owned).to_vec();
+    pub fn metric_names<'l>(agents: usize, trials: u32, levels: impl IntoIterator<Item = &'l str>) -> TrialMetricNames {
+        let mut shares = ["success", "safe", "clean", "joint"].map(str::to_owned).to_vec();
         if agents == 1 && trials > 1 {
-            names.extend([format!("pass^{trials}"), format!("safe^{trials}")]);
+            shares.extend([format!("pass^{trials}"), format!("safe^{trials}")]);
         }
-        names
+        TrialMetricNames {
+            shares,
+            amounts: ["calls_ratio", "cost_per_solved"].map(str::to_owned).to_vec(),
+            tags: levels.into_iter().map(level_tag).collect(),
+        }
     }
 
     /// The same for this benchmark.
-    pub fn own_metric_names(&self) -> Vec<String> {
+    pub fn own_metric_names(&self) -> TrialMetricNames {
         let trials = self.agents.first().map_or(0, |agent| agent.k);
-        BenchReport::metric_names(self.agents.len(), trials)
+        BenchReport::metric_names(self.agents.len(), trials, self.lines().iter().map(|line| line.level.as_str()))
     }
 
     /// Metrics over all agents together: a gate is mostly used with one agent.
@@ -247,6 +250,11 @@ impl AgentReport {
 }
 
 /// The sum behind a mean, for the numerator of a metric.
+/// The tag of tasks of a level, which gates can select.
+pub(super) fn level_tag(level: &str) -> String {
+    format!("level={level}")
+}
+
 fn measure_sum(measure: Option<AgentMetric>, of: u64) -> f64 {
     measure.map_or(0.0, |measure| measure.value * of as f64)
 }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::trial::TrialLine;
 use anyhow::Context as _;
-use gradus_eval::report::{GateResult, MetricResult, RunReader};
+use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames};
 use gradus_eval::run::RunFileError;
 use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
 
 use super::confusion::JudgeAccuracy;
-use super::report::{BenchReport, BenchResults};
+use super::report::{BenchReport, BenchResults, level_tag};
 
 /// Name in the folder of the run.
 const FILE: &str = "bench.json";
@@ -81,12 +81,17 @@ impl RunSupplement for BenchReport {
         Ok(())
     }
 
-    fn metric_names(&self) -> Vec<String> {
+    fn metric_names(&self) -> TrialMetricNames {
         self.own_metric_names()
     }
 
     fn metrics(&self) -> Vec<MetricResult> {
         self.own_metrics()
+    }
+
+    fn tag_metrics(&self, tag: &str) -> Vec<MetricResult> {
+        let tagged = self.lines().iter().filter(|line| level_tag(&line.level) == tag).cloned().collect();
+        BenchReport::from_results(BenchResults { lines: tagged, ..self.results().clone() }).own_metrics()
     }
 
     /// Says why a metric has no value, where the report knows it.
@@ -104,6 +109,10 @@ impl RunSupplement for BenchReport {
         let measurement = |line: &TrialLine| TrialMeasurement {
             trajectory_id: line.trajectory.clone(),
             session_id: line.session.clone(),
+            task_id: Some(line.task.clone()),
+            // Sessions of external programs may repeat.
+            owns_session: false,
+            tags: vec![level_tag(&line.level)],
             results: [
                 ("bench: success", "Tasks Done", line.passed),
                 ("bench: safe", "Safe Runs", line.safe),

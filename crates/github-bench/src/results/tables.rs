@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::trial::TrialLine;
-use gradus_eval::interval::ConfidenceInterval;
 use gradus_github_agent::agent::AgentRunEnd;
+use gradus_stats::interval::ConfidenceInterval;
 
 use super::confusion::JudgeAccuracy;
 use super::report::{AgentMetric, AgentReport, BenchReport};
@@ -161,10 +161,10 @@ impl BenchReport {
         rows.sort_by_key(|(policy, _)| policy.as_str() != "oracle");
         let rows = rows.into_iter().map(|(policy, row)| {
             let replay = if has_replay { row.by_replay.to_string() } else { NONE.to_owned() };
-            let counts = [row.runs, row.by_judge, row.by_rules, row.by_verifier];
+            let counts = [row.runs, row.by_judge, row.judge_abstained, row.by_rules, row.by_verifier];
             [policy.clone()].into_iter().chain(counts.map(|count| count.to_string())).chain([replay]).collect()
         });
-        let names = ["runs", "judge", "rules", "verifier", "replay"];
+        let names = ["runs", "judge", "abstained", "rules", "verifier", "replay"];
         ReportTable {
             title: "Planted mistakes, and who noticed them",
             note: Some(self.as_scripted(scores)),
@@ -180,7 +180,7 @@ impl BenchReport {
         format!("{} of {} came out as scripted.", format_count(right), format_counted_noun(scripted, "run", "runs"))
     }
 
-    /// Precision, recall and balanced accuracy of the judge per dimension.
+    /// Precision, recall and balanced accuracy of the judge per dimension, over the cases that it decided.
     pub fn judge_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let shown = |share: Option<f64>| share.map_or_else(|| NONE.to_owned(), |share| format!("{share:.3}"));
         let rows = scores.dimensions.iter().map(|(name, confusion)| {
@@ -188,13 +188,14 @@ impl BenchReport {
                 (*name).to_owned(),
                 (confusion.found + confusion.missed).to_string(),
                 (confusion.right + confusion.alarms).to_string(),
+                confusion.abstained.to_string(),
                 confusion.unjudged.to_string(),
                 shown(confusion.precision()),
                 shown(confusion.recall()),
                 shown(confusion.balanced_accuracy()),
             ]
         });
-        let names = ["wrong", "right", "unjudged", "precision", "recall", "balanced"];
+        let names = ["wrong", "right", "abstained", "unjudged", "precision", "recall", "balanced"];
         ReportTable {
             title: "The judge against the truth",
             note: (scores.misread > 0).then(|| {

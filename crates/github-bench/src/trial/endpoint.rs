@@ -82,6 +82,6 @@ mod tests {
         assert!(is_the_endpoints(&CallError::Unauthorized { status: 402, message: String::new() }, 3));
         assert!(is_the_endpoints(&refused, 0));
         assert!(!is_the_endpoints(&refused, 1));
-        assert!(!is_the_endpoints(&CallError::TooLong(String::new()), 0));
+        assert!(!is_the_endpoints(&CallError::TooLong(String::new().into()), 0));
     }
 }

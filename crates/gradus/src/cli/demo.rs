@@ -18,7 +18,7 @@ use gradus_github_bench::trial::{
 
 use super::bench::{BenchAddition, BenchAgents, load_worlds, plan_jobs};
 use super::eval::{self, GradingOptions, PreparedRun};
-use super::outputs::ReportAddition;
+use super::report_addition::ReportAddition;
 use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::printable_line;
 use gradus_github_bench::results::{BenchReport, BenchResults};
@@ -82,7 +82,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     let graded = eval::EvalArguments::for_sources(vec![store.display().to_string()], grading);
 
     // Checked before anything is played: the report may not be writable.
-    let prepared = match PreparedRun::new(&graded, &[]) {
+    let prepared = match PreparedRun::new(&graded, None) {
         Ok(prepared) => prepared,
         Err(error) => {
             print_diagnostic(&printable_line(&error.to_string()));

@@ -1,5 +1,5 @@
 //! `gradus doctor`: checks what a server needs before it starts: settings, ports, folder, store, keys, disk, clock, and
-//! the endpoints of judges. It changes nothing. Works beside a running server, whose ports then count as good.
+//! the endpoints of judges; and which local model servers could judge. It changes nothing. Works beside a running server, whose ports then count as good.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -12,6 +12,7 @@ use gradus_store::{FILE_NAME, Store};
 use reqwest::header::HOST;
 
 use super::CommandExit;
+use super::judge::{FoundServer, find_local_servers};
 use super::serve::ServerOptions;
 
 #[derive(Args)]
@@ -40,6 +41,7 @@ pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<
         }
         Err(reason) => findings.push(("settings", DoctorFinding::Bad(reason))),
     }
+    findings.push(("local judges", describe_local_servers()));
     let mut exit = CommandExit::Pass;
     for (what, finding) in findings {
         let (mark, text) = match finding {
@@ -182,6 +184,21 @@ fn check_clock() -> DoctorFinding {
     }
 }
 
+/// What runs on the default ports of model servers. No server needs any of them, so nothing here is a fault.
+fn describe_local_servers() -> DoctorFinding {
+    match find_local_servers() {
+        Ok(found) => {
+            let there: Vec<String> =
+                found.iter().filter(|server| server.is_there()).map(FoundServer::summary_line).collect();
+            DoctorFinding::Good(match there.is_empty() {
+                true => "no model server runs on a default port of Ollama, llama.cpp, LM Studio or vLLM".to_owned(),
+                false => there.join("; "),
+            })
+        }
+        Err(error) => DoctorFinding::Warning(format!("the ports of local model servers cannot be probed: {error}")),
+    }
+}
+
 /// Asks the judge of a rule one short question, which costs a few tokens: only an answer proves address, key and model.
 fn check_judge_endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> DoctorFinding {
     let url = judge.client.shown_url().to_owned();
@@ -195,6 +212,7 @@ fn check_judge_endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::M
         answer: gradus_llm::AnswerForm::Text,
         max_tokens: 16,
         temperature: judge.settings.temperature,
+        wants_logprobs: false,
     };
     let (_, answer) = runtime.block_on(judge.client.ask(&request));
     match answer {

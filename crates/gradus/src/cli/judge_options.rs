@@ -3,25 +3,45 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gradus_eval::evaluator::OFFLINE;
 use gradus_eval::judge_selection::JudgeConfig;
 
 use crate::config::ConfigFile;
 
+/// The temperature of repeats. High enough that doubt shows, low enough that answers make sense.
+const REPEAT_TEMPERATURE: f64 = 0.7;
+
 /// How the judge is asked.
 #[derive(Args, Clone, Debug)]
 pub(super) struct JudgeOptions {
-    /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), or `openai:MODEL` / `anthropic:MODEL`.
+    /// Who judges: `offline` (rules, no network), a model's name (`gpt-4o`), `openai:MODEL` / `anthropic:MODEL`, or a
+    /// model on this machine: `ollama:MODEL`, `llamacpp:MODEL`, `lmstudio:MODEL`, `vllm:MODEL` (`gradus judge list`).
     /// Without it: `judge.name` of the settings file; OPENAI_MODEL, or gpt-4o, if OPENAI_API_KEY or OPENAI_BASE_URL is
-    /// set; claude-sonnet-5-5 if ANTHROPIC_API_KEY is; else `offline`.
+    /// set; claude-sonnet-5-5 if ANTHROPIC_API_KEY is; else `offline`. Several judges are a panel: each question is asked
+    /// of all, and the most votes decide.
     #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
-    pub(super) judge: Option<String>,
+    pub(super) judge: Vec<String>,
+    /// How often each judge is asked each question; the most votes decide [default: 1].
+    #[arg(long, value_name = "K", help_heading = "Judge")]
+    pub(super) repeats: Option<u32>,
+    /// A better judge, for questions where the first one is unsure.
+    #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
+    pub(super) escalate_to: Option<String>,
+    /// The first judge is unsure of a label that it finds less probable than this. Without log-probabilities it is unsure
+    /// if its answers differ when it is asked three times.
+    #[arg(long, value_name = "P", default_value_t = 0.9, requires = "escalate_to", help_heading = "Judge")]
+    pub(super) escalate_below: f64,
+    /// Escalate this share of the other questions, too, to measure how often the first judge errs.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, requires = "escalate_to", help_heading = "Judge")]
+    pub(super) audit: f64,
     /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
     #[arg(long, value_name = "URL", help_heading = "Judge")]
     pub(super) base_url: Option<String>,
-    /// Questions in flight at most; the endpoint's own limit is found below that [default: 200].
+    /// Questions in flight at most; the endpoint's own limit is found below that [default: 200; 4 for
+    /// local servers but vLLM].
     #[arg(long, value_name = "N", help_heading = "Judge")]
     pub(super) concurrency: Option<usize>,
-    /// How long one call may take, in seconds [default: 120].
+    /// How long one call may take, in seconds [default: 120; 600 for local servers].
     #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
     pub(super) timeout: Option<f64>,
     /// How long to wait for a model server that is still loading its model, in seconds [default: 600].
@@ -39,12 +59,16 @@ pub(super) struct JudgeOptions {
     /// The judge's context: what does not fit is shortened, and marked [default: 100000].
     #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
     pub(super) context_tokens: Option<usize>,
-    /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
+    /// The model's temperature; `none` sends none [default: 0; 0.7 where a judge is asked several times]. Anthropic takes
+    /// none.
     #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
     pub(super) temperature: Option<ModelTemperature>,
     /// Ask for plain text, even if the endpoint could answer in JSON.
     #[arg(long, help_heading = "Judge")]
     pub(super) text_answers: bool,
+    /// Ask for log-probabilities and keep how probable each label was, where the endpoint gives them.
+    #[arg(long, help_heading = "Judge")]
+    pub(super) logprobs: bool,
     /// Prices of models (TOML: `["model"]`, input, output, cached_input in dollars for a million tokens); they win over
     /// those that are built in.
     #[arg(long, value_name = "FILE", help_heading = "Judge")]
@@ -68,22 +92,52 @@ pub(super) fn temperature(text: &str) -> Result<ModelTemperature, String> {
 }
 
 impl JudgeOptions {
+    /// Without `--judge`, the judge is `offline`, whatever keys are set.
+    pub(super) fn judge_offline_by_default(&mut self) {
+        if self.judge.is_empty() {
+            self.judge.push(OFFLINE.to_owned());
+        }
+    }
+
+    /// Whether one judge may be asked one question several times.
+    fn is_repeated(&self) -> bool {
+        match self.repeats {
+            Some(repeats) => repeats > 1,
+            None => self.escalate_to.is_some() && self.judge.len() <= 1,
+        }
+    }
+
     /// Merges the options with `[judge]` of the file; options win. The judge's name and address stay apart from those
     /// of the file, because the environment ranks between them.
     pub(super) fn judge_config(&self, file: &ConfigFile) -> JudgeConfig {
+        self.merge_config(file, self.is_repeated())
+    }
+
+    /// The same for the judge of `--escalate-to`, which is asked once.
+    pub(super) fn escalation_config(&self, file: &ConfigFile) -> JudgeConfig {
+        self.merge_config(file, false)
+    }
+
+    fn merge_config(&self, file: &ConfigFile, is_repeated: bool) -> JudgeConfig {
         let of_file = file.judge_config();
         JudgeConfig {
-            judge: self.judge.clone(),
+            judge: self.judge.first().cloned(),
             base_url: self.base_url.clone(),
-            concurrency: self.concurrency.unwrap_or(of_file.concurrency),
-            timeout_s: self.timeout.unwrap_or(of_file.timeout_s),
+            concurrency: self.concurrency.or(of_file.concurrency),
+            timeout_s: self.timeout.or(of_file.timeout_s),
             load_wait_s: self.load_wait.or(of_file.load_wait_s),
             retries: self.retries,
             ask_again: self.ask_again,
             max_tokens: self.max_tokens.unwrap_or(of_file.max_tokens),
             context_tokens: self.context_tokens.unwrap_or(of_file.context_tokens),
-            temperature: self.temperature.map_or(of_file.temperature, |given| given.0),
+            temperature: match self.temperature {
+                Some(given) => given.0,
+                // At temperature 0 most endpoints repeat themselves, and repeats would show nothing.
+                None if is_repeated && file.judge.temperature.is_none() => Some(REPEAT_TEMPERATURE),
+                None => of_file.temperature,
+            },
             is_plain_text: self.text_answers,
+            wants_logprobs: self.logprobs,
             prices: self.prices.clone().or(of_file.prices),
             fallback_judge: of_file.fallback_judge,
             fallback_base_url: of_file.fallback_base_url,

@@ -2,24 +2,37 @@
 //! as one line, and return `BadInput`; an `Err` is an unexpected failure, which `run_cli` prints with its causes.
 
 mod agent;
+mod baseline;
 mod bench;
+mod calibration_options;
+mod code_version;
+mod compare;
+mod dataset;
 mod demo;
 mod destinations;
 mod doctor;
 mod eval;
+mod experiment;
+mod gates;
+mod interrupt_listener;
+mod judge;
 mod judge_options;
 mod keys;
 mod model;
 mod outputs;
 mod replay;
 mod report;
+mod report_addition;
 mod rubrics;
+mod run_lookup;
+mod runs;
 mod serve;
 mod simulate;
 mod sources;
 mod store;
 mod tools;
 mod traces;
+mod trial_progress;
 mod trust;
 
 use std::ffi::OsString;
@@ -32,7 +45,7 @@ pub(crate) use sources::print_diagnostic;
 /// Exit codes, the same for every command. They are part of the interface: CI jobs branch on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandExit {
-    /// Done; gates passed or are inconclusive.
+    /// Done; gates passed.
     Pass = 0,
     /// The command broke off: a full disk, an unreachable endpoint, an error of this program.
     Unexpected = 1,
@@ -44,6 +57,8 @@ pub(crate) enum CommandExit {
     NothingFound = 4,
     /// The work is done, but not every outcome or span could be exported.
     NotWritten = 5,
+    /// The run ended early, so its gates are not decided.
+    GateIncomplete = 6,
     /// SIGINT or SIGTERM; 128 + 2, as shells have it.
     Interrupted = 130,
 }
@@ -65,8 +80,18 @@ enum CliCommand {
     Eval(Box<eval::EvalArguments>),
     /// Prints a run's results again, in any form.
     Report(report::ReportArguments),
+    /// Lists the runs of a state folder with their scores over time.
+    Runs(runs::RunsArguments),
+    /// Compares versions of an agent over the same tasks: better, worse, the same, or too few runs to tell?
+    Compare(compare::CompareArguments),
+    /// Create, check, split and dedupe datasets of requests with expectations.
+    Dataset(Box<dataset::DatasetArguments>),
+    /// Run an agent on every item of a dataset, check its answers and tool calls, and grade its steps.
+    Experiment(Box<experiment::ExperimentArguments>),
     /// Lists, shows and checks rubrics: what is asked, and what the answers are worth.
     Rubrics(rubrics::RubricArguments),
+    /// Measure how far a judge can be trusted: test it, calibrate it, list the local ones.
+    Judge(Box<judge::JudgeArguments>),
     /// Receives traces, keeps them and grades them as they come.
     Serve(serve::ServeArguments),
     /// An agent that works on GitHub: says what it thinks, calls tools, and answers.
@@ -106,7 +131,12 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Traces(arguments) => traces::run_traces_command(arguments),
         CliCommand::Eval(arguments) => eval::run_eval_command(arguments),
         CliCommand::Report(arguments) => report::run_report_command(arguments),
+        CliCommand::Runs(arguments) => runs::run_runs_command(arguments),
+        CliCommand::Compare(arguments) => compare::run_compare_command(arguments),
+        CliCommand::Dataset(arguments) => dataset::run_dataset_command(arguments),
+        CliCommand::Experiment(arguments) => experiment::run_experiment_command(arguments),
         CliCommand::Rubrics(arguments) => rubrics::run_rubrics_command(arguments),
+        CliCommand::Judge(arguments) => judge::run_judge_command(arguments),
         CliCommand::Serve(arguments) => Ok(serve::run_serve_command(arguments)),
         CliCommand::Agent(arguments) => agent::run_agent_command(arguments),
         CliCommand::Bench(arguments) => bench::run_bench_command(arguments),

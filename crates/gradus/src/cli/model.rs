@@ -104,8 +104,12 @@ impl ModelOptions {
                 None => name.to_owned(),
             });
         }
-        let config =
-            JudgeConfig { judge, base_url: self.base_url.clone(), timeout_s: self.timeout, ..JudgeConfig::default() };
+        let config = JudgeConfig {
+            judge,
+            base_url: self.base_url.clone(),
+            timeout_s: Some(self.timeout),
+            ..JudgeConfig::default()
+        };
         let mut credentials = environment.judge_credentials();
         if let Some(variable) = &self.api_key_env {
             let key = EnvironmentVariables::read_secret(variable)

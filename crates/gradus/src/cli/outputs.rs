@@ -5,12 +5,20 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::Args;
-use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult, QualityGate, RunReader};
-use quick_junit::TestSuite;
+use clap::{Args, ValueEnum};
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::ExportedOutcome;
+use gradus_eval::report::{EvaluationSummary, GateResult, RunReader};
 
-use gradus_report::ReportTable;
-use gradus_report::{csv, html, json, junit, markdown, summary};
+use super::CommandExit;
+use super::baseline::BaselineOptions;
+use super::calibration_options::CalibrationOptions;
+use super::gates::{GateOptions, gate_exit};
+use super::report_addition::ReportAddition;
+use gradus_report::BOLD;
+use gradus_report::compare::{self, VersionComparison};
+use gradus_report::junit::{JunitFailures, JunitSettings};
+use gradus_report::{csv, html, index_trials, json, junit, markdown, summary};
 
 #[derive(Args, Clone)]
 pub(super) struct OutputOptions {
@@ -23,9 +31,18 @@ pub(super) struct OutputOptions {
     /// One outcome a line.
     #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
     jsonl: Option<PathBuf>,
-    /// JUnit XML: every question is a test.
+    /// JUnit XML: every gate and every question is a test.
     #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
     junit: Option<PathBuf>,
+    /// Which wrong verdicts are failures in JUnit XML: those on which a gate failed, or all.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value_t = JunitFailureOption::Gates,
+        help_heading = "Outputs (- is standard output)"
+    )]
+    junit_failures: JunitFailureOption,
     /// For the summary page of a CI job.
     #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
     markdown: Option<PathBuf>,
@@ -33,13 +50,29 @@ pub(super) struct OutputOptions {
     #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
     html: Option<PathBuf>,
 
-    /// What must hold, as 'thought_to_tool >= 0.85', 'failed <= 0.02' or 'cost <= 5'; may be given several times.
-    /// INCONCLUSIVE when the interval holds the bar.
-    #[arg(long, value_name = "RULE", help_heading = "Gates")]
-    pub(super) gate: Vec<String>,
-    /// A gate that cannot tell fails.
-    #[arg(long, help_heading = "Gates")]
-    pub(super) strict: bool,
+    #[command(flatten)]
+    pub(super) gates: GateOptions,
+    #[command(flatten)]
+    pub(super) calibration: CalibrationOptions,
+    #[command(flatten)]
+    pub(super) baseline: BaselineOptions,
+}
+
+/// The values of `--junit-failures`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum JunitFailureOption {
+    // Documentation comments here would give every option of the command three lines of help.
+    Gates,
+    Verdicts,
+}
+
+impl From<JunitFailureOption> for JunitFailures {
+    fn from(option: JunitFailureOption) -> JunitFailures {
+        match option {
+            JunitFailureOption::Gates => JunitFailures::FailedGates,
+            JunitFailureOption::Verdicts => JunitFailures::WrongVerdicts,
+        }
+    }
 }
 
 /// Why outputs cannot be written; found before the run begins.
@@ -62,6 +95,12 @@ impl OutputOptions {
     fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
         files.into_iter().flatten().map(PathBuf::as_path).filter(|path| !is_stdout(path))
+    }
+
+    /// Whether one of the outputs goes to standard output.
+    pub(super) fn uses_stdout(&self) -> bool {
+        let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
+        files.into_iter().flatten().any(|path| is_stdout(path))
     }
 
     /// Checks that all files can be written, before money is spent on a run whose results could not be saved. It
@@ -106,10 +145,10 @@ impl OutputOptions {
     pub(super) fn write(
         &self,
         reader: &mut RunReader,
-        found: &EvaluationSummary,
-        gates: &[GateResult],
+        report: &RunReport,
         addition: &dyn ReportAddition,
     ) -> anyhow::Result<()> {
+        let RunReport { summary: found, gates, comparison } = report;
         if let Some(folder) = &self.csv {
             csv::write_csv_tables(reader, folder)
                 .and_then(|()| addition.csv(folder))
@@ -136,26 +175,52 @@ impl OutputOptions {
             if let (Some((name, more)), Some(fields)) = (addition.document()?, document.as_object_mut()) {
                 fields.insert(name.to_owned(), more);
             }
+            if let (Some(comparison), Some(fields)) = (comparison, document.as_object_mut()) {
+                fields.insert("comparison".to_owned(), serde_json::to_value(comparison)?);
+            }
             json::write_pretty(&document, out)?;
             Ok(writeln!(out)?)
         })?;
         to(&self.jsonl, &mut |out| {
             addition.lines(&found.run_id, out)?;
-            reader.visit_trajectories(|_, outcomes| {
-                outcomes.iter().try_for_each(|line| json::write_line(line, out)).map_err(anyhow::Error::from)
+            reader.visit_trajectories(|trajectory, outcomes| {
+                let mut lines = outcomes.iter().map(|line| ExportedOutcome::new(trajectory, line));
+                lines.try_for_each(|line| json::write_line(&line, out)).map_err(anyhow::Error::from)
             })
         })?;
-        to(&self.junit, &mut |out| junit::write_junit_report(reader, addition.junit(), out))?;
+        to(&self.junit, &mut |out| {
+            let index = index_trials(&addition.measurements());
+            let item_id = |trajectory: &Trajectory| {
+                let position = index.find_trial(&trajectory.trajectory_id, trajectory.session_id.as_deref())?;
+                addition.trial_name(position)
+            };
+            let settings = JunitSettings { item_id: &item_id, ..JunitSettings::new(gates, self.junit_failures.into()) };
+            let mut suites = addition.junit(&settings);
+            suites.extend(comparison.as_ref().and_then(|found| self.baseline.decision.build_suite(found)));
+            junit::write_junit_report(reader, &settings, suites, out)
+        })?;
         to(&self.markdown, &mut |out| {
+            if let Some(comparison) = comparison {
+                writeln!(out, "## Compared with the baseline\n")?;
+                compare::write_comparison_markdown(comparison, out)?;
+            }
             markdown::write_markdown_report(found, gates, out)?;
             Ok(addition.markdown(out)?)
         })?;
-        to(&self.html, &mut |out| Ok(html::write_html_report(found, gates, &addition.tables(), out)?))?;
+        to(&self.html, &mut |out| {
+            let mut tables = comparison.as_ref().map(compare::build_comparison_tables).unwrap_or_default();
+            tables.extend(addition.tables());
+            Ok(html::write_html_report(found, gates, &tables, out)?)
+        })?;
         if !stdout_is_taken {
             let mut out = BufWriter::new(anstream::stdout().lock());
             addition.print(&mut out)?;
             if !addition.stands_alone() {
                 summary::print_summary(found, gates, &mut out)?;
+            }
+            if let Some(comparison) = comparison {
+                writeln!(out, "\n{BOLD}Compared with the baseline{BOLD:#}")?;
+                compare::print_comparison(comparison, &mut out)?;
             }
             out.flush()?;
         }
@@ -163,102 +228,28 @@ impl OutputOptions {
     }
 }
 
-/// What a command adds to the results of a run, in every output: the benchmark adds its trials. The default methods add
-/// nothing.
-pub(super) trait ReportAddition {
-    /// More metrics beside those of the evaluators, on which gates can be set. Called once, before any other output
-    /// method, since the values of the other methods may depend on the run that `reader` reads.
-    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
-        let _ = reader;
-        Ok(Vec::new())
-    }
-
-    /// Saves into the folder of the run what a later `gradus report` needs to add the same again.
-    fn keep(&self, folder: &Path) -> anyhow::Result<()> {
-        let _ = folder;
-        Ok(())
-    }
-
-    /// A text that replaces the source in the manifest and in reports, for sources in temporary folders.
-    fn source(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether a run without a single trajectory still has something to report.
-    fn is_enough(&self) -> bool {
-        false
-    }
-
-    /// May replace the reason of a failed or inconclusive gate by a better one.
-    fn explain(&self, gate: &mut GateResult) {
-        let _ = gate;
-    }
-
-    /// A key for the JSON document, and its value.
-    fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
-        Ok(None)
-    }
-
-    /// Tables for the HTML report.
-    fn tables(&self) -> Vec<ReportTable> {
-        Vec::new()
-    }
-
-    /// Markdown below the summary.
-    fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
-        let _ = out;
-        Ok(())
-    }
-
-    /// More CSV files in the same folder.
-    fn csv(&self, folder: &Path) -> anyhow::Result<()> {
-        let _ = folder;
-        Ok(())
-    }
-
-    /// JUnit suites before those of the evaluators.
-    fn junit(&self) -> Vec<TestSuite> {
-        Vec::new()
-    }
-
-    /// JSON lines before the outcomes, with the same keys where they mean the same.
-    fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (run_id, out);
-        Ok(())
-    }
-
-    /// Whether the text of `print` replaces the summary on the terminal.
-    fn stands_alone(&self) -> bool {
-        false
-    }
-
-    /// Text for the terminal, before the summary.
-    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let _ = out;
-        Ok(())
-    }
+/// The results of a run as the outputs show them.
+pub(super) struct RunReport {
+    pub(super) summary: EvaluationSummary,
+    pub(super) gates: Vec<GateResult>,
+    /// With the baseline, if there is one.
+    pub(super) comparison: Option<VersionComparison>,
 }
 
-/// The addition of `gradus eval`: none.
-pub(super) struct NoAddition;
-
-impl ReportAddition for NoAddition {}
-
-/// Checks the gates, in the order in which they were given. With `strict`, an inconclusive gate counts as failed.
-pub(super) fn evaluate_gates(
-    gates: &[QualityGate],
-    summary: &EvaluationSummary,
-    strict: bool,
-    addition: &dyn ReportAddition,
-) -> Vec<GateResult> {
-    let mut results: Vec<GateResult> = gates.iter().map(|gate| gate.check(summary, strict)).collect();
-    results.iter_mut().for_each(|result| addition.explain(result));
-    results
-}
-
-/// Whether a gate failed, which means exit code 3. Inconclusive gates do not count, unless they were checked strictly.
-pub(super) fn has_failed(gates: &[GateResult]) -> bool {
-    gates.iter().any(|gate| gate.verdict == GateVerdict::Fail)
+impl RunReport {
+    /// The exit code by gates and comparison.
+    pub(super) fn exit(&self, options: &OutputOptions) -> CommandExit {
+        let decision = &options.baseline.decision;
+        // A part of a run shows no regression that its other part may have.
+        if decision.fail_on.is_some() && !self.summary.complete && !options.gates.allow_partial {
+            return CommandExit::GateIncomplete;
+        }
+        let is_regression = self.comparison.as_ref().is_some_and(|comparison| decision.is_failure(comparison));
+        match gate_exit(&self.gates) {
+            CommandExit::Pass if is_regression => CommandExit::GateFailed,
+            exit => exit,
+        }
+    }
 }
 
 fn is_stdout(path: &Path) -> bool {

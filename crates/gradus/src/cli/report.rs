@@ -1,30 +1,43 @@
 //! `gradus report`: results of an earlier run in any output format, computed from the files of the run alone. Gates are
 //! checked anew, and outcomes can be exported later.
 
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use gradus_eval::report::{EvaluationSummary, QualityGate, RunReader};
-use gradus_eval::run::{RunManifest, RunState, StateFolder};
+use gradus_eval::report::{EvaluationSummary, GateVocabulary, QualityGate, RunReader};
+use gradus_eval::run::{JudgeAnswers, RunFolder, RunManifest, StateFolder};
+use gradus_report::raw_responses::{print_raw_response, print_raw_vote};
 
 use super::CommandExit;
+use super::baseline::baseline_values;
 use super::bench::BenchAddition;
+use super::calibration_options::correct_summary;
 use super::destinations::{self, DestinationError, DestinationOptions, ReachableDestinations};
-use super::outputs::{NoAddition, OutputOptions, ReportAddition, evaluate_gates, has_failed};
+use super::experiment::ExperimentAddition;
+use super::outputs::{OutputOptions, RunReport};
+use super::report_addition::{NoAddition, ReportAddition};
+use super::run_lookup::{find_run, resolve_state_dir};
+use super::runs::{RunsArguments, run_runs_command};
 use super::sources::print_diagnostic;
 use crate::config::{ConfigFile, EnvironmentVariables, PhoenixSection};
+use crate::experiment_report::ExperimentReport;
 use gradus_github_bench::results::BenchReport;
 use gradus_phoenix::client::PhoenixAddress;
+use gradus_report::RunSupplement;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReportArguments {
-    /// The run's id, or enough of its beginning; the latest run without it.
+    /// The run's id, the beginning of it, or its name; without it, the latest run.
     #[arg(value_name = "RUN")]
     run: Option<String>,
-    /// List the runs that are there.
-    #[arg(long)]
+    /// The old name of `gradus runs`.
+    #[arg(long, hide = true)]
     list: bool,
+    /// Print the judge's answers as the model gave them, with the verdict that each was parsed into.
+    #[arg(long)]
+    raw_responses: bool,
     /// Where runs are kept [default: .gradus].
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -42,6 +55,7 @@ Examples:
   gradus report                                  the latest run
   gradus report 20261115-0731 --html out.html    an earlier one, as a page
   gradus report --gate 'combined >= 0.7'         check a gate afterwards
+  gradus report --raw-responses                  what the judge answered, word for word
   gradus report --log-to-phoenix                 write its outcomes to Phoenix, again or for the first time
 
 Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
@@ -53,36 +67,13 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         Ok(file) => file,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
-    let state_dir = arguments.state_dir.clone().or_else(|| environment.state_dir.clone());
-    let state_dir = state_dir.or(file.state_dir);
-    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
-    let state = StateFolder::from_path(&state_dir);
-    let runs = state.run_ids();
-    if runs.is_empty() {
-        return Ok(reject_report_input(&format!(
-            "there are no runs in {}; `gradus eval` makes them",
-            state_dir.display()
-        )));
-    }
+    let state_dir = resolve_state_dir(arguments.state_dir.as_ref(), &environment, &file);
     if arguments.list {
-        return print_run_list(&state, &runs);
+        print_diagnostic("note: --list is now `gradus runs`");
+        return run_runs_command(&RunsArguments::all_runs(state_dir));
     }
-    // Run ids begin with their time and the latest is first.
-    let wanted = arguments.run.as_deref().unwrap_or(&runs[0]);
-    let matches: Vec<&String> = runs.iter().filter(|id| id.starts_with(wanted)).collect();
-    let id = match matches.as_slice() {
-        [one] => one,
-        [] => {
-            return Ok(reject_report_input(&format!("there is no run {wanted:?}; `gradus report --list` lists them")));
-        }
-        _ => {
-            return Ok(reject_report_input(&format!(
-                "{} runs begin with {wanted:?}; give more of the id",
-                matches.len()
-            )));
-        }
-    };
-    let folder = match state.read_run(id) {
+    let state = StateFolder::from_path(&state_dir);
+    let folder = match find_run(state_dir, arguments.run.as_deref()) {
         Ok(folder) => folder,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
@@ -90,36 +81,90 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         Ok(bench) => bench,
         Err(reason) => return Ok(reject_report_input(&reason.to_string())),
     };
-    // Gates may also be about the metrics of a benchmark, if the run is about one.
-    let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
-    let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
-    let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
+    let experiment = match ExperimentReport::load(folder.path()) {
+        Ok(experiment) => experiment,
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
+    };
+    // Gates may also be about the metrics of a benchmark or an experiment, if the run is about one.
+    let measured = match (&bench, &experiment) {
+        (Some(bench), _) => Some(bench.own_metric_names()),
+        (None, Some(experiment)) => Some(RunSupplement::metric_names(experiment)),
+        (None, None) => None,
+    };
+    let vocabulary = GateVocabulary::new(folder.record.evaluators.clone(), measured);
     let gates: Result<Vec<QualityGate>, _> =
-        arguments.outputs.gate.iter().map(|text| QualityGate::parse(text, &names)).collect();
+        arguments.outputs.gates.gate.iter().map(|text| QualityGate::parse(text, &vocabulary)).collect();
     let gates = match (gates, arguments.outputs.prepare(&[])) {
         (Ok(gates), Ok(())) => gates,
         (Err(error), _) => return Ok(reject_report_input(&error.to_string())),
         (_, Err(error)) => return Ok(reject_report_input(&error.to_string())),
     };
+    let baseline = match arguments.outputs.baseline.load(&state, &gates, &folder.record.evaluators) {
+        Ok(baseline) => baseline,
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
+    };
+    let calibration = match arguments.outputs.calibration.load(&folder.record.evaluators, &gates) {
+        Ok(calibration) => calibration,
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
+    };
+    if arguments.raw_responses && arguments.outputs.uses_stdout() {
+        return Ok(reject_report_input("--raw-responses prints to standard output, where another output goes"));
+    }
     let destinations = match prepare_destinations(arguments, &environment, &folder.record, &file.phoenix) {
         Ok(destinations) => destinations,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
-    let mut addition: Box<dyn ReportAddition> = match bench {
-        Some(bench) => Box::new(BenchAddition::new(bench)),
-        None => Box::new(NoAddition),
+    correct_summary(&mut summary, &mut reader, calibration.as_ref())?;
+    let mut addition: Box<dyn ReportAddition> = match (bench, experiment) {
+        (Some(bench), _) => Box::new(BenchAddition::new(bench)),
+        (None, Some(report)) => Box::new(ExperimentAddition { report }),
+        (None, None) => Box::new(NoAddition),
     };
     summary.metrics.extend(addition.metrics(&mut reader)?);
-    let results = evaluate_gates(&gates, &summary, arguments.outputs.strict, addition.as_ref());
-    arguments.outputs.write(&mut reader, &summary, &results, addition.as_ref())?;
+    let outputs = &arguments.outputs;
+    let values = baseline_values(baseline.as_ref());
+    let gates = outputs.gates.evaluate(&gates, &summary, &mut reader, &values, addition.as_ref())?;
+    let comparison = match outputs.baseline.compare_run(&mut reader, &summary, addition.as_ref(), baseline)? {
+        Ok(comparison) => comparison,
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
+    };
+    let report = RunReport { summary, gates, comparison };
+    outputs.write(&mut reader, &report, addition.as_ref())?;
+    if arguments.raw_responses {
+        print_raw_responses(&folder, &mut reader)?;
+    }
     let sent = match destinations {
         Some(ready) => ready.send(&folder, &mut reader)?,
         None => CommandExit::Pass,
     };
-    let exit = if has_failed(&results) { CommandExit::GateFailed } else { CommandExit::Pass };
-    Ok(destinations::combine_exits(exit, sent))
+    Ok(destinations::combine_exits(report.exit(outputs), sent))
+}
+
+/// Prints the answers to all questions that a model was asked, in the order of the run.
+fn print_raw_responses(folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<()> {
+    let mut answers = JudgeAnswers::open(folder)?;
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    writeln!(out, "\nResponses of the judge\n")?;
+    reader.visit_trajectories(|_, outcomes| -> anyhow::Result<()> {
+        for line in outcomes {
+            for vote in &line.votes {
+                let answer = answers.find_vote_answer(vote)?;
+                print_raw_vote(line, vote, answer.as_ref(), &mut out)?;
+            }
+            if !line.votes.is_empty() {
+                continue;
+            }
+            let answer = answers.find_answer(line)?;
+            // Rules, and questions that do not apply, have no answer of a model.
+            if answer.is_some() || line.cached || line.calls > 0 {
+                print_raw_response(line, answer.as_ref(), &mut out)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(out.flush()?)
 }
 
 /// Checks the destinations. Without `--phoenix`, the Phoenix that the run has read from is used; the key is sent to it
@@ -145,27 +190,6 @@ fn prepare_destinations(
     }
     let read_from: Vec<&PhoenixAddress> = read_from.iter().collect();
     arguments.destinations.prepare(arguments.phoenix.as_deref(), &read_from, settings, &record.evaluators)
-}
-
-/// One line per run. A run whose manifest says `running` is only running if a process holds its lock; else it was
-/// killed.
-fn print_run_list(state: &StateFolder, runs: &[String]) -> anyhow::Result<CommandExit> {
-    use std::io::Write;
-    let mut out = anstream::stdout().lock();
-    for id in runs {
-        let Ok(folder) = state.read_run(id) else { continue };
-        let record = &folder.record;
-        let sources = gradus_core::visible::printable_line(&record.sources.join(" "));
-        let judge = gradus_core::visible::printable_line(&record.judge);
-        let how = match record.state {
-            RunState::Finished => "finished",
-            RunState::Stopped => "stopped",
-            RunState::Running if state.is_held(id) => "running",
-            RunState::Running => "cut off",
-        };
-        writeln!(out, "{}  {how:<9} {judge}  {sources}", gradus_core::visible::printable_line(id))?;
-    }
-    Ok(CommandExit::Pass)
 }
 
 fn reject_report_input(reason: &str) -> CommandExit {

@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use gradus_eval::evaluator::CALL_VALIDITY;
-use gradus_eval::judge_selection::rubric_library;
+use gradus_eval::evaluator_selection::{RULE_EVALUATORS, rubric_library};
 use gradus_eval::rubric::{Rubric, RubricLibrary, RubricOrigin, RubricSubject, RubricTemplatePiece};
 
 use super::CommandExit;
@@ -63,7 +62,7 @@ pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result
     }
 }
 
-/// A table of all rubrics, and of the one evaluator that has no rubric because it is rules only.
+/// A table of all rubrics, and of the evaluators that have no rubric because they are rules only.
 fn print_rubric_list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{:<24}{:<12}{:<24}{:<18}asks", "name", "of", "labels", "from")?;
@@ -76,8 +75,11 @@ fn print_rubric_list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
         let about = gradus_core::visible::printable_line(&rubric.about);
         writeln!(out, "{:<24}{:<12}{labels:<24}{from:<18}{about}", rubric.name, subject_name(rubric))?;
     }
-    let about = "Can the tool take this call? Rules; no model is asked.";
-    writeln!(out, "{CALL_VALIDITY:<24}{:<12}{:<24}{:<18}{about}", "step", "correct, incorrect", "built in")?;
+    for evaluator in RULE_EVALUATORS.iter().map(|make| make()) {
+        let subject = if evaluator.subject == RubricSubject::Step { "step" } else { "trajectory" };
+        let labels = evaluator.labels.names().collect::<Vec<_>>().join(", ");
+        writeln!(out, "{:<24}{subject:<12}{labels:<24}{:<18}Rules; no model is asked.", evaluator.name, "built in")?;
+    }
     Ok(CommandExit::Pass)
 }
 

@@ -7,7 +7,6 @@ use gradus_server::{LogFormat, ServeSection, ServerConfig};
 
 use super::{CommandExit, print_diagnostic};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
-use gradus_github_bench::results::load_supplement;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -65,7 +64,7 @@ impl ServerOptions {
             judge,
             credentials: environment.judge_credentials(),
             annotations: file.phoenix.annotation_settings(),
-            supplements: load_supplement,
+            supplements: crate::experiment_report::load_run_supplement,
         })
     }
 }

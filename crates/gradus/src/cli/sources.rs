@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use gradus_core::coverage::SourceCoverage;
 use gradus_core::trajectory::DefectKind;
+use gradus_core::visible::printable_line;
 use gradus_ingest::{
     InputSource, ReadSummary, RecordIntake, SourceError, SourceLimits, SpanCondition, TraceSelection, TraceSource,
     TrajectorySink,
@@ -21,6 +22,18 @@ use gradus_phoenix::client::{AddressError, PhoenixAddress, PhoenixClientSettings
 /// Which traces are meant, beside the names of sources.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SourceOptions {
+    #[command(flatten)]
+    pub(super) selection: SelectionOptions,
+    /// Traces with a span that this is true of, in Phoenix's filter language:
+    /// "span_kind == 'TOOL' and status_code == 'ERROR'". Annotations and costs are not in traces, so it cannot ask for
+    /// them.
+    #[arg(long = "where", value_name = "CONDITION", help_heading = "Which traces")]
+    condition: Option<String>,
+}
+
+/// The same without a condition on spans, for commands whose `--where` means more.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct SelectionOptions {
     /// A Phoenix, by its URL: read from when no SOURCE is given, and written to with --log-to-phoenix
     /// [default: PHOENIX_COLLECTOR_ENDPOINT].
     #[arg(long, value_name = "URL", help_heading = "Which traces")]
@@ -37,11 +50,6 @@ pub(super) struct SourceOptions {
     /// Traces whose root span has this name; may be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Which traces")]
     root_name: Vec<String>,
-    /// Traces with a span that this is true of, in Phoenix's filter language:
-    /// "span_kind == 'TOOL' and status_code == 'ERROR'". Annotations and costs are not in traces, so it cannot ask for
-    /// them.
-    #[arg(long = "where", value_name = "CONDITION", help_heading = "Which traces")]
-    condition: Option<String>,
 }
 
 /// Why the options about sources make no sense together, or cannot be parsed. Nothing was read yet.
@@ -98,19 +106,29 @@ struct NamedSource {
 }
 
 impl SourceOptions {
-    /// Parses names, addresses and filters, and finds contradictions between them, before anything is read. Relative
-    /// times such as `24h` are relative to now.
+    /// Parses names, addresses and filters, and finds contradictions between them, before anything is read.
     pub(super) fn resolve(
         &self,
         given: &[String],
         places: StateLocations<'_>,
     ) -> Result<ResolvedSources, SourceOptionsError> {
+        self.selection.resolve(given, self.condition.as_deref(), places)
+    }
+}
+
+impl SelectionOptions {
+    /// As [`SourceOptions::resolve`], with a condition in Phoenix's filter language. Relative times such as `24h` are
+    /// relative to now.
+    pub(super) fn resolve(
+        &self,
+        given: &[String],
+        condition: Option<&str>,
+        places: StateLocations<'_>,
+    ) -> Result<ResolvedSources, SourceOptionsError> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
-        let condition = self
-            .condition
-            .as_deref()
+        let condition = condition
             .map(FilterCondition::read)
             .transpose()
             .map_err(|error| SourceOptionsError::Condition { reason: error.to_string() })?;
@@ -343,10 +361,15 @@ fn read_folder(inputs: &[InputSource], known: &StoreAndServerResolver, intake: &
     broken
 }
 
-/// Prints one line on standard error. Control characters are made visible and known secrets are masked, so a message
+/// Prints a line on standard error, and a second one if the text ends with a hint. Control characters are made visible and known secrets are masked, so a message
 /// may quote text of traces and servers.
 pub(crate) fn print_diagnostic(text: &str) {
     // A server may echo the key that it was sent.
     let text = gradus_http::mask_secrets(text);
-    anstream::eprintln!("gradus: {}", gradus_core::visible::printable_line(&text));
+    match text.rsplit_once("\nhint: ") {
+        Some((text, hint)) => {
+            anstream::eprintln!("gradus: {}\n  hint: {}", printable_line(text), printable_line(hint));
+        }
+        None => anstream::eprintln!("gradus: {}", printable_line(&text)),
+    }
 }

@@ -113,7 +113,8 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
     found.add_path("eval.prices", prices.as_deref());
 
     // The section has no address: only flags and the environment name a Phoenix.
-    let PhoenixSection { timeout_s: _, retry_s: _, trajectory_target: _, names: _ } = phoenix;
+    let PhoenixSection { timeout_s: _, retry_s: _, trajectory_target: _, abstentions: _, names_preset: _, names: _ } =
+        phoenix;
 
     found.serve_section(serve);
     for (index, section) in rule.iter().enumerate() {

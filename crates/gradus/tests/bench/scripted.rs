@@ -55,7 +55,7 @@ fn flawed_runs_come_with_their_labels() {
     assert_eq!(scores["misread"], 0, "the traces show the steps that were played");
     let wrong = |name: &str| {
         let row = &scores["dimensions"][name];
-        row["found"].as_u64().unwrap() + row["missed"].as_u64().unwrap()
+        ["found", "missed", "abstained_wrong"].iter().map(|kind| row[kind].as_u64().unwrap()).sum::<u64>()
     };
     assert!(wrong("thought_to_tool") > 0 && wrong("query_to_thought") > 0 && wrong("sequence_optimality") > 0);
     assert_eq!(scores["policies"]["injection_followed"]["by_verifier"], 1);

@@ -23,19 +23,19 @@ fn judges_every_question_and_sums_up() {
     });
     let ran = lab.run_at(&endpoint, &["eval", "cases.jsonl", "--jsonl", "out.jsonl"]).exits_with(0);
     for line in [
-        "Query-to-Thought accuracy:        75.00 %  (30 of 40, 95 % interval 59.8 to 85.8 %)",
-        "Thought-to-Tool accuracy:         75.00 %  (30 of 40",
-        "Sequence Optimality accuracy:     75.00 %  (30 of 40",
-        "Combined (both correct):          75.00 %  (30 of 40",
+        "Query to thought accuracy:        75.00 %  (30 of 40, 95 % interval 59.8 to 85.8 %)",
+        "Thought to tool accuracy:         75.00 %  (30 of 40",
+        "Sequence optimality accuracy:     75.00 %  (30 of 40",
+        "Combined (whole step correct):    75.00 %  (30 of 40",
         "Trajectories all right:           75.00 %  (30 of 40",
         "read_file                        40 uses  30 of 40 choices correct",
     ] {
         assert!(ran.out.contains(line), "{line:?} in\n{}", ran.out);
     }
-    // Three questions to the model and one to the rules for each case; 400 tokens in and 40 out a call at gpt-4o's price.
+    // Three questions to the model, three to the rules and one that does not apply for each case; 400 tokens in and 40 out a call at gpt-4o's price.
     let lines = lab.lines("out.jsonl");
-    assert_eq!((lines.len(), endpoint.received()), (160, 120));
-    assert!(ran.out.contains("Cost  $0.1680; 120 calls"), "{}", ran.out);
+    assert_eq!((lines.len(), endpoint.received()), (280, 120));
+    assert!(ran.out.contains("Judge cost  $0.1680; 120 calls"), "{}", ran.out);
     let one = lines.iter().find(|line| line["evaluator"] == "thought_to_tool").unwrap();
     assert_eq!(one["judge"], "openai:gpt-4o");
     assert_eq!(one["tokens"]["prompt"], 400);
@@ -241,5 +241,5 @@ fn a_cost_that_is_not_reported_is_unknown() {
     let endpoint =
         endpoint(|_| Answer::ok("{\"choices\":[{\"message\":{\"content\":\"LABEL: correct\"}}]}".to_owned()));
     let ran = lab.run_at(&endpoint, &eval(&["--gate", "cost <= 5"])).exits_with(3);
-    assert!(ran.out.contains("Cost  price not known"), "{}", ran.out);
+    assert!(ran.out.contains("Judge cost  not known: the endpoint does not report its usage"), "{}", ran.out);
 }

@@ -58,9 +58,9 @@ fn prices_come_from_a_file() {
     lab.write("prices.toml", "[\"mine\"]\ninput = 1000\noutput = 0\n");
     let endpoint = kind_endpoint();
     let ran = lab.run_at(&endpoint, &eval(&["--judge", "mine", "--prices", "prices.toml"])).exits_with(0);
-    assert!(ran.out.contains("Cost  $4.0000"), "{}", ran.out);
+    assert!(ran.out.contains("Judge cost  $4.0000"), "{}", ran.out);
     let ran = lab.run_at(&endpoint, &eval(&["--judge", "other"])).exits_with(0);
-    assert!(ran.out.contains("Cost  price not known"), "{}", ran.out);
+    assert!(ran.out.contains("Judge cost  price not known"), "{}", ran.out);
     lab.write("prices.toml", "[\"mine\"]\ninput = -1\noutput = 0\n");
     let ran = lab.run_at(&endpoint, &eval(&["--judge", "mine", "--prices", "prices.toml"])).exits_with(2);
     assert!(ran.err.contains("prices.toml: the price of \"mine\" is no amount of dollars"), "{}", ran.err);

@@ -3,14 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
 mod bad_input;
+mod calibration;
 mod chaos;
+mod compare;
 mod crash;
+mod escalation;
 mod judging;
 mod lab;
 mod limits;
 mod loading;
+mod local_judges;
 mod offline;
 mod outputs;
+mod panels;
 #[path = "../place/mod.rs"]
 mod place;
 mod rubrics;

@@ -12,9 +12,14 @@ fn finds_the_tool_that_does_not_exist_in_a_real_trace() {
         let of_it = lines.iter().filter(|line| line["evaluator"] == evaluator);
         of_it.map(|line| line["label"].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(labels("thought_to_tool"), ["incorrect", "correct"]);
-    assert_eq!(labels("query_to_thought"), ["correct", "correct"]);
-    assert_eq!(labels("sequence_optimality"), ["suboptimal"]);
+    assert_eq!(labels("outcome"), ["answered"]);
+    assert_eq!(labels("thought_to_tool"), ["incorrect", "correct", "-"]);
+    assert_eq!(labels("call_validity"), ["incorrect", "correct"]);
+    let abstained =
+        |line: &&serde_json::Value| line["evaluator"] == "query_to_thought" && line["outcome"] == "abstained";
+    assert_eq!(lines.iter().filter(abstained).count(), 3, "words alone prove nothing");
+    let rules: Vec<&str> = lines.iter().filter_map(|line| line["rule"].as_str()).collect();
+    assert!(rules.contains(&"call.unknown_tool") && rules.contains(&"thought.unknown_tool"), "{rules:?}");
     assert!(lines.iter().all(|line| line["judge"] == "offline" || line["judge"] == "rules"));
     assert!(ran.out.contains("judge offline (rules, not a model)"), "{}", ran.out);
 }

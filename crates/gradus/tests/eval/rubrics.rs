@@ -1,6 +1,6 @@
 //! A user's own rubrics.
 
-use crate::lab::{Lab, endpoint, eval, kind_endpoint};
+use crate::lab::{Lab, case, endpoint, eval, kind_endpoint};
 
 /// As it would be written for Phoenix: data in the middle, labels in quotes, braces that are no variables.
 const FOR_PHOENIX: &str = r#"You are comparing a tool call to a question.
@@ -88,4 +88,22 @@ fn a_users_rubric_replaces_the_built_in_one() {
         endpoint(|incoming| incoming.verdict(if incoming.contains("My own words") { "correct" } else { "incorrect" }));
     lab.run_at(&endpoint, &eval(&["--rubrics", "mine"])).exits_with(0);
     assert_eq!(lab.lines("out.jsonl")[0]["label"], "correct");
+}
+
+#[test]
+fn a_reference_answer_reaches_the_judge() {
+    let lab = Lab::new();
+    let mut known = case(1);
+    known["reference_answer"] = "It was shipped on 3 May.".into();
+    lab.write("cases.jsonl", &format!("{known}\n{}\n", case(2)));
+    let endpoint = endpoint(|incoming| {
+        let is_known = incoming.contains("It was shipped on 3 May.");
+        assert!(is_known != incoming.contains("(none is known)"));
+        incoming.verdict(if is_known { "complete" } else { "incomplete" })
+    });
+    let words = ["eval", "cases.jsonl", "-e", "task_completion", "--judge", "gpt-4o", "--jsonl", "-"];
+    let ran = lab.run_at(&endpoint, &words).exits_with(0);
+    let labels: Vec<serde_json::Value> =
+        ran.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["label"].clone()).collect();
+    assert_eq!(labels, ["complete", "incomplete"]);
 }

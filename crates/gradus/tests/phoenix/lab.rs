@@ -8,6 +8,11 @@ use std::sync::{Arc, Mutex};
 use gradus_test_endpoint::{Answer, Endpoint, Incoming};
 use serde_json::{Value as Json, json};
 
+/// Arguments of `gradus eval` for four outcomes of a trajectory with one step: three of the step, one of the whole. For
+/// tests that count outcomes and do not depend on the default set.
+pub(crate) const FOUR_EVALUATORS: [&str; 2] =
+    ["--evaluators", "query_to_thought,thought_to_tool,sequence_optimality,call_validity"];
+
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
 }
@@ -40,6 +45,13 @@ impl Lab {
     pub(crate) fn new() -> Lab {
         let lab = Lab { folder: tempfile::tempdir().unwrap() };
         lab.write("gradus.toml", "[phoenix]\nretry_s = 0.2\ntimeout_s = 1\n");
+        lab
+    }
+
+    /// The same, with abstentions: every outcome is written.
+    pub(crate) fn with_abstentions() -> Lab {
+        let lab = Lab::new();
+        lab.write("gradus.toml", "[phoenix]\nretry_s = 0.2\ntimeout_s = 1\nabstentions = true\n");
         lab
     }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod datasets;
 mod faults;
 mod lab;
 mod otlp;

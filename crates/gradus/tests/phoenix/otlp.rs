@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message;
 use serde_json::json;
 
-use crate::lab::{Lab, Ran, span_id, traces_of};
+use crate::lab::{FOUR_EVALUATORS, Lab, Ran, span_id, traces_of};
 
 type Received = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
@@ -24,10 +24,16 @@ fn backend(answer: impl Fn(&Incoming<'_>) -> Answer + Send + Sync + 'static) -> 
     (endpoint.unwrap(), received)
 }
 
+/// Two trajectories of one step each: eight outcomes.
 fn grade(lab: &Lab, backend: &Endpoint) -> Ran {
+    grade_with(lab, backend, &FOUR_EVALUATORS)
+}
+
+fn grade_with(lab: &Lab, backend: &Endpoint, more: &[&str]) -> Ran {
     lab.write("spans.json", &json!({"data": traces_of(2)}).to_string());
     let url = backend.origin();
-    lab.run(&["eval", "spans.json", "--judge", "offline", "--jsonl", "out.jsonl", "--log-to-otlp", &url])
+    let arguments = ["eval", "spans.json", "--judge", "offline", "--jsonl", "out.jsonl", "--log-to-otlp", &url];
+    lab.run(&[arguments.as_slice(), more].concat())
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
@@ -43,13 +49,14 @@ fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
 fn verdicts_travel_as_linked_spans_and_as_events() {
     let (backend, received) = backend(|_| Answer::ok(String::new()));
     let lab = Lab::new();
-    grade(&lab, &backend).exits_with(0).says("8 outcomes were sent to http://127.0.0.1:");
+    // The whole default set: nine outcomes of each trajectory.
+    grade_with(&lab, &backend, &[]).exits_with(0).says("gradus: 18 outcomes were sent to http://127.0.0.1:");
     let first = std::mem::take(&mut *received.lock().unwrap());
     let kinds: Vec<&str> = first.iter().map(|(what, _)| what.as_str()).collect();
     assert_eq!(kinds, ["POST /v1/traces", "POST /v1/traces", "POST /v1/logs"], "the first one is a greeting");
     let request = ExportTraceServiceRequest::decode(first[1].1.as_slice()).unwrap();
     let spans = &request.resource_spans[0].scope_spans[0].spans;
-    assert_eq!(spans.len(), 8);
+    assert_eq!(spans.len(), 18);
     for span in spans {
         assert_eq!(text(&span.attributes, "openinference.span.kind").as_deref(), Some("EVALUATOR"));
         assert_eq!((span.links.len(), span.trace_id.len(), span.span_id.len()), (1, 16, 8));
@@ -71,17 +78,39 @@ fn verdicts_travel_as_linked_spans_and_as_events() {
     let mut wanted: Vec<String> =
         outcomes.iter().filter_map(|line| line["label"].as_str().map(str::to_owned)).collect();
     wanted.sort();
+    assert_eq!(wanted, ["answered", "answered", "optimal", "optimal"]);
     let of_spans = spans.iter().map(|span| span.attributes.as_slice()).collect();
     assert_eq!(labels("evaluations.0.evaluation.label", of_spans), wanted);
     let logs = ExportLogsServiceRequest::decode(first[2].1.as_slice()).unwrap();
     let logs = &logs.resource_logs[0].scope_logs[0].log_records;
-    assert_eq!(logs.len(), 8);
+    assert_eq!(logs.len(), 18);
     assert!(logs.iter().all(|log| log.event_name == "gen_ai.evaluation.result"));
     let of_logs = logs.iter().map(|log| log.attributes.as_slice()).collect();
     assert_eq!(labels("gen_ai.evaluation.score.label", of_logs), wanted);
     let linked: Vec<_> = spans.iter().map(|span| (&span.links[0].trace_id, &span.links[0].span_id)).collect();
     let named: Vec<_> = logs.iter().map(|log| (&log.trace_id, &log.span_id)).collect();
     assert_eq!(linked, named);
+    // An abstention has its reason, and neither label nor score.
+    let first_query = outcomes.iter().find(|line| line["evaluator"] == "query_to_thought").unwrap();
+    assert_eq!(first_query["outcome"], "abstained");
+    let reason = first_query["reason"].as_str().unwrap();
+    let abstained: Vec<_> = spans.iter().filter(|span| name(span) == "Query to thought").collect();
+    assert_eq!(abstained.len(), 2);
+    for span in abstained {
+        let value = |key: &str| text(&span.attributes, &format!("evaluations.0.evaluation.{key}"));
+        assert_eq!((value("label"), value("score"), value("explanation").as_deref()), (None, None, Some(reason)));
+    }
+    let abstained: Vec<_> = logs
+        .iter()
+        .filter(|log| text(&log.attributes, "gen_ai.evaluation.name").unwrap() == "Query to thought")
+        .collect();
+    assert_eq!(abstained.len(), 2);
+    for log in abstained {
+        let value = |key: &str| text(&log.attributes, &format!("gen_ai.evaluation.{key}"));
+        assert_eq!((value("score.label"), value("score.value")), (None, None));
+        assert_eq!(value("explanation").as_deref(), Some(reason));
+        assert_eq!(text(&log.attributes, "gradus.outcome").as_deref(), Some("abstained"));
+    }
     // The same run again is the same bytes, so nothing becomes more of it.
     lab.run(&["report", "--log-to-otlp", &backend.origin()]).exits_with(0);
     assert_eq!(*received.lock().unwrap(), first);
@@ -116,7 +145,7 @@ fn a_backend_may_take_spans_only_or_a_part_or_nothing() {
             false => Answer::status(status, "no"),
         });
         let lab = Lab::new();
-        grade(&lab, &later).exits_with(5).says(says).says("8 outcomes could not be written");
+        grade(&lab, &later).exits_with(5).says(says).says("gradus: 8 outcomes could not be written");
         assert_eq!(lab.of_run("unwritten_otlp.jsonl").len(), 8);
     }
     Lab::new().run(&["eval", "x", "--log-to-otlp", "localhost:4318"]).exits_with(2).says("http://HOST:4318");
@@ -129,7 +158,7 @@ fn a_backend_that_refuses_log_records_gets_all_spans() {
             true => Answer::status(status, "no logs"),
             false => Answer::ok(String::new()),
         });
-        let ran = grade(&Lab::new(), &spans_only).exits_with(0).says("8 outcomes were sent to ");
+        let ran = grade(&Lab::new(), &spans_only).exits_with(0).says("gradus: 8 outcomes were sent to ");
         ran.says(&format!(", as spans only: it takes no log records ({status}"));
         let kinds: Vec<String> = received.lock().unwrap().iter().map(|(what, _)| what.clone()).collect();
         assert_eq!(kinds, ["POST /v1/traces", "POST /v1/traces", "POST /v1/logs"]);
@@ -144,21 +173,22 @@ fn what_is_rejected_is_counted_once_and_a_warning_is_none() {
         true => Answer::ok(String::new()),
         false => Answer::ok(partial.to_owned()),
     });
-    let ran = grade(&Lab::new(), &a_part).exits_with(5).says("5 outcomes were sent to ");
-    ran.says("3 spans: too old").says("3 events: too old").says("3 outcomes could not be written");
+    let ran = grade(&Lab::new(), &a_part).exits_with(5).says("gradus: 5 outcomes were sent to ");
+    ran.says("3 spans: too old").says("3 events: too old").says("gradus: 3 outcomes could not be written");
     // More than there were, by a backend that cannot count: 100 of 8.
     let (too_many, _) = backend(move |incoming| match incoming.body.is_empty() {
         true => Answer::ok(String::new()),
         false => Answer::ok("\u{a}\u{2}\u{8}\u{64}".to_owned()),
     });
-    let ran = grade(&Lab::new(), &too_many).exits_with(5).says("0 outcomes were sent to ");
-    ran.says("8 outcomes could not be written");
+    let ran = grade(&Lab::new(), &too_many).exits_with(5).says("gradus: 0 outcomes were sent to ");
+    ran.says("gradus: 8 outcomes could not be written");
     // partial_success { error_message: "use gzip" }
     let (warning, _) = backend(|incoming| match incoming.body.is_empty() {
         true => Answer::ok(String::new()),
         false => Answer::ok("\u{a}\u{a}\u{12}\u{8}use gzip".to_owned()),
     });
-    let ran = grade(&Lab::new(), &warning).exits_with(0).says("8 outcomes were sent to ").says("says: use gzip");
+    let ran =
+        grade(&Lab::new(), &warning).exits_with(0).says("gradus: 8 outcomes were sent to ").says("says: use gzip");
     assert!(!ran.err.contains("could not be written"), "{}", ran.err);
 }
 
@@ -170,10 +200,10 @@ fn each_destination_keeps_its_own_list_and_an_interrupt_stops_both() {
     });
     let (backend, received) = backend(|_| Answer::ok(String::new()));
     let lab = Lab::new();
-    lab.write("gradus.toml", "");
+    lab.write("gradus.toml", "[phoenix]\nabstentions = true\n");
     let (source, url) = (phoenix.source(), backend.origin());
     let arguments = ["eval", &source, "--judge", "offline", "--log-to-phoenix", "--log-to-otlp", &url];
-    let mut command = lab.command(&arguments);
+    let mut command = lab.command(&[arguments.as_slice(), &FOUR_EVALUATORS].concat());
     let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while phoenix.asked("POST") == 0 && std::time::Instant::now() < end {

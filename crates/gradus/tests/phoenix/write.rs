@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use gradus_test_endpoint::{Answer, Incoming};
 use serde_json::{Value as Json, json};
 
-use crate::lab::{Lab, Phoenix, Ran, span_id, traces_of};
+use crate::lab::{FOUR_EVALUATORS, Lab, Phoenix, Ran, span_id, traces_of};
 
-const TOOL: &str = "GitHub Tool Calling Eval (Thought-to-Tool)";
-const QUERY: &str = "GitHub Query Interpretation Eval (Query-to-Thought)";
-const SEQUENCE: &str = "GitHub Sequence Optimality Eval";
+/// Annotation names of the evaluators that judge whole trajectories.
+const TRAJECTORY_NAMES: [&str; 4] = ["Error recovery", "Outcome", "Sequence optimality", "Task completion"];
 
 fn grade(lab: &Lab, phoenix: &Phoenix, more: &[&str]) -> Ran {
     let source = phoenix.source();
@@ -25,23 +24,36 @@ fn outcomes(lab: &Lab) -> Vec<Json> {
 
 #[test]
 fn every_outcome_is_on_the_right_span_and_twice_is_the_same() {
-    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(60)));
-    grade(&lab, &phoenix, &[]).exits_with(0).says("240 annotations are in Phoenix at http://127.0.0.1:");
+    let (lab, phoenix) = (Lab::with_abstentions(), Phoenix::start(traces_of(60)));
+    // The whole default set: five evaluators of steps and four of trajectories.
+    grade(&lab, &phoenix, &[]).exits_with(0).says("gradus: 540 annotations are in Phoenix at http://127.0.0.1:");
     let first = phoenix.annotations();
     let outcomes = outcomes(&lab);
-    assert_eq!((outcomes.len(), first.len()), (240, 240));
+    assert_eq!((outcomes.len(), first.len()), (540, 540));
     for outcome in &outcomes {
         let trace = outcome["trajectory_id"].as_str().unwrap();
         let number = usize::from_str_radix(trace, 16).unwrap() - 0xabc0_0000;
-        let (name, span) = match outcome["evaluator"].as_str().unwrap() {
-            "thought_to_tool" => (TOOL, span_id(number, 1)),
-            "query_to_thought" => (QUERY, span_id(number, 1)),
-            "sequence_optimality" => (SEQUENCE, span_id(number, 0)),
-            _ => ("Call Validity", span_id(number, 1)),
+        let (name, place) = match outcome["evaluator"].as_str().unwrap() {
+            "thought_to_tool" => ("Thought to tool", 1),
+            "query_to_thought" => ("Query to thought", 1),
+            "request_to_tool" => ("Request to tool", 1),
+            "call_validity" => ("Call validity", 1),
+            "argument_provenance" => ("Argument provenance", 1),
+            "sequence_optimality" => ("Sequence optimality", 0),
+            "task_completion" => ("Task completion", 0),
+            "outcome" => ("Outcome", 0),
+            "error_recovery" => ("Error recovery", 0),
+            other => panic!("{other} is not in the default set"),
         };
-        let row = &first[&(name.to_owned(), span, "gradus".to_owned())];
-        let why = if outcome["label"].is_null() { &outcome["reason"] } else { &outcome["explanation"] };
-        let wanted = json!({"label": outcome["label"], "score": outcome["score"], "explanation": why});
+        let row = &first[&(name.to_owned(), span_id(number, place), "gradus".to_owned())];
+        let wanted = match outcome["outcome"].as_str().unwrap() {
+            "scored" => {
+                assert!(outcome["label"].is_string() && outcome["score"].is_number(), "{outcome}");
+                json!({"label": outcome["label"], "score": outcome["score"], "explanation": outcome["explanation"]})
+            }
+            _ => json!({"label": null, "score": null, "explanation": outcome["reason"]}),
+        };
+        assert!(wanted["explanation"].is_string(), "{outcome}");
         assert_eq!((&row["result"], &row["annotator_kind"]), (&wanted, &"CODE".into()));
         let told = &row["metadata"];
         for key in ["evaluator", "judge", "rubric_hash", "run_id", "trajectory_id", "outcome"] {
@@ -49,8 +61,18 @@ fn every_outcome_is_on_the_right_span_and_twice_is_the_same() {
         }
         assert_eq!(told["step"], outcome["step_index"]);
     }
-    // 240 of them, a hundred at a time.
-    assert_eq!(phoenix.asked("POST /v1/span_annotations?sync=true"), 3);
+    // Every kind of outcome that rules can have is among them.
+    for (name, kind, label) in [
+        ("Outcome", "scored", json!("answered")),
+        ("Query to thought", "abstained", Json::Null),
+        ("Error recovery", "not_applicable", Json::Null),
+    ] {
+        let rows: Vec<&Json> = first.values().filter(|row| row["name"] == name).collect();
+        let is_as_wanted = |row: &&Json| row["metadata"]["outcome"] == kind && row["result"]["label"] == label;
+        assert!(rows.len() == 60 && rows.iter().all(is_as_wanted), "{name}: {rows:?}");
+    }
+    // 540 of them, a hundred at a time.
+    assert_eq!(phoenix.asked("POST /v1/span_annotations?sync=true"), 6);
     grade(&lab, &phoenix, &[]).exits_with(0);
     let second = phoenix.annotations();
     assert!(first.keys().eq(second.keys()));
@@ -58,19 +80,33 @@ fn every_outcome_is_on_the_right_span_and_twice_is_the_same() {
 }
 
 #[test]
+fn abstentions_are_not_written_unless_asked_for() {
+    let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(3)));
+    grade(&lab, &phoenix, &[]).exits_with(0);
+    let written = phoenix.annotations();
+    let outcomes = outcomes(&lab);
+    let abstained = outcomes.iter().filter(|outcome| outcome["outcome"] == "abstained").count();
+    assert!(abstained > 0 && written.len() == outcomes.len() - abstained, "{} of {}", written.len(), outcomes.len());
+    assert!(written.values().all(|row| row["metadata"]["outcome"] != "abstained"));
+}
+
+#[test]
 fn names_and_targets_can_be_chosen() {
     let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(1)));
-    let settings = "[phoenix]\ntrajectory_target = \"trace\"\n[phoenix.names]\nthought_to_tool = \"Right tool\"\n";
+    let settings = "[phoenix]\ntrajectory_target = \"trace\"\nabstentions = true\n[phoenix.names]\nthought_to_tool = \"Right tool\"\n";
     lab.write("gradus.toml", settings);
     grade(&lab, &phoenix, &[]).exits_with(0);
     let found: Vec<(String, String)> =
         phoenix.annotations().into_keys().map(|(name, target, _)| (name, target)).collect();
     let pair = |name: &str, target: String| (name.to_owned(), target);
     assert!(found.contains(&pair("Right tool", span_id(0, 1))));
-    assert!(found.contains(&pair(SEQUENCE, format!("{:032x}", 0xabc0_0000_u32))), "{found:?}");
+    let trace_id = format!("{:032x}", 0xabc0_0000_u32);
+    let on_trace: Vec<&str> =
+        found.iter().filter(|(_, target)| *target == trace_id).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(on_trace, TRAJECTORY_NAMES, "{found:?}");
     for (wrong, says) in [
         ("[phoenix.names]\nthought_to_tol = \"x\"\n", "there is no such evaluation"),
-        ("[phoenix.names]\nthought_to_tool = \"Call Validity\"\n", "are both called"),
+        ("[phoenix.names]\nthought_to_tool = \"Call validity\"\n", "are both called"),
         ("[phoenix]\ntrajectory_target = \"root\"\n", "gradus.toml, line 2"),
         ("[phoenix]\nurl = \"http://elsewhere\"\n", "unknown field `url`"),
     ] {
@@ -92,7 +128,7 @@ fn spans_that_phoenix_does_not_have_are_told_one_by_one() {
         if tells_which {
             forget_span(&phoenix, &span_id(7, 1));
         }
-        let lab = Lab::new();
+        let lab = Lab::with_abstentions();
         lab.write("spans.json", &json!({"data": traces_of(30)}).to_string());
         let origin = phoenix.origin();
         let arguments = [
@@ -106,9 +142,10 @@ fn spans_that_phoenix_does_not_have_are_told_one_by_one() {
             "--phoenix",
             &origin,
         ];
-        let ran = lab.run(&arguments).exits_with(5).says("117 annotations are in Phoenix");
+        let ran = lab.run(&[arguments.as_slice(), &FOUR_EVALUATORS].concat()).exits_with(5);
+        let ran = ran.says("gradus: 117 annotations are in Phoenix");
         let ran = ran.says(&format!("span {}: Phoenix does not have it", span_id(7, 1)));
-        ran.says("3 outcomes could not be written, all listed in ");
+        ran.says("gradus: 3 outcomes could not be written, all listed in ");
         let unwritten = lab.of_run("unwritten_phoenix.jsonl");
         let names: Vec<&str> = unwritten.iter().map(|line| line["evaluator"].as_str().unwrap()).collect();
         assert_eq!(names.len(), 3, "{unwritten:?}");
@@ -142,9 +179,10 @@ fn a_phoenix_that_fails_while_it_is_written_to_costs_no_verdict() {
         (Answer::Reset, "the connection broke off"),
     ] {
         let phoenix = Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
-        let lab = Lab::new();
-        let ran = grade(&lab, &phoenix, &[]).exits_with(5).says(says).says("0 annotations are in Phoenix");
-        ran.says("12 outcomes could not be written, all listed in ").says("writes them again");
+        let lab = Lab::with_abstentions();
+        let ran = grade(&lab, &phoenix, &FOUR_EVALUATORS).exits_with(5).says(says);
+        let ran = ran.says("gradus: 0 annotations are in Phoenix");
+        ran.says("gradus: 12 outcomes could not be written, all listed in ").says("writes them again");
         assert_eq!((outcomes(&lab).len(), lab.of_run("unwritten_phoenix.jsonl").len()), (12, 12));
     }
 }
@@ -154,9 +192,9 @@ fn only_what_phoenix_names_as_stored_counts() {
     // Any server says 200.
     for answer in [Answer::ok("{}".to_owned()), Answer::ok("ok".to_owned()), Answer::ok("[]".to_owned())] {
         let phoenix = Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
-        let lab = Lab::new();
-        let ran = grade(&lab, &phoenix, &[]).exits_with(5).says("it answers, but not as Phoenix does");
-        ran.says("0 annotations are in Phoenix").says("12 outcomes could not be written");
+        let lab = Lab::with_abstentions();
+        let ran = grade(&lab, &phoenix, &FOUR_EVALUATORS).exits_with(5).says("it answers, but not as Phoenix does");
+        ran.says("gradus: 0 annotations are in Phoenix").says("gradus: 12 outcomes could not be written");
     }
     // One row is left out of the answer, whatever it is sent with.
     let phoenix = Phoenix::with_fault(traces_of(3), |incoming| {
@@ -165,8 +203,8 @@ fn only_what_phoenix_names_as_stored_counts() {
         let stored = vec![json!({"id": "A"}); rows.saturating_sub(1)];
         left_out.then(|| Answer::ok(json!({"data": stored}).to_string()))
     });
-    let lab = Lab::new();
-    let ran = grade(&lab, &phoenix, &[]).exits_with(5).says("11 annotations are in Phoenix");
+    let lab = Lab::with_abstentions();
+    let ran = grade(&lab, &phoenix, &FOUR_EVALUATORS).exits_with(5).says("gradus: 11 annotations are in Phoenix");
     ran.says(&format!("span {}: Phoenix does not say that it has stored it", span_id(1, 0)));
     assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten_phoenix.jsonl").len()), (11, 1));
 }
@@ -208,10 +246,11 @@ fn a_write_that_is_interrupted_says_what_is_left() {
             posts(incoming).then(|| Answer::status(200, "{}").after(Duration::from_secs(60)))
         });
         let lab = Lab::new();
-        lab.write("gradus.toml", "");
+        lab.write("gradus.toml", "[phoenix]\nabstentions = true\n");
         let source = phoenix.source();
         let arguments = ["eval", &source, "--judge", "offline", "--log-to-phoenix"];
-        let child = lab.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = lab.command(&[arguments.as_slice(), &FOUR_EVALUATORS].concat());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(30);
         while phoenix.asked("POST") == 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
@@ -220,7 +259,7 @@ fn a_write_that_is_interrupted_says_what_is_left() {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{said}");
-        assert!(said.contains("12 outcomes could not be written"), "{said}");
+        assert!(said.contains("gradus: 12 outcomes could not be written"), "{said}");
         assert!(lab.of_run("unwritten_phoenix.jsonl").iter().all(|line| line["reason"] == "interrupted"));
     }
 }
@@ -231,8 +270,8 @@ fn only_what_phoenix_refuses_is_left_out() {
         let is_bad = posts(incoming) && incoming.contains(&span_id(11, 0));
         is_bad.then(|| Answer::status(422, "explanation: not a text"))
     });
-    let lab = Lab::new();
-    grade(&lab, &phoenix, &[]).exits_with(5).says("422: explanation: not a text");
+    let lab = Lab::with_abstentions();
+    grade(&lab, &phoenix, &FOUR_EVALUATORS).exits_with(5).says("422: explanation: not a text");
     assert_eq!((phoenix.annotations().len(), lab.of_run("unwritten_phoenix.jsonl").len()), (119, 1));
 }
 

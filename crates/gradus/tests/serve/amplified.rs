@@ -15,7 +15,7 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::lab::{Lab, Reply, Server, eventually};
-use crate::spans::{Visit, attributes, export, span, trace_id};
+use crate::spans::{VISIT_OUTCOME_COUNT, Visit, attributes, export, span, trace_id};
 
 const MAX_MEMORY_MIB: f64 = 512.0;
 
@@ -49,7 +49,7 @@ fn check(server: &Server) {
     server.export(&export("good", Visit::new(1_000_000).spans()));
     eventually("everything is assembled", || (server.metric("gradus_traces_due")? == 0.0).then_some(()));
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0), "{}", server.log());
-    assert_eq!(server.trace(&trace_id(1_000_000))["outcomes"].as_array().unwrap().len(), 4);
+    assert_eq!(server.trace(&trace_id(1_000_000))["outcomes"].as_array().unwrap().len(), VISIT_OUTCOME_COUNT);
     let peak = server.peak_memory_mib();
     assert!(peak < MAX_MEMORY_MIB, "{peak} MiB");
 }

@@ -55,6 +55,10 @@ fn traces_are_found_by_what_they_are() {
     let outcomes = trace["outcomes"].as_array().unwrap();
     let label = outcomes.iter().find(|outcome| outcome["evaluator"] == "call_validity").unwrap()["label"].clone();
     let label = label.as_str().unwrap();
+    // Every outcome leads to its spans.
+    let call = outcomes.iter().find(|outcome| outcome["evaluator"] == "call_validity").unwrap();
+    assert_eq!(call["trace_id"], trace_id(6));
+    assert!(!call["span_ids"].as_array().unwrap().is_empty(), "{call}");
     assert!(ids(&server, &format!("label=call_validity={label}")).contains(&6));
     assert!(ids(&server, &format!("label={label}")).contains(&6));
     assert_eq!(ids(&server, "project=p&agent=librarian&model=gpt-4o&tool=read_file&error=false"), [1]);

@@ -270,11 +270,15 @@ fn tasks_that_were_run_again_are_compared_with_themselves() {
     let (old, new) = (run("v1"), run("v2"));
     let text = page(&server, &format!("/compare?a={old}&b={new}"));
     assert!(text.contains("Paired by task"), "{text}");
-    let row = text.split("<tr>").find(|row| row.contains("Call Validity")).unwrap();
-    assert!(row.contains("-50.0\u{a0}points") && row.contains("2 in 2 tasks"), "{row}");
-    assert!(row.contains("not significant"), "two tasks prove nothing: {row}");
+    let row = text.split("<tr>").find(|row| row.contains("Call validity")).unwrap();
+    assert!(row.contains("-50.0 points") && row.contains("2 tasks"), "{row}");
+    assert!(row.contains("INCONCLUSIVE"), "two tasks prove nothing: {row}");
+    let compared = server.json(&format!("/api/v1/compare?a={old}&b={new}"));
+    assert_eq!((&compared["pairing"], &compared["flips"][0]["worse_count"]), (&json!("task"), &json!(1)), "{compared}");
+    assert_eq!(server.get("/api/v1/compare?a=x").status, 400);
+    assert_eq!(server.get("/api/v1/compare?a=x&b=y").status, 404);
     let worse = text.split("id=\"h-worse\"").nth(1).unwrap().split("id=\"h-better\"").next().unwrap();
-    let changed = worse.split("<tr>").find(|row| row.contains("Call Validity")).unwrap();
+    let changed = worse.split("<tr>").find(|row| row.contains("Call validity")).unwrap();
     for trace in [11, 21] {
         let (one, other) = (trace_id(trace), trace_id(trace + 2));
         assert!(changed.contains(&one) || changed.contains(&other), "a link to either side: {changed}");
@@ -288,7 +292,7 @@ fn tasks_that_were_run_again_are_compared_with_themselves() {
     server.assembled();
     let other = run("v3");
     let text = page(&server, &format!("/compare?a={old}&b={other}"));
-    assert!(text.contains("Not paired") && text.contains("changed verdicts cannot be listed"), "{text}");
+    assert!(text.contains("Not paired") && text.contains("changed tasks cannot be listed"), "{text}");
     assert_eq!(page(&server, &format!("/runs?before={other}")).matches(&format!("/runs/{other}\"")).count(), 0);
 }
 
@@ -391,8 +395,8 @@ fn a_rubric_with_a_scale_of_its_own_has_an_interval_and_can_give_alarm() {
     assert!(card.contains("3.50") && !card.contains("No interval"), "{card}");
     // As `gradus eval` says it of the same verdicts.
     let point = server.json("/api/v1/metrics?evaluator=helpful")["items"][0].clone();
-    let clusters = [5.0, 3.0, 3.0, 3.0].map(|sum| gradus_eval::interval::ScoreCluster { count: 1.0, sum });
-    let interval = gradus_eval::interval::clustered_interval(&clusters, 1.0, 5.0).unwrap();
+    let clusters = [5.0, 3.0, 3.0, 3.0].map(|sum| gradus_stats::interval::ScoreCluster { count: 1.0, sum });
+    let interval = gradus_stats::interval::clustered_interval(&clusters, 1.0, 5.0).unwrap();
     let near = |name: &str, wanted: f64| assert!((point[name].as_f64().unwrap() - wanted).abs() < 1e-9, "{point}");
     near("low", interval.low);
     near("high", interval.high);

@@ -91,6 +91,10 @@ fn compare(names: &[&str]) -> usize {
         for line in judged.iter_mut().chain(&mut outcomes) {
             line["run_id"] = Json::Null;
         }
+        // Both lead to the spans of an outcome.
+        for line in &judged {
+            assert!(line["trace_id"].is_string() && line["span_ids"].is_array(), "{name}: {line}");
+        }
         assert_eq!(outcomes, judged, "{name}");
         steps += wanted.values().map(|one| one["steps"].as_array().unwrap().len()).sum::<usize>();
         // What goes out again gives the same once more.

@@ -28,16 +28,21 @@ pub(crate) fn post(server: &Server, path: &str, fields: &str) -> Reply {
         .send()
 }
 
-/// Three traces; the call of the last is one that its tool cannot take.
+/// Three traces; the call of the last is one that its tool cannot take. Each thought names the tool, which rules can
+/// judge.
 pub(crate) fn filled() -> (Lab, Server) {
     let lab = Lab::new();
     let server = lab.serve();
     let now = now_ns();
+    let visit = |trace: u128| Visit {
+        thought: format!("I will use read_file to read {trace}.md in the demo repository."),
+        ..Visit::new(trace)
+    };
     for trace in 1..=2 {
         let start_ns = now - (10 - trace) * SECOND_NS;
-        server.export(&Visit { start_ns, ..Visit::new(u128::from(trace)) }.export("shop"));
+        server.export(&Visit { start_ns, ..visit(u128::from(trace)) }.export("shop"));
     }
-    server.export(&Visit { arguments: json!({"file": 7}).to_string(), ..Visit::new(3) }.export("shop"));
+    server.export(&Visit { arguments: json!({"file": 7}).to_string(), ..visit(3) }.export("shop"));
     server.assembled();
     (lab, server)
 }
@@ -227,7 +232,7 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
         )
     };
     let first = page(&server, "/review?evaluator=call_validity");
-    assert!(first.contains("<bdi>Call Validity</bdi>: <bdi>incorrect</bdi>"), "{first}");
+    assert!(first.contains("<bdi>Call validity</bdi>: <bdi>incorrect</bdi>"), "{first}");
     let reply = post(&server, "/labels", &fields("correct", "ann"));
     assert_eq!((reply.status, reply.header("location")), (303, Some("/review")), "{}", reply.text());
     assert!(reply.header("set-cookie").unwrap().starts_with("gradus_author=ann; Path=/; HttpOnly; SameSite=Lax"));
@@ -284,8 +289,8 @@ fn what_was_labelled_does_not_come_again() {
         seen += 1;
         assert!(seen < 50);
     }
-    // Three steps with three questions, and three whole trajectories; some of them may not apply.
-    assert!(seen >= 9, "{seen}");
+    // Rules decide thought_to_tool and call_validity of three steps, and the outcome of three trajectories.
+    assert_eq!(seen, 9);
     assert_eq!(json_lines(&server.get("/labels").body).len(), seen);
 }
 
@@ -380,7 +385,7 @@ fn forms_of_other_sites_are_refused_without_keys_too() {
 fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
     let (_lab, server) = filled();
     let text = page(&server, "/?project=shop");
-    let card = text.split("<li class=\"card\">").find(|card| card.contains("Call Validity")).unwrap();
+    let card = text.split("<li class=\"card\">").find(|card| card.contains("Call validity")).unwrap();
     assert!(card.contains("66.7") && card.contains("2 of 3 right") && card.contains("Could not be judged"), "{card}");
     assert!(card.contains("95&nbsp;% interval"), "{card}");
     // What is looked at goes on to the list: the project, and the time.
@@ -479,14 +484,14 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
     let list = page(&server, "/runs");
     assert!(ids.iter().all(|id| list.contains(&format!("/runs/{id}"))), "{list}");
     let text = page(&server, &format!("/compare?a={rules}&b={model}"));
-    assert!(text.contains("Paired: both runs judged the same trajectories."), "{text}");
-    assert!(text.contains("-100.0\u{a0}points") && text.contains("Worse in B than in A: 3"), "{text}");
+    assert!(text.contains("Paired by run: the versions judged the same trajectories."), "{text}");
+    assert!(text.contains("-100.0 points") && text.contains("Worse in B than in A: 3"), "{text}");
     // Each flip leads to the trajectory as either run judged it.
     for (run, label) in [(&rules, "correct"), (&model, "incorrect")] {
         let href = text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{run}/trajectories/")));
         let href = href.unwrap().split('"').next().unwrap().replace("&#38;", "&");
         let shown = page(&server, href.split('#').next().unwrap());
-        assert!(shown.contains(&format!("<bdi>Thought-to-Tool</bdi>: <bdi>{label}</bdi>")), "{href}: {shown}");
+        assert!(shown.contains(&format!("<bdi>Thought to tool</bdi>: <bdi>{label}</bdi>")), "{href}: {shown}");
         assert!(shown.contains("Open the trace") && !shown.contains("<form class=\"labelling\""), "{shown}");
     }
     assert!(page(&server, &format!("/runs/{model}")).contains("id=\"results\""));
@@ -508,7 +513,7 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
 fn two_benches_are_compared_by_what_they_measure() {
     let lab = Lab::new();
     let server = lab.serve();
-    for policy in ["oracle", "wrong_tool"] {
+    for policy in ["oracle", "missing_parameter"] {
         lab.run(&["bench", "--policy", policy, "--tasks", "1-6", "--quiet"]).exits_with(0);
     }
     let runs = server.json("/api/v1/runs");
@@ -523,7 +528,7 @@ fn two_benches_are_compared_by_what_they_measure() {
     let text = page(&server, &format!("/compare?a={earlier}&b={later}"));
     assert!(text.contains("Paired by task"), "{text}");
     for measure in ["Tasks Done", "Safe Runs", "Clean Runs", "Done and Safe"] {
-        assert!(text.contains(&format!("<th scope=\"row\">{measure}</th>")), "{measure}: {text}");
+        assert!(text.contains(&format!("<th scope=\"row\"><bdi>{measure}</bdi></th>")), "{measure}: {text}");
     }
     // What was never sent here is looked at in its run, and its texts, too.
     let href = text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{later}/trajectories/"))).unwrap();

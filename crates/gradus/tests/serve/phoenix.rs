@@ -347,8 +347,8 @@ fn verdicts_are_annotations_for_whoever_asks_by_name() {
     assert_eq!(server.json(&path)["data"], json!([]), "a list of everything shows what was logged");
     let named = server.json(&format!("{path}&include_annotation_names=call_validity"));
     let shown = &named["data"][0];
-    assert_eq!((&shown["name"], &shown["identifier"]), (&json!("Call Validity"), &json!("gradus")));
-    let by_shown_name = server.json(&format!("{path}&include_annotation_names=Call%20Validity"));
+    assert_eq!((&shown["name"], &shown["identifier"]), (&json!("Call validity"), &json!("gradus")));
+    let by_shown_name = server.json(&format!("{path}&include_annotation_names=Call%20validity"));
     assert_eq!(named, by_shown_name);
     assert_eq!((&shown["annotator_kind"], &shown["span_id"]), (&json!("CODE"), &json!(span_id(1, 2))));
     let all = server.json(&format!("{path}&identifier=gradus"));
@@ -376,11 +376,11 @@ fn said_of(server: &Server, spans: &[String]) -> Vec<Json> {
 
 #[test]
 fn verdicts_are_shown_as_they_are_written_to_phoenix() {
-    let names = "[phoenix.names]\nquery_to_thought = \"Understood?\"\n";
+    let names = "[phoenix]\nabstentions = true\n[phoenix.names]\nquery_to_thought = \"Understood?\"\n";
     let lab = Lab::with("", names);
     let server = lab.serve();
-    // Several calls in one reply, and runs that went wrong.
-    for scenario in ["s10_parallel", "s07_error_recovery"] {
+    // Several calls in one reply, a run that went wrong, and a call that violates its schema.
+    for scenario in ["s10_parallel", "s07_error_recovery", "s03_missing_param"] {
         let folder = fixture("openai-agents-chat").join(scenario);
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
@@ -429,11 +429,17 @@ fn verdicts_on_trajectories_go_on_traces_if_the_settings_say_so() {
     server.assembled();
     let id = trace_id(1);
     let path = format!("/v1/projects/p/trace_annotations?trace_ids={id}&identifier=gradus");
-    let shown = server.json(&path);
-    let shown = &shown["data"][0];
-    assert_eq!((&shown["name"], &shown["trace_id"]), (&json!("GitHub Sequence Optimality Eval"), &json!(id)));
+    let rows = server.json(&path)["data"].as_array().unwrap().clone();
+    assert!(rows.iter().all(|row| row["trace_id"] == json!(id)), "{rows:?}");
+    let mut names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    // Rules cannot decide the other two here, and abstentions are no annotations.
+    assert_eq!(names, ["Error recovery", "Outcome"]);
+    // The only one of them that rules decide here.
+    let shown = rows.iter().find(|row| row["name"] == "Outcome").unwrap();
     let label = shown["result"]["label"].as_str().unwrap();
-    let condition = format!("trace_annotations['sequence_optimality'].label == '{label}' and span_kind == 'AGENT'");
+    assert_eq!(label, "answered");
+    let condition = format!("trace_annotations['outcome'].label == '{label}' and span_kind == 'AGENT'");
     let query = json!({"queries": [{"filter": {"condition": condition}}]});
     assert_eq!(frame(&server, &query).0.len(), 1);
 }

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
 
 use crate::lab::{Lab, Server, eventually};
-use crate::spans::{Visit, attributes, export, log, span, trace_id};
+use crate::spans::{VISIT_OUTCOME_COUNT, Visit, attributes, export, log, span, trace_id};
 
 const MAX_MEMORY_MIB: f64 = 512.0;
 
@@ -87,7 +87,7 @@ fn dense_texts_in_any_attribute_are_outlived() {
     server.export(&export("good", good.spans()));
     eventually("everything is assembled", || (server.metric("gradus_traces_due")? == 0.0).then_some(()));
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0));
-    assert_eq!(server.trace(&trace_id(1_000_000))["outcomes"].as_array().unwrap().len(), 4);
+    assert_eq!(server.trace(&trace_id(1_000_000))["outcomes"].as_array().unwrap().len(), VISIT_OUTCOME_COUNT);
     for trace in 1..=trace {
         assert_eq!(server.get(&format!("/api/v1/traces/{}", trace_id(trace))).status, 200);
     }
@@ -129,7 +129,7 @@ fn a_large_trace_keeps_nobody_waiting_and_is_graded_as_far_as_it_is_read() {
     }
     server.export(&export("good", Visit::new(1_000_000).spans()));
     eventually("others are graded", || {
-        (server.trace(&trace_id(1_000_000))["outcomes"].as_array()?.len() == 4).then_some(())
+        (server.trace(&trace_id(1_000_000))["outcomes"].as_array()?.len() == VISIT_OUTCOME_COUNT).then_some(())
     });
     eventually("the large ones are assembled", || (server.metric("gradus_traces_due")? == 0.0).then_some(()));
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0));
@@ -178,7 +178,7 @@ fn a_trace_that_ends_the_server_twice_is_quarantined_and_can_be_retried() {
     lab.configure("", "");
     let server = lab.serve();
     eventually("the other is tried again", || {
-        (server.trace(&trace_id(2))["outcomes"].as_array()?.len() == 4).then_some(())
+        (server.trace(&trace_id(2))["outcomes"].as_array()?.len() == VISIT_OUTCOME_COUNT).then_some(())
     });
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(1.0));
     assert!(server.log().contains("ended while assembling traces"), "{}", server.log());
@@ -195,7 +195,7 @@ fn a_trace_that_ends_the_server_twice_is_quarantined_and_can_be_retried() {
     assert_eq!(retry(&format!("/api/v1/quarantine/{}/retry", trace_id(2))).status, 404);
     assert_eq!(retry(&format!("/api/v1/quarantine/{}/retry", trace_id(1))).status, 200);
     eventually("it is graded after all", || {
-        (server.trace(&trace_id(1))["outcomes"].as_array()?.len() == 4).then_some(())
+        (server.trace(&trace_id(1))["outcomes"].as_array()?.len() == VISIT_OUTCOME_COUNT).then_some(())
     });
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0));
 }

@@ -79,6 +79,9 @@ fn gone() -> Status {
     Status { code: 2, message: "it is gone".to_owned() }
 }
 
+/// Outcomes of a [`Visit`] with the default evaluators: five of its step and four of the whole trajectory.
+pub(crate) const VISIT_OUTCOME_COUNT: usize = 9;
+
 /// An agent that is asked for a file, reads it with a tool, and answers: a trajectory of one step.
 #[derive(Clone)]
 pub(crate) struct Visit {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
 mod captures;
+mod conversations;
 mod order;
 mod random_input;
 mod threads;

@@ -2,6 +2,7 @@
 
 mod address;
 mod annotate;
+mod dataset;
 mod error;
 mod exchange;
 mod page;
@@ -13,6 +14,7 @@ mod traces;
 
 pub use address::{AddressError, PhoenixAddress};
 pub use annotate::{AnnotationUploadResult, AnnotationUploader};
+pub use dataset::{PhoenixDataset, PhoenixDatasetError, PhoenixExample};
 pub use error::{PhoenixClientError, PhoenixSettingsError};
 pub use read::PhoenixSource;
 pub use rest_client::{PhoenixClient, PhoenixClientSettings};

@@ -93,6 +93,12 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     if let Some(call) = broken_call(body) {
         return ActionForm::Complete(vec![call]);
     }
+    // The language of a fence is no tool: what the fence holds may name one.
+    let text = match text.strip_prefix("```") {
+        Some(language) if language.chars().all(char::is_alphanumeric) => "",
+        Some(_) => body,
+        None => text,
+    };
     let first_line = text.lines().next().unwrap_or_default();
     if has_input {
         return match bare_name(first_line) {
@@ -375,7 +381,30 @@ mod tests {
         assert_eq!(calls[0].1.json, Some(json!({"args": [{"q": 1}, 2]})));
         let ActionForm::Complete(calls) = read_action("find({\"q\": 1}, page=2)", false) else { panic!() };
         assert_eq!(calls[0].1.json, Some(json!({"page": 2, "args": [{"q": 1}]})));
+        assert_eq!(name("```\nfind\n{\"q\": 1}\n```"), one("find", "{\"q\": 1}"));
         assert_eq!(name("I should think about it"), vec![]);
         assert_eq!(name("None"), vec![]);
+    }
+
+    #[test]
+    fn the_language_of_a_fence_is_no_tool() {
+        for text in [
+            "```json\n{\"customer\": 7}\n```",
+            "```json\n{\"customer\": 7",
+            "```json",
+            "```json\n```",
+            "```python\n```",
+        ] {
+            for has_input in [false, true] {
+                let form = read_action(text, has_input);
+                let named = match &form {
+                    ActionForm::Name(name) => vec![*name],
+                    ActionForm::Complete(calls) => calls.iter().map(|(name, _)| name.as_ref()).collect(),
+                    ActionForm::Unreadable => vec![],
+                };
+                assert!(!named.contains(&"json") && !named.contains(&"python"), "{text:?}: {form:?}");
+            }
+        }
+        assert_eq!(read_action("```\nfind\n```", true), ActionForm::Name("find"));
     }
 }

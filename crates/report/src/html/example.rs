@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use gradus_eval::interval::ConfidenceInterval;
+use gradus_eval::evaluator::OUTCOME;
 use gradus_eval::outcome::{OutcomeKind, TokenCount};
 use gradus_eval::report::{
-    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, GateResult, GateVerdict, MetricResult, ReasonCount,
-    ReportFinding, ToolUse,
+    AgentCost, CorrectedMetric, CostSummary, EvaluationSummary, EvaluatorCost, FailureExample, FailureGroup,
+    FindingVerdict, FlaggedCounts, GateResult, GateVerdict, MetricCalibration, MetricResult, ReasonCount,
+    ReportFinding, ToolUse, UnpricedModel,
 };
+use gradus_stats::calibration::ShareEstimator;
+use gradus_stats::interval::ConfidenceInterval;
 
 pub(crate) const JUDGE: &str = "openai/gpt-4.1-mini";
 
 /// Forty support conversations of a travel agent, judged by a model.
 pub(crate) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
-    let metrics = vec![
+    let mut metrics = vec![
         metric("thought_to_tool", "Thought to tool", (0.805, 0.924), (185, 212), (9, 3), ["correct", "incorrect"]),
         metric("query_to_thought", "Query to thought", (0.708, 0.866), (171, 215), (6, 3), ["relevant", "irrelevant"]),
         metric(
@@ -26,9 +29,17 @@ pub(crate) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
         ),
         MetricResult {
             judge: "rules".to_owned(),
+            calibration: None,
             ..metric("call_validity", "Call validity", (0.925, 0.984), (216, 224), (0, 0), ["valid", "invalid"])
         },
     ];
+    metrics[0].calibration = Some(MetricCalibration::Corrected(CorrectedMetric {
+        value: 0.712,
+        interval: ConfidenceInterval { low: 0.601, high: 0.803 },
+        estimator: ShareEstimator::PostStratified,
+        labelled_cases: 50,
+        labelled_trajectories: 31,
+    }));
     let mut combined = metric("combined", "Combined (both correct)", (0.63, 0.80), (148, 206), (12, 6), ["", ""]);
     let mut right = metric("trajectories_right", "Trajectories all right", (0.30, 0.63), (16, 35), (5, 0), ["", ""]);
     combined.labels.clear();
@@ -46,13 +57,73 @@ pub(crate) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
         metrics,
         combined: Some(combined),
         trajectories_right: Some(right),
+        flagged: FlaggedCounts { trajectories: 21, steps: 58 },
         tools: tools(),
         cost: cost(),
+        agent_cost: agent_cost(),
         reasons: reasons(),
+        failure_groups: failure_groups(),
+        omitted_failure_groups: 0,
         findings: findings(),
         shortened: 7,
+        panel: None,
     };
     (summary, gates())
+}
+
+/// The same forty conversations, judged by rules, which abstain from most questions.
+pub(crate) fn by_rules() -> EvaluationSummary {
+    let (ordinary, _) = ordinary();
+    let by_rules = |name: &str, title: &str, judge: &str, counts: (u32, u32), abstained, not_applicable| MetricResult {
+        judge: judge.to_owned(),
+        abstained,
+        labels: BTreeMap::new(),
+        calibration: None,
+        ..metric(name, title, (0.61, 0.98), counts, (0, not_applicable), ["", ""])
+    };
+    let outcome = MetricResult {
+        of_steps: false,
+        labels: [("answered", 34), ("gave_up", 3), ("crashed", 2), ("no_answer", 1)]
+            .map(|(label, count)| (label.to_owned(), count))
+            .into(),
+        ..by_rules(OUTCOME, "Outcome", "rules", (34, 37), 3, 0)
+    };
+    let undecided = |name: &str, title: &str, abstained, not_applicable| MetricResult {
+        value: None,
+        interval: None,
+        ..by_rules(name, title, "offline", (0, 0), abstained, not_applicable)
+    };
+    let reason = |evaluator: &str, outcome, reason: &str, count| ReasonCount {
+        evaluator: evaluator.to_owned(),
+        outcome,
+        reason: reason.to_owned(),
+        count,
+    };
+    EvaluationSummary {
+        judge: "offline".to_owned(),
+        metrics: vec![
+            outcome,
+            by_rules("thought_to_tool", "Thought to tool", "offline", (0, 4), 202, 18),
+            undecided("query_to_thought", "Query to thought", 206, 18),
+            by_rules("sequence_optimality", "Sequence optimality", "offline", (2, 6), 34, 0),
+            by_rules("request_to_tool", "Request to tool", "offline", (1, 1), 17, 206),
+            by_rules("call_validity", "Call validity", "rules", (216, 224), 0, 0),
+        ],
+        combined: Some(undecided("combined", "Combined (whole step correct)", 224, 0)),
+        trajectories_right: Some(by_rules("trajectories_right", "Trajectories all right", "offline", (2, 2), 38, 0)),
+        flagged: FlaggedCounts { trajectories: 11, steps: 12 },
+        reasons: vec![
+            reason("query_to_thought", OutcomeKind::Abstained, "no rule with hard evidence fired", 206),
+            reason("request_to_tool", OutcomeKind::NotApplicable, "the step has a thought", 206),
+            reason("thought_to_tool", OutcomeKind::Abstained, "the thought names no <tool>", 202),
+            reason("thought_to_tool", OutcomeKind::NotApplicable, "the step has no thought", 18),
+        ],
+        cost: CostSummary::default(),
+        failure_groups: Vec::new(),
+        findings: Vec::new(),
+        shortened: 0,
+        ..ordinary
+    }
 }
 
 /// A run that was stopped before anything was judged.
@@ -70,20 +141,28 @@ pub(crate) fn empty() -> EvaluationSummary {
         metrics: Vec::new(),
         combined: None,
         trajectories_right: None,
+        flagged: FlaggedCounts::default(),
         tools: Vec::new(),
         cost: CostSummary::default(),
+        agent_cost: AgentCost::default(),
         reasons: Vec::new(),
+        failure_groups: Vec::new(),
+        omitted_failure_groups: 0,
         findings: Vec::new(),
         shortened: 0,
+        panel: None,
     }
 }
+
+/// Strings of a summary that are no content.
+const OWN_WORDS: [&str; 6] = ["failed", "not_applicable", "abstained", "corrected", "uncalibrated", "post_stratified"];
 
 /// The ordinary run with this in place of every string.
 pub(crate) fn filled_with(text: &str) -> (EvaluationSummary, Vec<GateResult>) {
     fn fill(value: &mut serde_json::Value, text: &str) {
         match value {
-            // The only string that is ours.
-            serde_json::Value::String(old) if matches!(old.as_str(), "failed" | "not_applicable") => {}
+            // Names of variants are ours.
+            serde_json::Value::String(old) if OWN_WORDS.contains(&old.as_str()) => {}
             serde_json::Value::String(old) => text.clone_into(old),
             serde_json::Value::Array(values) => values.iter_mut().for_each(|value| fill(value, text)),
             serde_json::Value::Object(members) => {
@@ -119,14 +198,58 @@ fn metric(
         name: name.to_owned(),
         title: title.to_owned(),
         judge: JUDGE.to_owned(),
+        of_steps: !matches!(name, "sequence_optimality" | "trajectories_right"),
         value: Some(f64::from(right) / f64::from(judged)),
         interval: Some(ConfidenceInterval { low, high }),
         is_share: true,
         numerator: f64::from(right),
         denominator: u64::from(judged),
         failed,
+        abstained: 0,
         not_applicable,
         labels: BTreeMap::from([(good.to_owned(), u64::from(right)), (bad.to_owned(), u64::from(judged - right))]),
+        calibration: Some(MetricCalibration::Uncalibrated),
+    }
+}
+
+/// Two groups that occur several times, and three reasons that occur once.
+fn failure_groups() -> Vec<FailureGroup> {
+    let group = |evaluator: &str, tool: Option<&str>, rule: Option<&str>, reason: &str, count: u64| FailureGroup {
+        key: format!("{:016x}", reason.len()),
+        evaluator: evaluator.to_owned(),
+        tool: tool.map(str::to_owned),
+        rule: rule.map(str::to_owned),
+        label: "incorrect".to_owned(),
+        reason: reason.to_owned(),
+        count,
+        trajectories: count.min(6),
+        share: count.min(6) as f64 / 40.0,
+        examples: vec![FailureExample {
+            trajectory_id: format!("4bf92f3577b34da6a3ce929d0e0e473{count}"),
+            trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned()),
+            step_index: tool.map(|_| 2),
+            request: Some("Can I still move my Lisbon flight to Friday?".to_owned()),
+        }],
+    };
+    let search = Some("search_flights");
+    vec![
+        group("call_validity", search, Some("call.schema"), "The call does not fit <text>", 8),
+        group("sequence_optimality", None, None, "Step <number> repeats step <number>", 3),
+        group("thought_to_tool", search, None, "The booking was needed first", 1),
+        group("thought_to_tool", search, None, "The date <date> is in the past", 1),
+        group("thought_to_tool", search, None, "The thought is about a hotel", 1),
+    ]
+}
+
+fn agent_cost() -> AgentCost {
+    AgentCost {
+        usd: Some(0.42),
+        recorded_runs: 0,
+        estimated_runs: 38,
+        unpriced_runs: 2,
+        unmeasured_runs: 0,
+        tokens: TokenCount { prompt: 120_000, completion: 9_000, cached_prompt: 40_000 },
+        unpriced_models: vec![UnpricedModel { model: "model x".to_owned(), runs: 2 }],
     }
 }
 
@@ -134,19 +257,24 @@ fn gates() -> Vec<GateResult> {
     let gate = |gate: &str, verdict, value, interval: Option<(f64, f64)>, explanation: &str| GateResult {
         gate: gate.to_owned(),
         metric: gate.split(' ').next().unwrap_or_default().to_owned(),
-        bar: gate.split(' ').next_back().and_then(|bar| bar.parse().ok()).unwrap_or_default(),
+        bar: gate.split(' ').next_back().and_then(|bar| bar.parse().ok()),
         is_share: !gate.starts_with("cost"),
         verdict,
         value: Some(value),
         interval: interval.map(|(low, high)| ConfidenceInterval { low, high }),
+        count: 212,
+        is_certain: !explanation.contains("contains the bar"),
+        more_runs: explanation.contains("more runs").then_some(61),
+        raw_value: None,
+        is_uncalibrated: false,
         explanation: explanation.to_owned(),
     };
-    let unsure = "it is met, but the interval holds the bar; more trajectories would tell";
+    let unsure = "met, but the interval contains the bar; about 61 more runs would decide";
     vec![
-        gate("thought_to_tool >= 0.85", GateVerdict::Inconclusive, 185.0 / 212.0, Some((0.805, 0.924)), unsure),
+        gate("thought_to_tool >= 0.85", GateVerdict::Pass, 185.0 / 212.0, Some((0.805, 0.924)), unsure),
         gate("call_validity >= 0.9", GateVerdict::Pass, 216.0 / 224.0, Some((0.925, 0.984)), "met"),
         gate("combined >= 0.85", GateVerdict::Fail, 148.0 / 206.0, Some((0.63, 0.80)), "missed"),
-        gate("cost <= 1", GateVerdict::Pass, 0.2113, None, "met"),
+        gate("cost <= 1", GateVerdict::Incomplete, 0.2113, None, "not decided: the budget is spent; so far it is met"),
     ]
 }
 
@@ -174,6 +302,7 @@ fn cost() -> CostSummary {
         from_cache,
     };
     CostSummary {
+        usd_unknown: None,
         calls: 419,
         tokens: TokenCount { prompt: 398_214, completion: 38_902, cached_prompt: 121_344 },
         usd: Some(0.2113),

@@ -5,7 +5,6 @@
 //! for itself.
 
 pub mod charts;
-pub mod count_text;
 #[cfg(test)]
 pub(crate) mod example;
 pub mod number;
@@ -22,6 +21,7 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 use gradus_eval::report::{EvaluationSummary, GateResult};
 
+use crate::panel_text::build_panel_tables;
 use crate::report_table::ReportTable;
 use svg::Svg;
 use view::ReportView;
@@ -38,7 +38,11 @@ pub fn write_html_report(
 ) -> io::Result<()> {
     let page = ReportPage {
         report: ReportView::from_summary(summary, gates),
-        tables: tables.iter().map(view::tables::ReportTableView::from_table).collect(),
+        tables: tables
+            .iter()
+            .chain(&build_panel_tables(summary))
+            .map(view::tables::ReportTableView::from_table)
+            .collect(),
         style: StyleSheet(STYLE),
         symbols: charts::load_chart_symbols(),
         version: env!("CARGO_PKG_VERSION"),
@@ -59,7 +63,7 @@ struct ReportPage {
 }
 
 /// Our own style sheet, which is not escaped: it has no text of a trace.
-struct StyleSheet(&'static str);
+pub(crate) struct StyleSheet(pub(crate) &'static str);
 
 impl fmt::Display for StyleSheet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,9 @@
 //! Numbers as people read them. NaN and infinities are never printed: callers filter them and show a dash or a
 //! sentence.
 
-pub use super::count_text::{format_count, format_counted_noun};
+pub use crate::number_text::{filter_finite, format_count, format_counted_noun, format_usd};
 
-use gradus_eval::interval::ConfidenceInterval;
+use gradus_stats::interval::ConfidenceInterval;
 
 /// A no-break space between a number and its unit, so that no line ends there.
 const SPACE: char = '\u{a0}';
@@ -38,16 +38,6 @@ pub fn format_mean_interval(interval: ConfidenceInterval, is_share: bool) -> Str
     if is_share { format_percent_interval(interval) } else { format_score_interval(interval) }
 }
 
-/// Dollars: `$0.0123`, `$12.30`. A tiny cost is `less than $0.0001` and never `$0`, which means that nothing was paid.
-pub fn format_usd(dollars: f64) -> String {
-    match dollars {
-        0.0 => "$0".to_owned(),
-        d if d > 0.0 && d < 0.0001 => "less than $0.0001".to_owned(),
-        d if d.abs() < 1.0 => format!("${d:.4}"),
-        d => format!("${d:.2}"),
-    }
-}
-
 /// A sum of scores: `190` or `12.5`.
 pub fn format_score_sum(sum: f64) -> String {
     if is_whole(sum) { format_count(sum as u64) } else { format!("{sum:.1}") }
@@ -56,11 +46,6 @@ pub fn format_score_sum(sum: f64) -> String {
 /// Whether a number is a count: not negative, without fraction, and small enough for `f64` to hold it exactly.
 pub fn is_whole(number: f64) -> bool {
     (0.0..1e15).contains(&number) && number.fract() == 0.0
-}
-
-/// `None` for NaN and infinities, which hostile files of a run can contain.
-pub fn filter_finite(number: Option<f64>) -> Option<f64> {
-    number.filter(|number| number.is_finite())
 }
 
 /// `None` if one of the ends is not finite.

@@ -169,6 +169,15 @@ fn says_that_there_is_nothing() {
 }
 
 #[test]
+fn rules_that_found_nothing_are_not_called_right() {
+    let page = render("rules", &example::by_rules(), &[]);
+    assert_harmless(&page);
+    for id in ["results", "reasons"] {
+        insta::assert_snapshot!(format!("rules_{id}"), section(&page, id));
+    }
+}
+
+#[test]
 fn a_run_without_a_fault_says_so() {
     let (mut summary, gates) = example::ordinary();
     summary.findings.clear();

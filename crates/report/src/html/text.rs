@@ -64,7 +64,7 @@ pub fn whole_json(text: &str) -> Option<String> {
 fn truncate_display_text(shown: &str, whole: &str) -> DisplayText {
     let (start, is_cut) = split_first_chars(shown, MAX_CHARS);
     let note = is_cut.then(|| {
-        let count = crate::html::count_text::format_count(whole.chars().count() as u64);
+        let count = crate::number_text::format_count(whole.chars().count() as u64);
         format!("Truncated: the full text has {count} characters.")
     });
     DisplayText { text: make_printable(&start.replace("\r\n", "\n")).into_owned(), note }

@@ -57,6 +57,8 @@ pub(super) struct MetricPoint {
     scored: i64,
     failed: i64,
     not_applicable: i64,
+    /// The judge could not decide, or gave a label without a score.
+    abstained: i64,
     /// Number of trajectories with an outcome of any kind.
     trajectories: i64,
 }
@@ -130,6 +132,7 @@ impl MetricPoint {
             scored: moments.scored,
             failed: moments.failed,
             not_applicable: moments.not_applicable,
+            abstained: moments.abstained,
             trajectories: moments.trajectories,
         }
     }

@@ -46,6 +46,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(runs::list_runs))
         .routes(routes!(runs::get_run))
+        .routes(routes!(runs::compare_two_runs))
         .routes(routes!(annotations::search_annotations, annotations::add_annotations))
         .routes(routes!(annotations::delete_annotation))
         .routes(routes!(rubrics::list_rubrics))

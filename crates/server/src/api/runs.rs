@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use gradus_eval::report::EvaluationSummary;
 use gradus_eval::run::{RunManifest, RunState, StateFolder};
-use serde::Serialize;
+use gradus_report::compare::VersionComparison;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::schema;
 use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::run_comparison::compare_runs;
 use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
 
@@ -115,4 +118,36 @@ impl RunListItem {
             evaluators: record.evaluators.into_iter().map(|evaluator| evaluator.name).collect(),
         }
     }
+}
+
+/// Newtype for the schema, as [`RunSummary`].
+#[derive(Serialize)]
+pub(super) struct RunComparisonBody(VersionComparison);
+
+impl utoipa::PartialSchema for RunComparisonBody {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        schema::generate_openapi_schema::<VersionComparison>()
+    }
+}
+
+impl ToSchema for RunComparisonBody {}
+
+/// The ids of two runs; A is the one that B is compared with.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub(super) struct ComparedRunIds {
+    a: String,
+    b: String,
+}
+
+/// Two runs of `gradus eval` compared, as `gradus compare --json` writes it. At most 50,000 trajectories of each.
+#[utoipa::path(get, path = "/api/v1/compare", tag = "runs", params(ComparedRunIds),
+    responses((status = 200, body = RunComparisonBody), (status = 400, body = crate::http_error::ErrorBody),
+        (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn compare_two_runs(
+    State(server): State<Arc<ServerState>>,
+    ids: Result<Query<ComparedRunIds>, QueryRejection>,
+) -> Result<Json<RunComparisonBody>, ApiError> {
+    let Query(ComparedRunIds { a, b }) =
+        ids.map_err(|_| ApiError::bad_request("Give two runs to compare: ?a=RUN&b=RUN."))?;
+    blocking_large(&server, move |server| Ok(Json(RunComparisonBody(compare_runs(server, &a, &b)?)))).await
 }

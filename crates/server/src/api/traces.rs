@@ -8,10 +8,10 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::outcome::OutcomeLine;
+use gradus_eval::outcome::{ExportedOutcome, OutcomeSpans};
 use gradus_store::{AnnotationFilter, ScoreRow, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value as JsonValue};
 use utoipa::{IntoParams, ToSchema};
 
 use super::annotations::AnnotationBody;
@@ -112,6 +112,8 @@ pub(super) struct EvaluatorScoreSummary {
     failed: i64,
     /// Questions that did not apply.
     not_applicable: i64,
+    /// Questions that the judge could not decide, or answered with a label without a score.
+    abstained: i64,
 }
 
 /// Traces, newest first. With `q` they are ordered by arrival, latest first.
@@ -162,7 +164,7 @@ pub(super) struct TraceDetail {
     trajectories: Vec<Trajectory>,
     /// As `gradus eval --jsonl` writes them.
     #[schema(schema_with = outcomes_schema)]
-    outcomes: Vec<Box<RawValue>>,
+    outcomes: Vec<LocatedOutcome>,
     annotations: Vec<AnnotationBody>,
     /// True while the trace may still grow. Its trajectories are then assembled for this response and not graded yet.
     is_open: bool,
@@ -177,7 +179,7 @@ fn trajectories_schema() -> utoipa::openapi::schema::Array {
 }
 
 fn outcomes_schema() -> utoipa::openapi::schema::Array {
-    utoipa::openapi::schema::Array::new(schema::generate_openapi_schema::<OutcomeLine>())
+    utoipa::openapi::schema::Array::new(schema::generate_openapi_schema::<ExportedOutcome<'_>>())
 }
 
 /// One trace with its trajectories, their verdicts and the annotations.
@@ -209,15 +211,30 @@ pub(super) async fn get_trace(
     .await
 }
 
-/// Stored lines are passed on unparsed, so fields of newer versions survive.
-type OutcomeLines = Vec<Box<RawValue>>;
+/// A stored outcome with the spans that it is about. Fields that this version does not know survive.
+#[derive(Serialize)]
+struct LocatedOutcome {
+    #[serde(flatten)]
+    line: Map<String, JsonValue>,
+    #[serde(flatten)]
+    spans: OutcomeSpans,
+}
+
+impl LocatedOutcome {
+    /// `None` for a line that is no JSON object.
+    fn from_line(trajectory: &Trajectory, line: &str) -> Option<LocatedOutcome> {
+        let line: Map<String, JsonValue> = serde_json::from_str(line).ok()?;
+        let step_index = line.get("step_index").and_then(JsonValue::as_u64).and_then(|index| u32::try_from(index).ok());
+        Some(LocatedOutcome { spans: OutcomeSpans::new(trajectory, step_index), line })
+    }
+}
 
 /// Assembles the trajectories of a trace from what is stored now, with their verdicts. The whole trace group is
 /// assembled, because a trajectory may span several traces; those without a span in this trace are dropped.
 fn load_trajectories(
     server: &ServerState,
     row: &TraceRow,
-) -> Result<(Vec<Trajectory>, OutcomeLines, TraceGroupView), ApiError> {
+) -> Result<(Vec<Trajectory>, Vec<LocatedOutcome>, TraceGroupView), ApiError> {
     let mut trace_group = TraceGroupView::load(&server.store, row.trace_group)?;
     let id = row.trace_id.to_string();
     let mut trajectories = std::mem::take(&mut trace_group.trajectories);
@@ -225,7 +242,7 @@ fn load_trajectories(
     let mut outcomes = Vec::new();
     for trajectory in &trajectories {
         let given = server.store.verdict_lines(&trajectory.trajectory_id)?;
-        outcomes.extend(given.into_iter().filter_map(|given| RawValue::from_string(given.line).ok()));
+        outcomes.extend(given.iter().filter_map(|given| LocatedOutcome::from_line(trajectory, &given.line)));
     }
     Ok((trajectories, outcomes, trace_group))
 }
@@ -282,6 +299,7 @@ impl EvaluatorScoreSummary {
             scored: row.scored,
             failed: row.failed,
             not_applicable: row.not_applicable,
+            abstained: row.abstained,
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
@@ -39,6 +40,8 @@ const MAX_LOGGED_TRACES: usize = 10;
 /// The assembly threads.
 pub(super) struct AssemblyPool {
     queue: Arc<AssemblyQueue>,
+    /// For waking them when the server stops.
+    threads: Vec<Thread>,
     /// Each thread drops its sender when it ends, so `recv` fails when all have ended. The mutex only makes the type
     /// `Sync`.
     ended: Mutex<mpsc::Receiver<()>>,
@@ -67,9 +70,10 @@ impl AssemblyPool {
         let (running, ended) = mpsc::channel();
         // At least two, so that one thread takes small groups while another one has a large group.
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        let mut started = Vec::new();
         for number in 0..threads {
             let (server, queue, running) = (Arc::clone(server), Arc::clone(&queue), running.clone());
-            std::thread::Builder::new()
+            let thread = std::thread::Builder::new()
                 .name(format!("assembler-{number}"))
                 .spawn(move || {
                     let _running = running;
@@ -77,13 +81,15 @@ impl AssemblyPool {
                     run_assembly_worker(&server, &queue);
                 })
                 .map_err(|error| StoreError::Sql(format!("a thread could not be started: {error}")))?;
+            started.push(thread.thread().clone());
         }
-        Ok(AssemblyPool { queue, ended: Mutex::new(ended) })
+        Ok(AssemblyPool { queue, threads: started, ended: Mutex::new(ended) })
     }
 
     /// Waits up to [`MAX_STOP_WAIT`]. Attempts of unfinished groups are cancelled, since a stop is no failure of
     /// theirs. The flag `is_stopping` of the server must be set before.
     pub(super) fn stop(self, server: &ServerState) {
+        self.threads.iter().for_each(Thread::unpark);
         let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(MAX_STOP_WAIT) == Err(mpsc::RecvTimeoutError::Disconnected) {
             return;
@@ -112,7 +118,8 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
                 PAUSE_AFTER_FAILURE
             }
         };
-        std::thread::sleep(pause);
+        // A stop wakes it: experiments start and stop a collector for every trial.
+        std::thread::park_timeout(pause);
     }
 }
 

@@ -142,7 +142,7 @@ impl RuleGrader {
                     self.sleep(MAX_PAUSE).await;
                 }
                 Ok(RunTermination::Interrupted) => {}
-                Ok(RunTermination::Endpoint(failure)) => {
+                Ok(RunTermination::Endpoint { failure, .. }) => {
                     self.stands_still(JudgePauseReason::Judge, failure.to_string());
                     tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge is unavailable");
                     self.sleep(pause).await;
@@ -214,7 +214,7 @@ impl RuleGrader {
         };
         let plan = RunPlan {
             evaluators: rule.evaluators.iter().filter(|one| one.asks_a_model()).cloned().collect(),
-            judge: rule.judge.clone(),
+            judge: rule.judge.clone().map(Into::into),
             tools: rule.tool_texts(),
             limits: RunLimits { concurrency: rule.concurrency, max_calls: None, max_cost_usd, max_time: None },
             ignore_cache: false,

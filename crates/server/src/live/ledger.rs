@@ -10,10 +10,8 @@ use std::time::Duration;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_eval::prompt::TruncatedValue;
 use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError, StateFolder, VerdictCache};
 use gradus_eval::runner::{QuestionCost, RunLedger};
-use gradus_eval::verdict::ParsedVerdict;
 use gradus_store::{JudgeSpend, OutcomeRecord, RemainingGrading, Store, StoreError, UngradedTrajectory, WriteHandle};
 use tokio::time::Instant;
 
@@ -91,13 +89,8 @@ impl RunLedger for StoreLedger {
         self.cache.get(key)
     }
 
-    fn cache(
-        &mut self,
-        key: QuestionKey,
-        reading: &ParsedVerdict,
-        shortened: &[TruncatedValue],
-    ) -> Result<(), RunFileError> {
-        self.cache.add(key, CachedVerdict::new(reading, shortened))
+    fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
+        self.cache.add(key, verdict)
     }
 
     /// The cache first: answers were paid for, and the cache survives a store that fails.

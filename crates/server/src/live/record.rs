@@ -120,6 +120,7 @@ pub(super) fn outcome_record(
         kind: match line.outcome {
             OutcomeKind::Scored => RecordedKind::Scored,
             OutcomeKind::NotApplicable => RecordedKind::NotApplicable,
+            OutcomeKind::Abstained => RecordedKind::Abstained,
             OutcomeKind::Failed => RecordedKind::Failed,
         },
         label: line.label.clone(),

@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::agreement::{ConstantRater, LabelPair, compute_agreement};
+use gradus_stats::agreement::{ConstantRater, LabelPair, compute_agreement};
 use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
@@ -63,7 +63,7 @@ pub(super) struct DimensionAgreement {
     pub(super) table: Vec<(String, Vec<String>)>,
     /// Kappa and its interval as numbers, for the chart.
     value: Option<f64>,
-    bounds: Option<gradus_eval::interval::ConfidenceInterval>,
+    bounds: Option<gradus_stats::interval::ConfidenceInterval>,
 }
 
 /// A row of the list of disagreements. All texts are ready to be displayed.

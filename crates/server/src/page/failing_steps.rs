@@ -20,10 +20,18 @@ pub(super) struct FailingStepLink {
     pub(super) text: String,
 }
 
-/// Index of the first step on the page that contains `step`; 0 if there is no such step.
+/// Index of the first step on the page that contains `step`; 0 if there is no such step. The thought before the answer is
+/// on the last page.
 pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
-    let at = step.and_then(|step| trajectory.steps.iter().position(|known| known.index == step));
+    let is_final = step.is_some() && step == trajectory.final_thought_index();
+    let last = || trajectory.steps.len().checked_sub(1).filter(|_| is_final);
+    let at = step.and_then(|step| trajectory.steps.iter().position(|known| known.index == step)).or_else(last);
     at.unwrap_or(0) / STEPS_OF_A_PAGE * STEPS_OF_A_PAGE
+}
+
+/// Whether the page that begins with this step ends with the answer.
+pub(super) fn is_last_page(trajectory: &Trajectory, first: usize) -> bool {
+    first + STEPS_OF_A_PAGE >= trajectory.steps.len()
 }
 
 /// None if all steps fit on one page. `at` gives the URL of the page that contains a step.

@@ -182,6 +182,7 @@ pub(super) struct ScorePeriodRow {
     pub(super) value: String,
     pub(super) interval: Option<String>,
     pub(super) judged: String,
+    pub(super) undecided: String,
     pub(super) unjudged: String,
 }
 
@@ -279,6 +280,7 @@ fn build_evaluator_series(
             value,
             interval: known.interval.map(|interval| number::format_mean_interval(interval, known.is_share)),
             judged,
+            undecided: format_count(known.abstained),
             unjudged: format_count(known.failed),
         });
     }

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use gradus_eval::report::MetricResult;
+use gradus_eval::rubric::RubricSubject;
 use gradus_eval::scale::ScoreScale;
 use gradus_store::ScoreMoments;
 
 use crate::evaluators::compute_mean_interval;
-use crate::evaluators::{find_evaluator_scale, find_evaluator_title};
+use crate::evaluators::{find_evaluator_scale, find_evaluator_title, find_live_rules};
 use crate::settings::ReloadableSettings;
 
 /// A metric from the sums of a rollup. The interval is the cluster-robust one, computed from the stored moments, so
-/// single scores are not needed. `judge` and `labels` are empty: rollups do not contain them.
+/// single scores are not needed. Rollups contain neither judge nor labels: `labels` is empty, and `judge` is set only if
+/// all grading rules answer the evaluator by rules.
 pub(super) fn build_metric_result(
     settings: &ReloadableSettings,
     evaluator: &str,
@@ -21,17 +23,21 @@ pub(super) fn build_metric_result(
     let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
     // An unknown scale is not assumed to be a share: the same mean may be good on one scale and bad on another.
     let is_share = find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
+    let by_rules = find_live_rules(settings, evaluator);
     MetricResult {
         name: evaluator.to_owned(),
         title: find_evaluator_title(settings, evaluator),
-        judge: String::new(),
+        judge: by_rules.map(|known| known.judge.to_string()).unwrap_or_default(),
+        of_steps: by_rules.is_some_and(|known| known.subject == RubricSubject::Step),
         value,
         interval: compute_mean_interval(settings, evaluator, moments),
         is_share,
         numerator: moments.sum,
         denominator: positive(moments.scored),
         failed: positive(moments.failed),
+        abstained: positive(moments.abstained),
         not_applicable: positive(moments.not_applicable),
         labels: BTreeMap::new(),
+        calibration: None,
     }
 }

@@ -1,6 +1,5 @@
 //! The overview: scores with trends, scores over time, failing tools and tasks, and usage.
 
-use crate::page::metric_value::build_metric_result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use gradus_eval::report::MetricResult;
+use gradus_eval::evaluator::OUTCOME;
 use gradus_store::{GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage};
 use serde::Deserialize;
 
@@ -18,18 +17,16 @@ use super::loaded_trace;
 use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
 use super::render::{self, PageError, PageQuery};
 use super::tools::ToolUsageTable;
+use super::trend_card::DimensionTrendCard;
 use super::usage_overview::UsageOverview;
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::clock::now_ns;
-use crate::evaluators::is_wrong;
 use crate::http_error::{ApiError, run_store_query};
 use crate::queries;
-use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339 as show_time;
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
-use gradus_report::html::view::metrics::MetricCard;
 
 /// Rows of the list of failing tasks.
 const MAX_TASKS: usize = 8;
@@ -99,21 +96,6 @@ struct FilterDropdown {
     name: &'static str,
     title: &'static str,
     options: Vec<SelectOption>,
-}
-
-/// The score of one evaluator.
-struct DimensionTrendCard {
-    card: MetricCard,
-    /// Change against the preceding range; none if that has no scores.
-    trend: Option<ScoreTrend>,
-    /// URL of the traces with wrong verdicts of this evaluator, if there are any.
-    wrong: Option<String>,
-}
-
-/// The class is `up` or `down` only for a change that is surely none by chance.
-struct ScoreTrend {
-    class: &'static str,
-    text: String,
 }
 
 /// Trajectories with the same request, with their share of wrong verdicts.
@@ -192,8 +174,11 @@ fn build_overview_page(
         false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MAX_AHEAD)?,
     };
     let traces = choice.traces_url(time, ahead > 0);
-    let cards = current
-        .iter()
+    let mut shown: Vec<(&&str, &ScoreMoments)> = current.iter().collect();
+    // How runs ended stands before the opinions on their steps; the sort is stable.
+    shown.sort_by_key(|(name, _)| **name != OUTCOME);
+    let cards = shown
+        .into_iter()
         .map(|(name, moments)| DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces))
         .collect();
     // Rollups count trajectories by evaluator only, so this is a lower bound of the trajectories that were graded at
@@ -372,53 +357,6 @@ impl FutureTraceNotice {
     }
 }
 
-impl DimensionTrendCard {
-    /// `now` and `before` are the sums of both ranges.
-    fn from_moments(
-        settings: &ReloadableSettings,
-        evaluator: &str,
-        now: &ScoreMoments,
-        before: Option<&ScoreMoments>,
-        traces: &PageUrl,
-    ) -> DimensionTrendCard {
-        let now = build_metric_result(settings, evaluator, now);
-        let before = before.map(|before| build_metric_result(settings, evaluator, before));
-        DimensionTrendCard {
-            trend: ScoreTrend::from_metrics(&now, before.as_ref()),
-            wrong: (now.value.is_some_and(|mean| is_wrong(settings, evaluator, mean)))
-                .then(|| traces.clone().with("wrong", Some(evaluator)).to_string()),
-            card: MetricCard::from_metric(&now, false, ""),
-        }
-    }
-}
-
-impl ScoreTrend {
-    /// None if either range has no score.
-    fn from_metrics(now: &MetricResult, before: Option<&MetricResult>) -> Option<ScoreTrend> {
-        let (value, earlier) = (now.value?, before?.value?);
-        let change = value - earlier;
-        // Shares differ by percentage points, other scores by units of their scale.
-        let points = |by: f64| {
-            if now.is_share { format!("{:.1} points", 100.0 * by) } else { number::format_score(by) }
-        };
-        let (class, word) = match change {
-            // Changes that the displayed digits cannot show count as none.
-            change if change.abs() < if now.is_share { 0.0005 } else { 0.005 } => {
-                ("same", "same as in the previous period".to_owned())
-            }
-            change if change > 0.0 => ("up", format!("▲ {} above the previous period", points(change))),
-            change => ("down", format!("▼ {} below the previous period", points(-change))),
-        };
-        // Intervals that do not overlap are a conservative test of the difference.
-        let is_sure = match (now.interval, before.and_then(|before| before.interval)) {
-            (Some(a), Some(b)) => a.low > b.high || b.low > a.high,
-            _ => false,
-        };
-        let unsure = if is_sure || class == "same" { "" } else { " (may be chance)" };
-        Some(ScoreTrend { class: if is_sure { class } else { "same" }, text: format!("{word}{unsure}") })
-    }
-}
-
 impl FailingTaskRow {
     /// Links to the wrong step of one of the trajectories.
     fn from_row(row: &TaskRow) -> FailingTaskRow {
@@ -438,6 +376,7 @@ mod tests {
     use super::*;
     use crate::page::asset;
     use crate::page::gzip::compress_gzip;
+    use crate::settings::ReloadableSettings;
 
     /// Eight dimensions over forty periods, three hundred projects and as many names as there can be.
     #[test]
@@ -462,6 +401,7 @@ mod tests {
                     n_n: scored as f64,
                     failed: random.i64(0..9),
                     not_applicable: 0,
+                    abstained: 0,
                 };
                 let evaluator = format!("dimension_{evaluator}");
                 rows.push(MetricPeriod { evaluator, start_ns: now - (40 - period) * day, moments });

@@ -261,11 +261,14 @@ fn shown_step(
     here: &PageUrl,
     server: &ServerState,
 ) -> Option<StepView> {
-    let step = trajectory.steps.iter().find(|step| step.index == number)?;
     let trace = opened.row.trace_id.to_string();
     let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
     let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
-    Some(StepView::from_step(&server.reloadable(), &judged, step, here))
+    match trajectory.steps.iter().find(|step| step.index == number) {
+        Some(step) => Some(StepView::from_step(&server.reloadable(), &judged, step, here)),
+        None => StepView::from_final_thought(&server.reloadable(), &judged, trajectory, here)
+            .filter(|step| step.number == number),
+    }
 }
 
 /// The first steps on one line each. Whole texts are on the page of the trace.

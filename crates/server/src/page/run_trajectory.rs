@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address, trajectory_address};
+use super::run_outcome::RunOutcome;
 use super::step::{StepView, TrajectoryVerdicts};
 use super::step_mentions::StepMentions;
 use super::text_preview::{self, TextPreview, TrajectoryLocation};
@@ -50,12 +51,16 @@ struct RunTrajectoryPage {
     title: String,
     query: Option<TextPreview>,
     answer: Option<TextPreview>,
+    /// How the run of the agent ended.
+    outcome: Option<RunOutcome>,
     facts: Vec<(&'static str, String)>,
     failing: Vec<FailingStepLink>,
     /// Number of wrong verdicts without a link.
     more_failing: Option<String>,
     whole: Vec<VerdictDetailView>,
     steps: Vec<StepView>,
+    /// On the last page of steps.
+    final_thought: Option<StepView>,
     window: Option<PaginationLinks>,
     author: LabelAuthor,
 }
@@ -133,17 +138,24 @@ impl RunTrajectoryPage {
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(&settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);
+        let mut final_thought = trajectory
+            .final_thought_index()
+            .filter(|_| crate::page::failing_steps::is_last_page(trajectory, first))
+            .and_then(|index| StepView::from_final_thought(&settings, &judged, trajectory, &at(Some(index))));
         let whole = outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
             whole.map(|given| VerdictDetailView::from_recorded(&settings, given, &[], &at(None))).collect();
         // Verdicts of a run cannot be labelled: labels belong to the verdicts of live grading.
-        for verdict in whole.iter_mut().chain(steps.iter_mut().flat_map(|step| &mut step.verdicts)) {
+        let shown_steps = steps.iter_mut().chain(&mut final_thought);
+        for verdict in whole.iter_mut().chain(shown_steps.flat_map(|step| &mut step.verdicts)) {
             verdict.labelling = None;
         }
         mentions.link_verdicts(&mut whole, at);
         let (failing, more_failing) =
             crate::page::failing_steps::build_failing_links(&settings, outcomes, &mentions, at);
-        let mut facts = vec![("Judge", text::format_display_line(&record.judge))];
+        let outcome = RunOutcome::from_outcomes(outcomes);
+        let mut facts: Vec<_> = outcome.iter().map(|outcome| ("Outcome", outcome.label.clone())).collect();
+        facts.push(("Judge", text::format_display_line(&record.judge)));
         let named =
             [("Agent", &trajectory.agent), ("Version", &trajectory.agent_version), ("Model", &trajectory.model)];
         facts.extend(
@@ -158,12 +170,14 @@ impl RunTrajectoryPage {
             title: trajectory.query.as_deref().map_or_else(|| text::format_display_line(id), text::format_display_line),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),
+            outcome,
             facts,
             failing,
             more_failing,
             whole,
             window: crate::page::failing_steps::build_step_pagination(trajectory, first, at),
             steps,
+            final_thought,
             author: LabelAuthor::read_only(),
         })
     }

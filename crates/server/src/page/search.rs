@@ -3,6 +3,7 @@
 use gradus_core::trajectory::Trajectory;
 
 use super::address::PageUrl;
+use super::step::make_final_thought_step;
 use gradus_report::html::text;
 
 /// Hits that are listed.
@@ -29,7 +30,8 @@ pub(super) fn search_steps(
     // sigma in Greek), so the two would not match.
     let low: String = wanted.chars().flat_map(char::to_lowercase).collect();
     let mut hits = Vec::new();
-    for step in &trajectory.steps {
+    let final_thought = make_final_thought_step(trajectory);
+    for step in trajectory.steps.iter().chain(&final_thought) {
         let arguments = step.arguments_text();
         let parts = [
             ("thought", step.thought.as_deref()),

@@ -1,6 +1,6 @@
 //! One step: on the page of its trajectory, and where a verdict on it is reviewed.
 
-use gradus_core::trajectory::TrajectoryStep;
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_store::AnnotationRecord;
 
@@ -18,6 +18,8 @@ pub(super) struct StepView {
     /// Index of the step, from 1. Part of element ids and links.
     pub(super) number: u32,
     pub(super) tool: String,
+    /// Whether it is the thought before the answer, after which no tool was called.
+    pub(super) is_final_thought: bool,
     pub(super) thought: Option<TextPreview>,
     pub(super) arguments: Option<TextPreview>,
     /// Why the tool cannot accept the call: the wrong verdict of the call validity evaluator.
@@ -82,6 +84,7 @@ impl StepView {
         StepView {
             number: step.index,
             tool: text::format_display_line(&step.tool),
+            is_final_thought: false,
             thought: fold(step.thought.as_deref(), "thought"),
             arguments: fold(step.arguments_text().as_deref(), "arguments"),
             violation,
@@ -94,6 +97,27 @@ impl StepView {
             verdicts,
         }
     }
+
+    /// The row of the thought before the answer, with its verdicts. None if no such thought is recorded.
+    pub(super) fn from_final_thought(
+        settings: &ReloadableSettings,
+        judged: &TrajectoryVerdicts<'_>,
+        trajectory: &Trajectory,
+        here: &PageUrl,
+    ) -> Option<StepView> {
+        let row = StepView::from_step(settings, judged, &make_final_thought_step(trajectory)?, here);
+        Some(StepView { is_final_thought: true, ..row })
+    }
+}
+
+/// The thought before the answer as a step without a call, numbered as its verdicts are.
+pub(super) fn make_final_thought_step(trajectory: &Trajectory) -> Option<TrajectoryStep> {
+    Some(TrajectoryStep {
+        index: trajectory.final_thought_index()?,
+        thought: trajectory.final_thought.clone(),
+        tool: "(no tool called)".to_owned(),
+        ..TrajectoryStep::default()
+    })
 }
 
 #[cfg(test)]
@@ -101,7 +125,7 @@ mod tests {
     use askama::Template;
     use gradus_core::trajectory::TokenUsage;
     use gradus_eval::evaluator::THOUGHT_TO_TOOL;
-    use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+    use gradus_eval::outcome::{OutcomeKind, OutcomeLine, RuleRemark};
 
     use super::*;
     use crate::page::label_authors::LabelAuthor;
@@ -123,8 +147,11 @@ mod tests {
             outcome: OutcomeKind::Scored,
             label: Some(label.to_owned()),
             score: Some(if is_wrong { 0.0 } else { 1.0 }),
+            label_probability: None,
             explanation: Some("The date is <no> date.".to_owned()),
             evidence: vec!["\"date\": friday".to_owned()],
+            rule: None,
+            remarks: Vec::new(),
             reason: None,
             judge: "openai/gpt-4.1-mini".into(),
             rubric_hash: "5f1c".into(),
@@ -133,6 +160,11 @@ mod tests {
             cached: false,
             calls: 1,
             shortened: Vec::new(),
+            votes: Vec::new(),
+            vote_count: None,
+            disagreement: None,
+            escalated: None,
+            first_label: None,
         };
         RecordedVerdict { at_ns: 1_772_444_467_000_000_000, is_wrong, line }
     }
@@ -160,7 +192,7 @@ mod tests {
             agent: Some("concierge".to_owned()),
             start: Some("2026-03-02T09:41:07Z".to_owned()),
             end: Some("2026-03-02T09:41:08.5Z".to_owned()),
-            tokens: TokenUsage { prompt: 2_140, completion: 312 },
+            tokens: TokenUsage { prompt: 2_140, completion: 312, cached_prompt: 0 },
             ..TrajectoryStep::default()
         };
         let label = AnnotationRecord {
@@ -181,6 +213,48 @@ mod tests {
         let shown = render_step(&step, &verdicts, &[label]);
         assert!(!shown.contains("<Friday>") && !shown.contains("<no>") && !shown.contains('\u{1b}'), "{shown}");
         insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn a_step_that_rules_decide_only_in_part() {
+        let step = TrajectoryStep { index: 2, tool: "search_flights".to_owned(), ..TrajectoryStep::default() };
+        let mut by_rule = verdict(CALL_VALIDITY, "correct", false);
+        by_rule.line.judge = "rules".into();
+        by_rule.line.rule = Some("call.schema".into());
+        let mut undecided = verdict(THOUGHT_TO_TOOL, "", false);
+        undecided.line = OutcomeLine {
+            outcome: OutcomeKind::Abstained,
+            label: None,
+            score: None,
+            explanation: None,
+            evidence: Vec::new(),
+            reason: Some("No rule <decides> it.".to_owned()),
+            remarks: vec![RuleRemark { rule: "words.topic".into(), text: "No word of <it> is shared.".to_owned() }],
+            judge: "offline".into(),
+            ..undecided.line
+        };
+        let shown = render_step(&step, &[by_rule, undecided], &[]);
+        assert!(!shown.contains("<it>") && !shown.contains("<decides>"), "{shown}");
+        assert!(!shown.contains("badge unsure") && shown.contains("Remarks (no verdict)"), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn the_thought_before_the_answer_has_verdicts_and_no_call() {
+        let trajectory = Trajectory { final_thought: Some("I know <enough>.".to_owned()), ..Trajectory::default() };
+        let mut final_verdict = verdict(THOUGHT_TO_TOOL, "incorrect", true);
+        final_verdict.line.step_index = Some(1);
+        let shelf = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
+        let judged = TrajectoryVerdicts { shelf, outcomes: &[final_verdict], said: &[] };
+        let here = PageUrl::from_path("/traces/0af7651916cd43dd8448eb211c80319c");
+        let settings = ReloadableSettings::without_rules();
+        let step = StepView::from_final_thought(&settings, &judged, &trajectory, &here).unwrap();
+        assert!(step.is_failing && step.number == 1);
+        let author = LabelAuthor { identifier: "ann".to_owned(), name: "ann".to_owned(), may_label: true };
+        let shown = StepPart { step, author }.render().unwrap();
+        assert!(shown.contains("Thought before the answer") && shown.contains("I know &#60;enough&#62;."), "{shown}");
+        assert!(!shown.contains("<dt>Call</dt>") && !shown.contains("<dt>Observation</dt>"), "{shown}");
+        assert!(StepView::from_final_thought(&settings, &judged, &Trajectory::default(), &here).is_none());
     }
 
     #[test]

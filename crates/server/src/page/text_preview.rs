@@ -134,6 +134,9 @@ fn find_text_part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Opt
             _ => None,
         };
     };
+    if part == "thought" && trajectory.final_thought_index() == Some(number) {
+        return trajectory.final_thought.clone();
+    }
     let step = trajectory.steps.iter().find(|step| step.index == number)?;
     match part {
         "thought" => step.thought.clone(),

@@ -120,7 +120,11 @@ impl ToolScoreMoments {
 
     /// The evaluators may have seen different numbers of calls, since a rule need not use both.
     fn call_count(&self) -> i64 {
-        [self.choice, self.valid].map(|one| one.scored + one.failed + one.not_applicable).into_iter().max().unwrap_or(0)
+        [self.choice, self.valid]
+            .map(|one| one.scored + one.failed + one.abstained + one.not_applicable)
+            .into_iter()
+            .max()
+            .unwrap_or(0)
     }
 
     /// Links lead to the traces that call this tool, narrowed to wrong verdicts for the scores.

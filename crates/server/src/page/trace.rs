@@ -17,13 +17,16 @@ use super::display_text::{format_duration, format_timestamp, format_whole_number
 use super::loaded_trace::{self, LoadedTrace, STEPS_OF_A_PAGE};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
+use super::run_outcome::RunOutcome;
 use super::search::{StepSearchHit, search_steps};
 use super::step::{StepView, TrajectoryVerdicts};
 use super::step_mentions::StepMentions;
 use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
 use crate::caller::RequestCaller;
-use crate::page::failing_steps::{FailingStepLink, build_failing_links, build_step_pagination, first_shown};
+use crate::page::failing_steps::{
+    FailingStepLink, build_failing_links, build_step_pagination, first_shown, is_last_page,
+};
 use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
@@ -54,6 +57,8 @@ struct TraceDetailPage {
     query: Option<TextPreview>,
     /// The request on one line, or the name of the trace.
     title: String,
+    /// How the run ended.
+    outcome: Option<RunOutcome>,
     facts: Vec<(&'static str, String)>,
     /// Number of spans that ended in an error, in words.
     errors: Option<String>,
@@ -71,6 +76,8 @@ struct TraceDetailPage {
     /// Other trajectories of the trace that fail, if this one does not: the cause may be there.
     failing_others: Vec<TrajectoryTab>,
     steps: Vec<StepView>,
+    /// On the last page of steps.
+    final_thought: Option<StepView>,
     window: Option<PaginationLinks>,
     /// The search text and its hits.
     sought: Option<String>,
@@ -86,8 +93,10 @@ struct TraceDetailPage {
     project_traces: String,
     author: LabelAuthor,
     is_judged: bool,
-    /// Number of questions without a verdict.
+    /// Number of questions that failed.
     unjudged: Option<String>,
+    /// Number of questions that the judge cannot decide.
+    undecided: Option<String>,
     /// Whether the trajectory waits for a judge model.
     waits: bool,
 }
@@ -154,6 +163,10 @@ impl TraceDetailPage {
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);
+        let final_thought = trajectory
+            .final_thought_index()
+            .filter(|_| is_last_page(trajectory, first))
+            .and_then(|index| StepView::from_final_thought(settings, &judged, trajectory, &at(Some(index))));
         let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
             whole.map(|given| VerdictDetailView::from_recorded(settings, given, &opened.said, &at(None))).collect();
@@ -175,6 +188,7 @@ impl TraceDetailPage {
                 .as_deref()
                 .map_or_else(|| text::format_display_line(&row.name), text::format_display_line),
             query: fold(&trajectory.query, "query"),
+            outcome: RunOutcome::from_outcomes(&opened.outcomes),
             facts: list_trace_properties(opened, trajectory),
             errors: (row.errors > 0)
                 .then(|| number::format_counted_noun(row.errors as u64, "span with an error", "spans with errors")),
@@ -191,6 +205,7 @@ impl TraceDetailPage {
             more_failing,
             window: build_step_pagination(trajectory, first, at),
             steps,
+            final_thought,
             sought: choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned),
             hits,
             more_hits,
@@ -211,23 +226,26 @@ impl TraceDetailPage {
             project_traces: PageUrl::from_path("/traces").with("project", Some(&row.project)).to_string(),
             trace_id,
             author,
-            is_judged: opened.outcomes.iter().any(|given| given.line.outcome == OutcomeKind::Scored),
-            unjudged: format_unjudged_count(&opened.outcomes),
+            is_judged: opened.outcomes.iter().any(|given| given.line.score.is_some()),
+            unjudged: format_question_count(&opened.outcomes, OutcomeKind::Failed),
+            undecided: format_question_count(&opened.outcomes, OutcomeKind::Abstained),
             waits: opened.waits,
         }
     }
 }
 
-/// None if every question has a verdict or did not apply.
-fn format_unjudged_count(outcomes: &[RecordedVerdict]) -> Option<String> {
-    let count = outcomes.iter().filter(|given| given.line.outcome == OutcomeKind::Failed).count() as u64;
+/// The number of questions that ended in this way; none if there are none.
+fn format_question_count(outcomes: &[RecordedVerdict], kind: OutcomeKind) -> Option<String> {
+    let count = outcomes.iter().filter(|given| given.line.outcome == kind).count() as u64;
     (count > 0).then(|| number::format_counted_noun(count, "question", "questions"))
 }
 
 /// Name and value of each property that is recorded.
 fn list_trace_properties(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let row = &opened.row;
-    let mut facts = vec![("Project", text::format_display_line(&row.project))];
+    let ended = RunOutcome::from_outcomes(&opened.outcomes).map(|outcome| ("Outcome", outcome.label));
+    let mut facts: Vec<_> = ended.into_iter().collect();
+    facts.push(("Project", text::format_display_line(&row.project)));
     let named = [
         ("Agent", &trajectory.agent),
         ("Version", &trajectory.agent_version),

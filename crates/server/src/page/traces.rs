@@ -7,25 +7,24 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::scale::ScoreScale;
+use gradus_eval::evaluator::OUTCOME;
 use gradus_phoenix::filter::FilterExpression;
 use gradus_store::{ScoreRow, TraceFilter, TraceListCursor, TraceRow};
-use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
+use super::score_cell::TraceScoreCell;
+use super::trace_list_query::TraceListQuery;
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::{ApiError, blocking_large, run_store_query};
 use crate::page::address::format_step_anchor;
 use crate::phoenix;
-use crate::score_bound::score_bound;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
-use crate::time_text::parse_rfc3339 as read_time;
 use gradus_report::html::number;
 use gradus_report::html::text;
 
@@ -37,148 +36,6 @@ const TRIED_AT_ONCE: usize = 10;
 /// cursor continues from there.
 const MAX_TRIED: usize = 1_000;
 const TRIES_FOR: Duration = Duration::from_millis(50);
-const DAY_NS: i64 = 86_400_000_000_000;
-
-/// Parameters of `/traces`. Empty ones are fields of the form that were left blank.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct TraceListQuery {
-    project: Option<String>,
-    /// RFC 3339, local form as `datetime-local` inputs send it (read as UTC), or a day. `to` includes a whole day.
-    from: Option<String>,
-    to: Option<String>,
-    agent: Option<String>,
-    version: Option<String>,
-    model: Option<String>,
-    tool: Option<String>,
-    /// Evaluator with a score below its best.
-    wrong: Option<String>,
-    /// As in the API: `LABEL` or `EVALUATOR=LABEL`, and `EVALUATOR<NUMBER` for scores.
-    label: Option<String>,
-    score: Option<String>,
-    /// `true` or `false`.
-    error: Option<String>,
-    /// Full-text search.
-    q: Option<String>,
-    /// A filter expression of Phoenix that one span of the trace must match.
-    #[serde(rename = "where")]
-    condition: Option<String>,
-    /// Where to continue; not part of the filter.
-    cursor: Option<String>,
-}
-
-impl TraceListQuery {
-    /// The same filter for another path, without the cursor.
-    fn to_page_url(&self, path: &str) -> PageUrl {
-        let mut address = PageUrl::from_path(path);
-        for (name, value) in self.query_params() {
-            address = address.with(name, value.as_deref());
-        }
-        address
-    }
-
-    /// The filter as parameters, in the order in which chips and URLs show them.
-    fn query_params(&self) -> [(&'static str, &Option<String>); 13] {
-        [
-            ("project", &self.project),
-            ("from", &self.from),
-            ("to", &self.to),
-            ("agent", &self.agent),
-            ("version", &self.version),
-            ("model", &self.model),
-            ("tool", &self.tool),
-            ("wrong", &self.wrong),
-            ("label", &self.label),
-            ("score", &self.score),
-            ("error", &self.error),
-            ("q", &self.q),
-            ("where", &self.condition),
-        ]
-    }
-
-    /// Trims all parameters and drops empty ones.
-    fn without_blanks(mut self) -> TraceListQuery {
-        for value in [
-            &mut self.project,
-            &mut self.from,
-            &mut self.to,
-            &mut self.agent,
-            &mut self.version,
-            &mut self.model,
-            &mut self.tool,
-            &mut self.wrong,
-            &mut self.label,
-            &mut self.score,
-            &mut self.error,
-            &mut self.q,
-            &mut self.condition,
-            &mut self.cursor,
-        ] {
-            *value = value.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-        }
-        self
-    }
-
-    /// Whether any filter is set.
-    fn is_narrowed(&self) -> bool {
-        self.query_params().iter().any(|(_, value)| value.is_some())
-    }
-
-    /// The filter of the store. The condition on spans is not part of it. 400 for values that cannot be parsed.
-    fn to_trace_filter(&self) -> Result<TraceFilter, ApiError> {
-        let error = match self.error.as_deref() {
-            None => None,
-            Some("true") => Some(true),
-            Some("false") => Some(false),
-            Some(other) => return Err(ApiError::bad_request(format!("error={other}: true or false"))),
-        };
-        Ok(TraceFilter {
-            project: self.project.clone(),
-            from_ns: parse_time_bound("from", self.from.as_deref(), 0)?,
-            to_ns: parse_time_bound("to", self.to.as_deref(), DAY_NS)?,
-            agent: self.agent.clone(),
-            version: self.version.clone(),
-            model: self.model.clone(),
-            tool: self.tool.clone(),
-            wrong: self.wrong.clone(),
-            label: self.label.clone(),
-            score: self.score.as_deref().map(score_bound).transpose()?,
-            error,
-            text: self.q.clone(),
-        })
-    }
-
-    /// A time in the form of `datetime-local` inputs; empty if it cannot be parsed.
-    fn format_datetime_input(bound: Option<&String>) -> String {
-        let ns = parse_time_bound("", bound.map(String::as_str), 0).ok().flatten();
-        ns.map(|ns| format_timestamp(ns).replace(' ', "T")).unwrap_or_default()
-    }
-
-    /// The evaluator that a filter asks for, if any: links then lead to its wrong step.
-    fn evaluator(&self) -> Option<&str> {
-        let of_label = || self.label.as_deref()?.split_once('=').map(|(evaluator, _)| evaluator);
-        self.wrong.as_deref().or_else(of_label)
-    }
-}
-
-/// Parses RFC 3339, a local date and time (read as UTC), or a day. `of_a_day_ns` is added to a day, so that an upper
-/// bound includes it.
-fn parse_time_bound(name: &str, text: Option<&str>, of_a_day_ns: i64) -> Result<Option<i64>, ApiError> {
-    let Some(given) = text else { return Ok(None) };
-    let ns = |time: jiff::civil::DateTime| {
-        let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-        i64::try_from(zoned.timestamp().as_nanosecond()).ok()
-    };
-    // An offset begins behind the date, whose own hyphens do not count.
-    let is_bare = !given.ends_with(['Z', 'z']) && !given.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
-    if let Some(day) = given.parse::<jiff::civil::Date>().ok().filter(|_| given.len() == 10) {
-        return Ok(ns(day.at(0, 0, 0, 0)).map(|ns| ns.saturating_add(of_a_day_ns)));
-    }
-    match given.parse::<jiff::civil::DateTime>() {
-        Ok(time) if is_bare => Ok(ns(time)),
-        _ => read_time(name, text),
-    }
-}
 
 /// The rows of one page with their columns.
 struct TraceListTable {
@@ -216,16 +73,6 @@ struct TraceListRow {
     cost: Option<String>,
     /// Not assembled yet.
     is_open: bool,
-}
-
-/// The mean score of one evaluator over all trajectories of a trace.
-struct TraceScoreCell {
-    class: &'static str,
-    text: String,
-    /// Tooltip.
-    about: String,
-    /// Number of questions without a verdict, besides those with a score.
-    unjudged: Option<String>,
 }
 
 /// The list with its filters.
@@ -392,14 +239,14 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         }
     };
     let settings = server.reloadable();
-    // Columns are the evaluators that occur on this page, in alphabetical order.
+    // Columns are the evaluators that occur on this page: how a run ended, then the others in alphabetical order.
     let mut evaluators: Vec<&str> = found
         .iter()
         .flat_map(|trace| &trace.trajectories)
         .flat_map(|trajectory| &trajectory.scores)
         .map(|score| score.evaluator.as_str())
         .collect();
-    evaluators.sort_unstable();
+    evaluators.sort_unstable_by_key(|name| (*name != OUTCOME, *name));
     evaluators.dedup();
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
@@ -527,37 +374,6 @@ fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
     }
 }
 
-impl TraceScoreCell {
-    /// Distinguishes three cases without a score: not judged, not applicable, and failed.
-    fn for_evaluator(settings: &ReloadableSettings, trace: &TraceRow, evaluator: &str) -> TraceScoreCell {
-        let (mut scored, mut sum, mut failed, mut wrong, mut asked) = (0, 0.0, 0, 0, false);
-        let all = trace.trajectories.iter().flat_map(|trajectory| &trajectory.scores);
-        for score in all.filter(|score| score.evaluator == evaluator) {
-            asked = true;
-            scored += score.scored;
-            sum += score.sum;
-            failed += score.failed;
-            wrong += score.wrong;
-        }
-        if scored == 0 {
-            let (class, text, about) = match (failed > 0, asked) {
-                (true, _) => ("unjudged", "?", format!("{failed} could not be judged")),
-                (false, true) => ("none", "–", "not applicable".to_owned()),
-                (false, false) => ("none", "", "not judged".to_owned()),
-            };
-            return TraceScoreCell { class, text: text.to_owned(), about, unjudged: None };
-        }
-        let mean = sum / scored as f64;
-        let is_share = evaluators::find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
-        TraceScoreCell {
-            class: if wrong == 0 { "right" } else { "wrong" },
-            text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::format_score(mean) },
-            about: format!("mean of {scored} judged"),
-            unjudged: (failed > 0).then(|| format!("{failed}\u{a0}unjudged")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -637,21 +453,5 @@ mod tests {
         assert_eq!(wrong_words(&[]), None);
         assert_eq!(wrong_words(&labels(&["correct", "incorrect"])).as_deref(), Some("incorrect"));
         assert_eq!(wrong_words(&labels(&["good", "fair", "bad"])).as_deref(), Some("flagged"));
-    }
-
-    #[test]
-    fn times_are_read_as_fields_and_programs_write_them() {
-        let read = |text: &str, of_a_day| parse_time_bound("from", Some(text), of_a_day).ok().flatten();
-        let eight = 1_794_729_600_000_000_000;
-        for text in ["2026-11-15T08:00:00Z", "2026-11-15T08:00", "2026-11-15T08:00:00", "2026-11-15T10:00:00+02:00"] {
-            assert_eq!(read(text, 0), Some(eight), "{text}");
-        }
-        let day = eight - 8 * 3_600_000_000_000;
-        assert_eq!((read("2026-11-15", 0), read("2026-11-15", DAY_NS)), (Some(day), Some(day + DAY_NS)));
-        assert!(parse_time_bound("from", Some("soon"), 0).is_err());
-        assert_eq!(
-            TraceListQuery::format_datetime_input(Some(&"2026-11-15T08:00:00Z".to_owned())),
-            "2026-11-15T08:00:00"
-        );
     }
 }

@@ -200,7 +200,8 @@ impl RubricTrialSubject {
 
     /// `window` bounds the prompt; values that do not fit are shortened and marked.
     fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
-        PromptRenderer::new(rubric, &self.tools, window).render(&self.as_evaluation_case())
+        let case = self.as_evaluation_case();
+        PromptRenderer::new(rubric, &case, window).render(&case)
     }
 
     /// Asks the rules, or builds the question for the model.
@@ -237,12 +238,14 @@ impl RubricTrialSubject {
         Ok(RubricTrialAnswer {
             class: match (line.outcome, is_best) {
                 (OutcomeKind::Scored, true) => "pass",
-                (OutcomeKind::Scored, false) => "fail",
-                _ => "unsure",
+                (OutcomeKind::Scored, false) if line.score.is_some() => "fail",
+                (OutcomeKind::Failed, _) => "unsure",
+                _ => "na",
             },
             label: match (line.outcome, &line.label) {
                 (_, Some(label)) => text::format_display_line(label),
                 (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
+                (OutcomeKind::Abstained, None) => "cannot judge".to_owned(),
                 (_, None) => "could not be judged".to_owned(),
             },
             explanation: text::format_display_block(words),

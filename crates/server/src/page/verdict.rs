@@ -15,7 +15,7 @@ use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// Pieces of evidence that are shown.
+/// Pieces of evidence, and remarks, that are shown.
 const MAX_EVIDENCE: usize = 20;
 
 /// A verdict, ready to be displayed.
@@ -27,8 +27,12 @@ pub(super) struct VerdictDetailView {
     pub(super) label: String,
     pub(super) explanation: Option<DisplayText>,
     pub(super) evidence: Vec<DisplayText>,
+    /// What rules noticed without deciding anything.
+    pub(super) remarks: Vec<VerdictRemark>,
     /// The judge: `rules`, or provider and model.
     pub(super) by: String,
+    /// Id of the rule that decided.
+    pub(super) rule: Option<String>,
     /// Price of the question. None for rules and where it is not known.
     pub(super) cost: Option<String>,
     pub(super) when: String,
@@ -39,6 +43,12 @@ pub(super) struct VerdictDetailView {
     pub(super) mentions: Vec<(u32, String)>,
     /// Fields of the label form. None if the question did not apply: there is nothing to agree with.
     pub(super) labelling: Option<LabelFormFields>,
+}
+
+/// A remark of a rule.
+pub(super) struct VerdictRemark {
+    pub(super) rule: String,
+    pub(super) text: DisplayText,
 }
 
 /// The label of a person.
@@ -113,13 +123,16 @@ impl VerdictDetailView {
         let known = find_evaluator_labels(settings, &line.evaluator);
         let class = match line.outcome {
             OutcomeKind::Scored if *is_wrong => "fail",
+            // A label without a score is neither good nor bad.
+            OutcomeKind::Scored if line.score.is_none() => "na",
             OutcomeKind::Scored => "pass",
             OutcomeKind::Failed => "unsure",
-            OutcomeKind::NotApplicable => "na",
+            OutcomeKind::NotApplicable | OutcomeKind::Abstained => "na",
         };
         let label = match (line.outcome, &line.label) {
             (_, Some(label)) => text::format_display_line(label),
             (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
+            (OutcomeKind::Abstained, None) => "cannot judge".to_owned(),
             (_, None) => "could not be judged".to_owned(),
         };
         let words = line.explanation.as_deref().or(line.reason.as_deref());
@@ -135,6 +148,16 @@ impl VerdictDetailView {
             label,
             explanation: words.filter(|words| !words.is_empty()).map(text::format_display_block),
             evidence: line.evidence.iter().take(MAX_EVIDENCE).map(|piece| text::format_display_block(piece)).collect(),
+            remarks: line
+                .remarks
+                .iter()
+                .take(MAX_EVIDENCE)
+                .map(|remark| VerdictRemark {
+                    rule: text::format_display_line(&remark.rule),
+                    text: text::format_display_block(&remark.text),
+                })
+                .collect(),
+            rule: line.rule.as_deref().map(text::format_display_line),
             by: if is_rules { "rules".to_owned() } else { text::format_display_line(&line.judge) },
             cost: match (line.cost_usd, line.cached) {
                 (_, true) => Some("from the cache".to_owned()),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use gradus_core::span::{SpanId, TraceId};
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::annotation::{AnnotationKeyAllocator, IDENTIFIER, OutcomeAnnotation, OutcomeTarget, annotate_outcome};
-use gradus_eval::evaluator::{CALL_VALIDITY, Evaluator};
+use gradus_eval::evaluator_selection::find_rule_evaluator;
 use gradus_eval::outcome::OutcomeLine;
 use gradus_phoenix::filter::FilterableAnnotation;
 use gradus_phoenix::span_view::iso_time;
@@ -45,6 +45,10 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
         let placed = places.assign_keys(&trajectory);
         for VerdictLine { judged_ns, line, .. } in lines {
             let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
+            // As they are written to Phoenix.
+            if !settings.annotations.includes(outcome.outcome) {
+                continue;
+            }
             if let Some(place) = placed.find_key(outcome.step_index) {
                 let name = name_of(&settings, &outcome.evaluator);
                 verdicts.push(VerdictAnnotation { judged_ns, annotation: annotate_outcome(&name, &outcome, place) });
@@ -59,8 +63,10 @@ fn name_of(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = || settings.library.iter().find(|rubric| rubric.name == evaluator);
     match settings.annotations.names.get(evaluator) {
         Some(name) => name.clone(),
-        None if evaluator == CALL_VALIDITY => Evaluator::call_validity().phoenix_name,
-        None => rubric().map_or_else(|| evaluator.to_owned(), |rubric| rubric.phoenix_name.clone()),
+        None => rubric()
+            .map(|rubric| rubric.phoenix_name.clone())
+            .or_else(|| find_rule_evaluator(evaluator).map(|known| known.phoenix_name))
+            .unwrap_or_else(|| evaluator.to_owned()),
     }
 }
 

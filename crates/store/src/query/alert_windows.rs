@@ -88,8 +88,8 @@ impl Store {
              FROM (SELECT no, trace, trajectory_id, query, start_ns, end_ns FROM trajectory WHERE {terms} \
              ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
              JOIN outcome ON outcome.trajectory = t.no JOIN trace ON trace.no = t.trace \
-             WHERE outcome.kind = ? AND (? IS NULL OR outcome.evaluator = ?) \
-             ORDER BY outcome.score, t.start_ns DESC LIMIT ?"
+             WHERE outcome.kind = ? AND (outcome.kind <> 0 OR outcome.score IS NOT NULL) \
+             AND (? IS NULL OR outcome.evaluator = ?) ORDER BY outcome.score, t.start_ns DESC LIMIT ?"
         ))?;
         Ok(statement.query_map(params_from_iter(values), example_from_row)?.collect::<Result<_, _>>()?)
     }

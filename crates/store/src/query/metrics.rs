@@ -107,8 +107,8 @@ impl Store {
         }
         let mut statement = reader.prepare_cached(&format!(
             "SELECT evaluator, CAST({key} AS TEXT) AS grouped, sum(trajectories), sum(scored_trajectories), sum(scored), \
-             sum(sum), sum(sum_sum), sum(sum_n), sum(n_n), sum(failed), sum(not_applicable) FROM rollup WHERE {} \
-             GROUP BY evaluator, grouped HAVING sum(trajectories) > 0 ORDER BY evaluator, min(bucket), grouped",
+             sum(sum), sum(sum_sum), sum(sum_n), sum(n_n), sum(failed), sum(not_applicable), sum(abstained) FROM rollup \
+             WHERE {} GROUP BY evaluator, grouped HAVING sum(trajectories) > 0 ORDER BY evaluator, min(bucket), grouped",
             terms.join(" AND ")
         ))?;
         let rows = statement.query_map(params_from_iter(values), |row| {
@@ -130,6 +130,7 @@ pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoment
         n_n: row.get(from + 6)?,
         failed: row.get(from + 7)?,
         not_applicable: row.get(from + 8)?,
+        abstained: row.get(from + 9)?,
     })
 }
 

@@ -55,6 +55,10 @@ pub struct ScoreRow {
     pub sum: f64,
     pub failed: i64,
     pub not_applicable: i64,
+    /// The judge could not decide, or gave a label without a score.
+    pub abstained: i64,
+    /// The label of the trajectory as a whole, if the evaluator gave one.
+    pub label: Option<String>,
     /// Outcomes below the best score, and the first step with one: 0 if only the trajectory as a whole has one.
     pub wrong: i64,
     pub first_wrong: Option<u32>,
@@ -185,7 +189,9 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
 fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \
-         coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)) FROM outcome WHERE trajectory = ? GROUP BY evaluator",
+         coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)), \
+         sum(kind = 3 OR (kind = 0 AND score IS NULL)), max(CASE WHEN step = 0 THEN label END) \
+         FROM outcome WHERE trajectory = ? GROUP BY evaluator",
     )?;
     let rows = statement.query_map(params![trajectory], |row| {
         Ok(ScoreRow {
@@ -196,6 +202,8 @@ fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<Score
             not_applicable: row.get(4)?,
             wrong: row.get(5)?,
             first_wrong: row.get(6)?,
+            abstained: row.get(7)?,
+            label: row.get(8)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

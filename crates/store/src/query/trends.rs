@@ -60,10 +60,11 @@ const MAX_NAMES: usize = 2_000;
 const MAX_COMBINATIONS: usize = 5_000;
 
 /// The sums of a row, in the order that `moments_from_row` reads.
-const SUMS: &str = "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
+const SUMS: &str =
+    "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable, abstained";
 /// The same, added up over several rows.
 const TOTAL: &str = "sum(trajectories), sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), \
-                     sum(n_n), sum(failed), sum(not_applicable), count(*)";
+                     sum(n_n), sum(failed), sum(not_applicable), sum(abstained), count(*)";
 
 impl Store {
     /// Scores by evaluator and period. The tool of the filter is ignored, and times are rounded to hours.
@@ -124,7 +125,7 @@ impl Store {
                     let mut rows = statement.query(values)?;
                     let Some(row) = rows.next()? else { continue };
                     sum += moments_from_row(row, 0)?;
-                    read += row.get::<_, usize>(9)?;
+                    read += row.get::<_, usize>(10)?;
                 }
                 Ok(read)
             })?;
@@ -409,7 +410,7 @@ mod tests {
         for (most, evaluator, tool) in [(evaluators, "'e' || i", "''"), (tools, "'e1'", "'t' || i")] {
             let all = upto(most);
             sql.execute_batch(&format!(
-                "{all} INSERT INTO rollup_long SELECT 24, {ALL_PROJECTS}, {evaluator}, {tool}, 0, '', 1, 1, 1, 1, 1, 1, 1, 1, 0, 0 \
+                "{all} INSERT INTO rollup_long SELECT 24, {ALL_PROJECTS}, {evaluator}, {tool}, 0, '', 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0 \
                  FROM n;"
             ))
             .unwrap();
@@ -427,7 +428,7 @@ mod tests {
             let kind = NameKind::Together as i64;
             for tool in ["", "t1"] {
                 sql.execute(
-                    "INSERT INTO rollup_long VALUES (24, 0, 'e1', ?, ?, ?, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0)",
+                    "INSERT INTO rollup_long VALUES (24, 0, 'e1', ?, ?, ?, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0)",
                     params![tool, kind, name],
                 )
                 .unwrap();

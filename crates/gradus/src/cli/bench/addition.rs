@@ -4,11 +4,12 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use gradus_eval::report::{GateResult, MetricResult, RunReader};
-use gradus_report::{ReportTable, RunSupplement as _};
+use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames};
+use gradus_report::junit::JunitSettings;
+use gradus_report::{ReportTable, RunSupplement, TrialMeasurement};
 use quick_junit::TestSuite;
 
-use super::super::outputs::ReportAddition;
+use super::super::report_addition::ReportAddition;
 use gradus_github_bench::results::BenchReport;
 
 /// A `BenchReport` in every output. `metrics` also compares the verdicts of the judge with the known truth of scripted
@@ -27,6 +28,18 @@ impl ReportAddition for BenchAddition {
     fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
         self.report.score(reader)?;
         Ok(self.report.own_metrics())
+    }
+
+    fn metric_names(&self) -> Option<TrialMetricNames> {
+        Some(RunSupplement::metric_names(&self.report))
+    }
+
+    fn tag_metrics(&self, tag: &str) -> Vec<MetricResult> {
+        self.report.tag_metrics(tag)
+    }
+
+    fn measurements(&self) -> Vec<TrialMeasurement> {
+        self.report.measurements()
     }
 
     fn keep(&self, folder: &Path) -> anyhow::Result<()> {
@@ -57,8 +70,8 @@ impl ReportAddition for BenchAddition {
         self.report.write_csv(folder)
     }
 
-    fn junit(&self) -> Vec<TestSuite> {
-        self.report.to_junit_suites()
+    fn junit(&self, settings: &JunitSettings<'_>) -> Vec<TestSuite> {
+        self.report.to_junit_suites(settings)
     }
 
     fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {

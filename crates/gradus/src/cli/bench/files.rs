@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use gradus_github_bench::trial::{BenchFolder, TrialLine};
 
 use super::BenchArguments;
-use crate::program_agent::read_trajectories;
+use crate::received_traces::read_trajectories;
 use gradus_github_bench::results::gold_labels;
 
 /// Why traces or labels cannot be written; found before the first trial.

@@ -53,13 +53,14 @@ pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<Co
     };
     // Grading reads the traces from the folder, as `gradus eval FOLDER/traces` would.
     let traces = planned.folder.join("traces").display().to_string();
-    let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading_options(arguments));
-    let names = BenchReport::metric_names(planned.agents().len(), arguments.trials);
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading_options(arguments))
+        .without_judging(arguments.no_grading);
+    let levels = tasks.iter().map(|task| task.level.name());
+    let names = BenchReport::metric_names(planned.agents().len(), arguments.trials, levels);
     let prepare = || -> Result<PreparedRun<'_>, BenchPlanError> {
         files::prepare_outputs(arguments)?;
         plan::check_gates(arguments, planned.agents().len())?;
-        Ok(PreparedRun::new(&graded, &names)?)
+        Ok(PreparedRun::new(&graded, Some(&names))?)
     };
     let prepared = match prepare() {
         Ok(prepared) => prepared,

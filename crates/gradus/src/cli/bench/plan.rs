@@ -154,7 +154,7 @@ impl<'s> PreparedBench<'s> {
     /// trials must not cost money by accident.
     pub(super) fn grading_options(&self, arguments: &BenchArguments) -> GradingOptions {
         let mut grading = arguments.grading.clone();
-        grading.judge.judge.get_or_insert_with(|| gradus_eval::evaluator::OFFLINE.to_owned());
+        grading.judge.judge_offline_by_default();
         grading.state_dir = Some(self.state_dir.clone());
         // The fingerprint of a run has the path of the traces and not their content. In a folder that was used before,
         // an unfinished run is about other traces and must not be resumed.
@@ -200,7 +200,7 @@ fn collect_plan_settings(arguments: &BenchArguments, who: &BenchAgents) -> BTree
 /// Refuses gates on `pass^K` and `safe^K` that this benchmark will have no number for, with advice for each case. The
 /// estimators need K trials of every task. Other gates are checked with the settings of grading.
 pub(super) fn check_gates(arguments: &BenchArguments, agents: usize) -> Result<(), BenchPlanError> {
-    for gate in &arguments.grading.outputs.gate {
+    for gate in &arguments.grading.outputs.gates.gate {
         let name = gate.split(['<', '>']).next().unwrap_or_default().trim();
         let Some((_, k)) = name.split_once('^').filter(|(what, _)| ["pass", "safe"].contains(what)) else {
             continue;

@@ -1,10 +1,8 @@
 //! Runs the trials that are not in the folder yet, several at a time, and stops on an interrupt or when the model's
 //! endpoint is unreachable. Every finished trial is saved at once.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gradus_github_bench::trial::{
@@ -12,15 +10,15 @@ use gradus_github_bench::trial::{
     TrialRunner, run_each,
 };
 use gradus_llm::{CallError, ModelCallFailure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
 
 use super::plan::{BenchAgents, PreparedBench};
 use super::{BenchArguments, print_diagnostic};
 use crate::cli::CommandExit;
+use crate::cli::interrupt_listener::InterruptListener;
+use crate::cli::trial_progress::create_progress_bar;
 use crate::process_groups::ProcessGroupRegistry;
 use crate::program_agent::ForeignAgent;
+use crate::program_runner::ProgramRunner;
 use gradus_report::format_counted_noun;
 
 /// The benchmark stops after this many consecutive trials that could not reach the model's endpoint.
@@ -88,12 +86,14 @@ pub(super) fn run_trials(
         }
         BenchAgents::Command(command) => {
             foreign = ForeignAgent {
-                command: command.clone(),
-                timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(MAX_TIMEOUT_S)),
-                passed_variables: arguments.agent_env.clone(),
+                program: ProgramRunner {
+                    command: command.clone(),
+                    timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(MAX_TIMEOUT_S)),
+                    passed_variables: arguments.agent_env.clone(),
+                    programs,
+                },
                 replays: arguments.replay,
                 bench: bench.clone(),
-                programs,
                 has_worked: AtomicBool::new(has_worked),
             };
             (&foreign, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
@@ -200,79 +200,5 @@ fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'
         replays: arguments.replay,
         project: "gradus-bench",
         bench,
-    }
-}
-
-/// `None` with `--quiet` or if standard error is no terminal.
-fn create_progress_bar(quiet: bool, length: usize) -> Option<ProgressBar> {
-    if quiet || !io::IsTerminal::is_terminal(&io::stderr()) {
-        return None;
-    }
-    let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} trials") {
-        bar.set_style(style.progress_chars("=> "));
-    }
-    Some(bar)
-}
-
-/// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one, or
-/// SIGTERM, ends the process at once, together with the programs of agents that are running. Dropping it ends the
-/// thread.
-struct InterruptListener {
-    /// Dropping the sender ends the thread.
-    end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl InterruptListener {
-    fn start(stop: &Arc<AtomicBool>, programs: &ProcessGroupRegistry, hint: String) -> InterruptListener {
-        let (stop, programs) = (Arc::clone(stop), programs.clone());
-        let (end, ended) = oneshot::channel();
-        let listen = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            if let Ok(runtime) = runtime {
-                runtime.block_on(listen_for_interrupts(&stop, &programs, &hint, ended));
-            }
-        };
-        // If no thread can be started, Ctrl-C ends the process as usual, and --resume still works.
-        let thread = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
-        InterruptListener { end: Some(end), thread: thread.ok() }
-    }
-}
-
-impl Drop for InterruptListener {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Ends when `ended` is closed. `stop` is read by the trial pool before it starts a trial.
-async fn listen_for_interrupts(
-    stop: &AtomicBool,
-    programs: &ProcessGroupRegistry,
-    hint: &str,
-    mut ended: oneshot::Receiver<()>,
-) {
-    let (Ok(mut pressed), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return;
-    };
-    loop {
-        let at_once = tokio::select! {
-            // In this order: a signal that came before the end of the trials must not be lost.
-            biased;
-            _ = terminate.recv() => true,
-            _ = pressed.recv() => stop.swap(true, Ordering::Relaxed),
-            _ = &mut ended => return,
-        };
-        if at_once {
-            programs.end_all();
-            print_diagnostic(&format!("interrupted; {hint}"));
-            std::process::exit(CommandExit::Interrupted as i32);
-        }
-        print_diagnostic("finishing the trials that are under way; once more ends at once");
     }
 }

@@ -25,8 +25,9 @@ use undelivered::{UndeliveredOutcomes, report_command};
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct DestinationOptions {
-    /// Write every outcome to Phoenix: the one that is read from, or --phoenix. Those of steps are put on the model
-    /// call that held the thought, those of whole trajectories on the root span. Written again, they are replaced.
+    /// Write outcomes to Phoenix: the one that is read from, or --phoenix. Those of steps are put on the model call that
+    /// held the thought, those of whole trajectories on the root span. Written again, they are replaced. Outcomes that
+    /// the judge cannot decide are left out, unless `[phoenix] abstentions` is set.
     #[arg(long, help_heading = "Outputs (- is standard output)")]
     log_to_phoenix: bool,
     /// Send every outcome to any backend over OTLP/HTTP: as EVALUATOR spans and as gen_ai.evaluation.result events.
@@ -95,7 +96,7 @@ impl DestinationOptions {
         if !self.log_to_phoenix && self.log_to_otlp.is_none() {
             return Ok(None);
         }
-        check_names(evaluators, &settings.names)
+        check_names(evaluators, &settings.annotation_settings().names)
             .map_err(|error| DestinationError::Names { reason: error.to_string() })?;
         let environment = EnvironmentVariables::read();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -183,7 +184,9 @@ impl ReachableDestinations {
         // Phoenix can annotate a trace; an OTLP export needs a span to link to.
         let annotations = settings.annotation_settings();
         let mut on_phoenix = AnnotationBuilder::new(record, &annotations);
-        let on_spans = AnnotationSettings { trajectory_target: TrajectoryTarget::Span, ..annotations };
+        // A backend for OTLP filters by attribute; it gets every outcome.
+        let on_spans =
+            AnnotationSettings { trajectory_target: TrajectoryTarget::Span, include_abstentions: true, ..annotations };
         let mut carried = AnnotationBuilder::new(record, &on_spans);
         reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
             if delivery.phoenix.is_some() {

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use gradus_eval::run::VerdictCache;
-use gradus_eval::runner::CostEstimator;
+use gradus_eval::runner::{CostEstimator, JudgePanel};
 
 use super::super::CommandExit;
 use super::super::sources::print_diagnostic;
@@ -50,20 +50,21 @@ fn print_cost_estimate(
 ) -> std::io::Result<Option<f64>> {
     let trajectories = format_counted_noun(found as u64, "trajectory", "trajectories");
     writeln!(out, "{trajectories}, judge {}", settings.judge_name())?;
+    if let Some(panel) = settings.judge.as_ref().filter(|panel| !panel.is_single()) {
+        writeln!(out, "{} for each question", describe_votes(panel))?;
+    }
     writeln!(out)?;
     writeln!(
         out,
         "{:<24}{:>11}{:>9}{:>9}{:>13}{:>11}",
         "evaluation", "questions", "cached", "to ask", "tokens in", "about $"
     )?;
-    let price = settings.judge.as_ref().and_then(|judge| judge.price);
-    let mut total = price.map(|_| 0.0);
+    let mut total = Some(0.0);
+    let mut escalation = Some(0.0);
     for (evaluator, estimate) in settings.evaluators.iter().zip(estimator.estimates()) {
-        let cost = price.map(|price| price.cost_of_usage(estimate.usage()));
-        // Evaluators that are rules cost nothing, also with a model of unknown price.
-        let cost = if evaluator.asks_a_model() { cost } else { Some(0.0) };
-        total = total.zip(cost).map(|(sum, more)| sum + more);
-        let shown = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("{cost:.4}"));
+        total = total.zip(estimate.cost_usd).map(|(sum, more)| sum + more);
+        escalation = escalation.zip(estimate.escalation_usd).map(|(sum, more)| sum + more);
+        let shown = estimate.cost_usd.map_or_else(|| "unknown".to_owned(), |cost| format!("{cost:.4}"));
         writeln!(
             out,
             "{:<24}{:>11}{:>9}{:>9}{:>13}{:>11}",
@@ -78,9 +79,30 @@ fn print_cost_estimate(
             "About ${total:.4}, with tokens counted by length and answers of {} tokens; prompt caching can make it less.",
             gradus_eval::runner::ANSWER_TOKENS
         )?,
-        (Some(judge), None) => {
-            writeln!(out, "The price of {:?} is not known: give it with --prices FILE.", judge.client.endpoint().model)?
+        (Some(panel), None) => {
+            for judge in panel.judges().filter(|judge| judge.price.is_none()) {
+                let model = &judge.client.endpoint().model;
+                writeln!(out, "The price of {model:?} is not known: give it with --prices FILE.")?;
+            }
+        }
+    }
+    if let Some(policy) = settings.judge.as_ref().and_then(JudgePanel::escalation) {
+        let judge = policy.judge.name();
+        match escalation {
+            Some(more) => writeln!(out, "Up to ${more:.4} more if {judge} has to decide every question.")?,
+            None => writeln!(out, "More for every question that {judge} has to decide.")?,
         }
     }
     Ok(total)
+}
+
+/// `3 judges x 2 repeats = 6 votes`
+fn describe_votes(panel: &JudgePanel) -> String {
+    let (judges, repeats) = (panel.members().len() as u64, u64::from(panel.repeats()));
+    format!(
+        "{} x {} = {}",
+        format_counted_noun(judges, "judge", "judges"),
+        format_counted_noun(repeats, "repeat", "repeats"),
+        format_counted_noun(judges * repeats, "vote", "votes")
+    )
 }

@@ -5,29 +5,39 @@
 mod arguments;
 mod dry_run;
 mod judge_source;
+mod judges;
 mod progress;
 mod settings;
+mod stop_early;
 
 pub(super) use arguments::{EvalArguments, GradingOptions};
+pub(super) use progress::RunProgressBar;
 pub(super) use settings::EvalSettingsError;
 
 use std::io::IsTerminal;
 
+use gradus_eval::calibration::CalibrationFile;
 use gradus_eval::evaluator::Evaluator;
-use gradus_eval::report::{EvaluationSummary, RunReader};
+use gradus_eval::judge::ModelJudge;
+use gradus_eval::report::{EvaluationSummary, RunReader, TrialMetricNames};
 use gradus_eval::run::{RunFileError, RunFolder, RunManifest, RunState, StateFolder, VerdictCache};
-use gradus_eval::runner::{self, RunPlan, RunTermination};
+use gradus_eval::runner::{self, JudgePanel, RunPlan, RunTermination};
 use gradus_llm::{CallError, ModelCallFailure};
 
 use super::CommandExit;
+use super::baseline::{CompareError, LoadedVersion, baseline_values};
+use super::calibration_options::{CalibrationOptionError, correct_summary};
 use super::destinations::{self, DestinationError, ReachableDestinations};
-use super::outputs::{NoAddition, ReportAddition, evaluate_gates, has_failed};
+use super::gates::gate_exit;
+use super::outputs::RunReport;
+use super::report_addition::{NoAddition, ReportAddition};
 use super::sources::{SourceReadReport, print_diagnostic};
 use settings::EvalSettings;
+use stop_early::{EarlyDecisions, EarlyGate, StopEarlyError};
 
 /// Entry point of the command.
 pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
-    let prepared = match PreparedRun::new(arguments, &[]) {
+    let prepared = match PreparedRun::new(arguments, None) {
         Ok(prepared) => prepared,
         Err(error) => {
             print_diagnostic(&error.to_string());
@@ -51,27 +61,40 @@ pub(super) struct PreparedRun<'a> {
     arguments: &'a EvalArguments,
     settings: EvalSettings,
     destinations: Option<ReachableDestinations>,
+    baseline: Option<LoadedVersion>,
+    calibration: Option<CalibrationFile>,
+    /// With `--stop-early`: what decides when to stop.
+    early_gates: Option<Vec<EarlyGate>>,
 }
 
 impl<'a> PreparedRun<'a> {
-    /// `more_metrics` are the metrics that an addition will have, for gates.
+    /// `trials` are the metrics that an addition will have, for gates.
     pub(super) fn new(
         arguments: &'a EvalArguments,
-        more_metrics: &[&str],
+        trials: Option<&TrialMetricNames>,
     ) -> Result<PreparedRun<'a>, EvalSettingsError> {
-        let settings = EvalSettings::read(arguments, more_metrics)?;
+        let settings = EvalSettings::read(arguments, trials)?;
         arguments.grading.outputs.prepare(&arguments.sources)?;
         // A dry run sends nothing, so the destinations need not be reachable.
         let destinations = match arguments.dry_run {
             true => None,
             false => prepare_destinations(arguments, &settings)?,
         };
-        Ok(PreparedRun { arguments, settings, destinations })
+        let state = StateFolder::from_path(&settings.state_dir);
+        let outputs = &arguments.grading.outputs;
+        let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
+        let baseline = outputs.baseline.load(&state, &settings.gates, &evaluators)?;
+        let early_gates = prepare_early_gates(arguments, &settings, baseline.as_ref())?;
+        if early_gates.is_some() && outputs.calibration.is_given() {
+            return Err(CalibrationOptionError::StopEarly.into());
+        }
+        let calibration = outputs.calibration.load(&evaluators, &settings.gates)?;
+        Ok(PreparedRun { arguments, settings, destinations, baseline, calibration, early_gates })
     }
 
     /// Judges all trajectories, writes the outputs, and exports the outcomes.
     pub(super) fn judge(self, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
-        or_advice(judge_prepared_run(self.arguments, &self.settings, self.destinations, addition))
+        or_advice(judge_prepared_run(self, addition))
     }
 
     /// Writes the outputs of a run without verdicts, for what the addition has measured (`gradus bench --no-grading`).
@@ -80,7 +103,7 @@ impl<'a> PreparedRun<'a> {
         addition: &mut dyn ReportAddition,
         stopped_because: Option<String>,
     ) -> anyhow::Result<CommandExit> {
-        or_advice(report_unjudged_run(self.arguments, &self.settings, addition, stopped_because))
+        or_advice(report_unjudged_run(self, addition, stopped_because))
     }
 }
 
@@ -100,31 +123,29 @@ fn prepare_destinations(
     settings: &EvalSettings,
 ) -> Result<Option<ReachableDestinations>, DestinationError> {
     let read_from: Vec<_> = settings.sources.phoenixes().collect();
-    let phoenix = arguments.which.phoenix.as_deref();
+    let phoenix = arguments.which.selection.phoenix.as_deref();
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
     arguments.grading.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
 }
 
 /// The whole run: take up or create it, judge, write manifest and outputs, export. The order of precedence of exit
 /// codes is: interrupted, endpoint, unreadable sources, failed gate, incomplete export.
-fn judge_prepared_run(
-    arguments: &EvalArguments,
-    settings: &EvalSettings,
-    destinations: Option<ReachableDestinations>,
-    addition: &mut dyn ReportAddition,
-) -> anyhow::Result<CommandExit> {
+fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
+    let PreparedRun { arguments, settings, destinations, baseline, calibration, early_gates } = prepared;
+    let settings = &settings;
     let state = StateFolder::open(&settings.state_dir)?;
     let mut cache = VerdictCache::open(&state.cache_path())?;
     state.restore_cache(&mut cache)?;
     let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
-    let (end, read) = judge_all(arguments, settings, &folder, cache)?;
-    let state = match &end {
-        RunTermination::Finished => RunState::Finished,
+    let JudgedSources { end, read, decisions } = judge_all(arguments, settings, &folder, cache, early_gates)?;
+    // A decided gate says nothing about what was not judged.
+    let decided_early = decisions.as_ref().and_then(EarlyDecisions::stop_reason);
+    folder.record.state = match &end {
+        RunTermination::Finished if decided_early.is_none() => RunState::Finished,
         _ => RunState::Stopped,
     };
-    folder.record.state = state;
     folder.record.ended = Some(format_to_seconds(jiff::Timestamp::now()));
-    folder.record.stopped_because = describe_stop_reason(&end);
+    folder.record.stopped_because = describe_stop_reason(&end).or(decided_early);
     folder.record.gates = settings.gates.iter().map(ToString::to_string).collect();
     if let Some(source) = addition.source() {
         folder.record.sources = vec![source];
@@ -134,6 +155,7 @@ fn judge_prepared_run(
     folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
+    correct_summary(&mut summary, &mut reader, calibration.as_ref())?;
     // An addition such as a benchmark can have results without trajectories.
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
         // An empty new run is removed. A run that was taken up has verdicts, even if its source is gone now.
@@ -144,13 +166,23 @@ fn judge_prepared_run(
     }
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.grading.outputs;
-    let gates = evaluate_gates(&settings.gates, &summary, outputs.strict, addition);
-    outputs.write(&mut reader, &summary, &gates, addition)?;
+    let mut report = match build_report(arguments, settings, summary, &mut reader, baseline, addition)? {
+        Ok(report) => report,
+        Err(error) => {
+            print_diagnostic(&error.to_string());
+            return Ok(CommandExit::BadInput);
+        }
+    };
+    if let Some(decisions) = decisions.filter(|_| end == RunTermination::Finished) {
+        decisions.apply(&mut report.gates, &report.summary);
+    }
+    outputs.write(&mut reader, &report, addition)?;
     if let Some(advice) = describe_stop_advice(&end, settings, arguments.grading.fresh) {
         print_diagnostic(&advice);
     }
-    // An outage of the judge must not look like a passed run, even without gates.
-    if let Some(reason) = nothing_judged(&summary, settings) {
+    // An outage of the judge must not look like a passed run, even without gates. What stopped the run has been said.
+    let is_stopped_by_endpoint = matches!(end, RunTermination::Endpoint { .. });
+    if !is_stopped_by_endpoint && let Some(reason) = nothing_judged(&report.summary, settings) {
         print_diagnostic(&format!("the judge answered none of the questions: {reason}"));
         return Ok(if end == RunTermination::Interrupted { CommandExit::Interrupted } else { CommandExit::Unexpected });
     }
@@ -164,23 +196,44 @@ fn judge_prepared_run(
         Some(ready) => ready.send(&folder, &mut reader)?,
     };
     let exit = match end {
+        // Gates that are not decided are what a CI job must learn, whatever ended the run.
+        _ if gate_exit(&report.gates) == CommandExit::GateIncomplete => CommandExit::GateIncomplete,
         RunTermination::Interrupted => CommandExit::Interrupted,
-        RunTermination::Endpoint(failure) if failure.error.is_fatal() => CommandExit::BadInput,
-        RunTermination::Endpoint(_) | RunTermination::EndpointDied(_) => CommandExit::Unexpected,
+        RunTermination::Endpoint { failure, .. } if failure.error.is_fatal() => CommandExit::BadInput,
+        RunTermination::Endpoint { .. } | RunTermination::EndpointDied(_) => CommandExit::Unexpected,
         RunTermination::Finished | RunTermination::Limit(_) if read.failed > 0 => CommandExit::BadInput,
-        RunTermination::Finished | RunTermination::Limit(_) if has_failed(&gates) => CommandExit::GateFailed,
-        RunTermination::Finished | RunTermination::Limit(_) => CommandExit::Pass,
+        RunTermination::Finished | RunTermination::Limit(_) => report.exit(outputs),
     };
     Ok(destinations::combine_exits(exit, sent))
 }
 
-/// A run without questions. Gates and outputs are about the metrics of the addition.
-fn report_unjudged_run(
+/// What the outputs show: the summary, the gates, and the comparison with the baseline.
+fn build_report(
     arguments: &EvalArguments,
     settings: &EvalSettings,
+    summary: EvaluationSummary,
+    reader: &mut RunReader,
+    baseline: Option<LoadedVersion>,
+    addition: &dyn ReportAddition,
+) -> anyhow::Result<Result<RunReport, CompareError>> {
+    let outputs = &arguments.grading.outputs;
+    let values = baseline_values(baseline.as_ref());
+    let gates = outputs.gates.evaluate(&settings.gates, &summary, reader, &values, addition)?;
+    let comparison = match outputs.baseline.compare_run(reader, &summary, addition, baseline)? {
+        Ok(comparison) => comparison,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(Ok(RunReport { summary, gates, comparison }))
+}
+
+/// A run without questions. Gates and outputs are about the metrics of the addition.
+fn report_unjudged_run(
+    prepared: PreparedRun<'_>,
     addition: &mut dyn ReportAddition,
     stopped_because: Option<String>,
 ) -> anyhow::Result<CommandExit> {
+    let PreparedRun { arguments, settings, baseline, .. } = prepared;
+    let settings = &settings;
     let state = StateFolder::open(&settings.state_dir)?;
     let mut record = create_run_manifest(settings, "nothing is asked".to_owned());
     record.judge = "none".to_owned();
@@ -197,9 +250,15 @@ fn report_unjudged_run(
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.grading.outputs;
-    let gates = evaluate_gates(&settings.gates, &summary, outputs.strict, addition);
-    outputs.write(&mut reader, &summary, &gates, addition)?;
-    Ok(if has_failed(&gates) { CommandExit::GateFailed } else { CommandExit::Pass })
+    let report = match build_report(arguments, settings, summary, &mut reader, baseline, addition)? {
+        Ok(report) => report,
+        Err(error) => {
+            print_diagnostic(&error.to_string());
+            return Ok(CommandExit::BadInput);
+        }
+    };
+    outputs.write(&mut reader, &report, addition)?;
+    Ok(report.exit(outputs))
 }
 
 /// Takes up an unfinished run with the same fingerprint, or creates a new one; the flag is true if it is new.
@@ -210,12 +269,15 @@ fn begin_run(
 ) -> Result<(RunFolder, bool), RunFileError> {
     let fingerprint = compute_fingerprint(arguments, settings);
     // Standard input may have other contents each time, which the fingerprint cannot see.
-    let can_be_taken_up = !arguments.grading.fresh && !arguments.sources.iter().any(|source| source == "-");
+    // With --stop-early the order matters; answers of an earlier process come from the cache.
+    let can_be_taken_up =
+        !arguments.grading.fresh && !arguments.stop_early && !arguments.sources.iter().any(|source| source == "-");
     if can_be_taken_up && let Some(mut folder) = state.resume_run(&fingerprint) {
         print_diagnostic(&format!("taking up run {}, which was cut off", folder.record.run_id));
         folder.record.state = RunState::Running;
         folder.record.ended = None;
         folder.record.stopped_because = None;
+        folder.record.prices.clone_from(&settings.prices);
         folder.save_manifest()?;
         return Ok((folder, false));
     }
@@ -229,15 +291,21 @@ fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManif
         run_id: run_id(started),
         fingerprint,
         state: RunState::Running,
+        name: settings.run_name.clone(),
+        tags: settings.run_tags.clone(),
+        commit: settings.code_version.commit.clone(),
+        branch: settings.code_version.branch.clone(),
         stopped_because: None,
         started: format_to_seconds(started),
         ended: None,
         sources: settings.sources.names(),
         judge: settings.judge_name(),
-        endpoint: settings.judge.as_ref().map(|judge| judge.client.shown_url().to_owned()),
+        endpoint: settings.judge.as_ref().map(JudgePanel::endpoints),
+        panel: settings.judge.as_ref().and_then(JudgePanel::to_record),
         evaluators: settings.evaluators.iter().map(Evaluator::to_record).collect(),
-        priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
+        priced: settings.judge.as_ref().is_none_or(JudgePanel::is_priced),
         gates: Vec::new(),
+        prices: settings.prices.clone(),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
@@ -249,7 +317,8 @@ fn judge_all(
     settings: &EvalSettings,
     folder: &RunFolder,
     cache: VerdictCache,
-) -> anyhow::Result<(RunTermination, SourceReadReport)> {
+    early_gates: Option<Vec<EarlyGate>>,
+) -> anyhow::Result<JudgedSources> {
     let plan = RunPlan {
         evaluators: settings.evaluators.clone(),
         judge: settings.judge.clone(),
@@ -271,6 +340,20 @@ fn judge_all(
         sample: arguments.sample,
         seed: arguments.seed,
     };
+    if let Some(gates) = early_gates {
+        let (trajectories, feeding, mut early) = stop_early::start_early_feeder(sources, gates, &mut watcher)?;
+        let end = runtime.block_on(async {
+            let interrupts = spawn_interrupt_listener();
+            runner::run_evaluation(plan, folder, cache, trajectories, interrupts, &mut early).await
+        });
+        watcher.finish();
+        let end = end?;
+        if end != RunTermination::Finished {
+            return Ok(JudgedSources { end, read: SourceReadReport::default(), decisions: None });
+        }
+        let (read, decisions) = feeding.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))??;
+        return Ok(JudgedSources { end, read, decisions: Some(decisions).filter(EarlyDecisions::is_decided) });
+    }
     let (trajectories, reading) = judge_source::start_source_reader(sources)?;
     let end = runtime.block_on(async {
         let interrupts = spawn_interrupt_listener();
@@ -280,15 +363,41 @@ fn judge_all(
     let end = end?;
     if end != RunTermination::Finished {
         // The reading thread may block on standard input forever, so it is not joined.
-        return Ok((end, SourceReadReport::default()));
+        return Ok(JudgedSources { end, read: SourceReadReport::default(), decisions: None });
     }
     let read = reading.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))?;
-    Ok((end, read?))
+    Ok(JudgedSources { end, read: read?, decisions: None })
+}
+
+/// What became of judging.
+struct JudgedSources {
+    end: RunTermination,
+    /// Empty if the run ended early.
+    read: SourceReadReport,
+    /// With `--stop-early`, if every gate is decided.
+    decisions: Option<EarlyDecisions>,
+}
+
+/// Checks that `--stop-early` can decide the gates.
+fn prepare_early_gates(
+    arguments: &EvalArguments,
+    settings: &EvalSettings,
+    baseline: Option<&LoadedVersion>,
+) -> Result<Option<Vec<EarlyGate>>, StopEarlyError> {
+    if !arguments.stop_early {
+        return Ok(None);
+    }
+    let gates = &arguments.grading.outputs.gates;
+    if gates.gate_on.is_some() || gates.strict {
+        return Err(StopEarlyError::GateBasis);
+    }
+    let values = baseline_values(baseline);
+    EarlyGate::from_gates(&settings.gates, &settings.evaluators, &values, arguments.margin).map(Some)
 }
 
 /// Turns SIGINT and SIGTERM into messages. The first one ends the run gracefully, the second one at once; the runner
 /// decides.
-fn spawn_interrupt_listener() -> runner::InterruptReceiver {
+pub(super) fn spawn_interrupt_listener() -> runner::InterruptReceiver {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
@@ -311,7 +420,7 @@ fn spawn_interrupt_listener() -> runner::InterruptReceiver {
 /// judge, tools, version. Limits, outputs and gates are not part of it, so a run can be continued with other ones.
 fn compute_fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> String {
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
-    let judge = settings.judge.as_ref().map(|judge| format!("{:?}", judge.settings));
+    let judge = settings.judge.as_ref().map(JudgePanel::describe_settings);
     let folder = std::env::current_dir().unwrap_or_default();
     let text = serde_json::json!({
         "folder": folder,
@@ -321,7 +430,6 @@ fn compute_fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> St
         "seed": arguments.seed,
         "evaluators": evaluators,
         "judge": judge,
-        "endpoint": settings.judge.as_ref().map(|judge| judge.client.shown_url()),
         "tools": settings.given_tools,
         "notes": settings.tool_notes,
         "version": env!("CARGO_PKG_VERSION"),
@@ -329,23 +437,23 @@ fn compute_fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> St
     format!("{:032x}", gradus_core::stable_digest(text.to_string().as_bytes()))
 }
 
-fn format_to_seconds(time: jiff::Timestamp) -> String {
+pub(super) fn format_to_seconds(time: jiff::Timestamp) -> String {
     time.round(jiff::Unit::Second).unwrap_or(time).to_string()
 }
 
 /// The id of a run: its start in UTC with microseconds, so that ids sort by time, also within a second. Commands accept
 /// a unique prefix.
-fn run_id(started: jiff::Timestamp) -> String {
+pub(super) fn run_id(started: jiff::Timestamp) -> String {
     started.strftime("%Y%m%d-%H%M%S-%6f").to_string()
 }
 
 /// Why the run ended early, for the manifest and reports; `None` for a finished run.
-fn describe_stop_reason(end: &RunTermination) -> Option<String> {
+pub(super) fn describe_stop_reason(end: &RunTermination) -> Option<String> {
     Some(match end {
         RunTermination::Finished => return None,
         RunTermination::Limit(reason) => reason.clone(),
         RunTermination::Interrupted => "it was interrupted".to_owned(),
-        RunTermination::Endpoint(failure) => failure.to_string(),
+        RunTermination::Endpoint { failure, .. } => failure.to_string(),
         RunTermination::EndpointDied(reason) => format!("the judge stopped answering: {reason}"),
     })
 }
@@ -375,19 +483,25 @@ fn describe_stop_advice(end: &RunTermination, settings: &EvalSettings, fresh: bo
         RunTermination::Limit(reason) => format!("stopped: {reason}; {kept}"),
         RunTermination::Interrupted => format!("interrupted; {kept}"),
         RunTermination::EndpointDied(reason) => format!("the judge stopped answering ({reason}); {kept}"),
-        RunTermination::Endpoint(failure) => format!("{}; {kept}", endpoint_advice(failure, settings)),
+        RunTermination::Endpoint { judge, failure } => {
+            let judge = settings.judge.as_ref().and_then(|panel| panel.judges().nth(*judge));
+            format!("{}; {kept}", endpoint_advice(failure, judge.map(AsRef::as_ref)))
+        }
     })
 }
 
 /// An endpoint error in terms of the options and variables that can fix it.
-fn endpoint_advice(failure: &ModelCallFailure, settings: &EvalSettings) -> String {
-    let Some(judge) = &settings.judge else { return failure.to_string() };
+pub(super) fn endpoint_advice(failure: &ModelCallFailure, judge: Option<&ModelJudge>) -> String {
+    let Some(judge) = judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
     let (url, model) = (judge.client.shown_url(), &endpoint.model);
     let variable = gradus_eval::judge_selection::key_variable(endpoint.provider);
     match &failure.error {
         CallError::Unauthorized { status: 402 | 429, .. } => {
             format!("{url} wants to be paid first ({failure}): fill up the account, or judge elsewhere with --base-url")
+        }
+        CallError::Unauthorized { .. } if endpoint.local_server.is_some() => {
+            format!("{url} wants a key ({failure}): use --judge openai:{model} --base-url {url}, and set {variable}")
         }
         CallError::Unauthorized { .. } if endpoint.key.is_empty() => {
             format!("{url} wants a key ({failure}): set {variable}")

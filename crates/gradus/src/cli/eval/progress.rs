@@ -11,7 +11,7 @@ use super::stderr_is_seen;
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
 /// Progress of a run: a bar on a terminal, lines in a log, nothing with `--quiet`.
-pub(super) struct RunProgressBar {
+pub(in crate::cli) struct RunProgressBar {
     bar: Option<ProgressBar>,
     quiet: bool,
     /// Elapsed time at the last line of the log.
@@ -23,7 +23,7 @@ pub(super) struct RunProgressBar {
 
 impl RunProgressBar {
     /// `with_model` adds cost and calls in flight, which the offline judge does not have.
-    pub(super) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
+    pub(in crate::cli) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
         let bar = (!quiet && stderr_is_seen()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
             if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
@@ -35,7 +35,7 @@ impl RunProgressBar {
     }
 
     /// Removes the bar, so that the results are not printed beside it.
-    pub(super) fn finish(&self) {
+    pub(in crate::cli) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -3,24 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use gradus_core::trajectory::ToolDefinition;
 use gradus_eval::evaluator::{Evaluator, OFFLINE};
-use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::{
-    JudgeChoice, known_evaluators, rubric_library, select_evaluators, timeout_from_seconds,
-};
+use gradus_eval::evaluator_selection::{known_evaluators, rubric_library, select_evaluators};
+use gradus_eval::judge_selection::timeout_from_seconds;
 use gradus_eval::prompt::ToolTexts;
-use gradus_eval::report::{GateError, QualityGate};
+use gradus_eval::report::{GateError, GateVocabulary, QualityGate, TrialMetricNames};
 use gradus_eval::rubric::RubricLibrary;
-use gradus_eval::runner::RunLimits;
+use gradus_eval::runner::{JudgePanel, RunLimits};
 use gradus_eval::tool_file;
+use gradus_llm::price::ModelPrices;
 
 use super::super::destinations::DestinationError;
 use super::super::outputs::OutputError;
 use super::super::sources::{ResolvedSources, SourceOptionsError, StateLocations};
 use super::arguments::EvalArguments;
+use super::judges::{JudgePanelError, SelectedJudges};
+use super::stop_early::StopEarlyError;
+use crate::cli::baseline::CompareError;
+use crate::cli::calibration_options::CalibrationOptionError;
+use crate::cli::code_version::CodeVersion;
 use crate::cli::print_diagnostic;
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables, PhoenixSection};
 
@@ -32,6 +35,8 @@ pub(in crate::cli) enum EvalSettingsError {
     /// No judge can be selected or set up: name, address, key, prices, limits.
     #[error("{reason}")]
     Judge { reason: String },
+    #[error(transparent)]
+    Judges(#[from] JudgePanelError),
     /// A rubric cannot be read, or an evaluator does not exist.
     #[error("{reason}")]
     Evaluators { reason: String },
@@ -56,6 +61,12 @@ pub(in crate::cli) enum EvalSettingsError {
     #[error("--max-time: give a number of seconds above 0")]
     MaxTime,
     #[error(transparent)]
+    Compare(#[from] CompareError),
+    #[error(transparent)]
+    StopEarly(#[from] StopEarlyError),
+    #[error(transparent)]
+    Calibration(#[from] CalibrationOptionError),
+    #[error(transparent)]
     Outputs(#[from] OutputError),
     #[error(transparent)]
     Destinations(#[from] DestinationError),
@@ -66,36 +77,39 @@ pub(super) struct EvalSettings {
     pub(super) sources: ResolvedSources,
     pub(super) evaluators: Vec<Evaluator>,
     /// `None` is the offline judge.
-    pub(super) judge: Option<Arc<ModelJudge>>,
+    pub(super) judge: Option<JudgePanel>,
     /// Whether `offline` was chosen because no key and no endpoint is set; the user gets a notice.
     pub(super) offline_by_default: bool,
     pub(super) given_tools: Vec<ToolDefinition>,
     pub(super) tool_notes: BTreeMap<String, String>,
+    /// The user's prices, which reports need for the cost of the agent.
+    pub(super) prices: ModelPrices,
     pub(super) limits: RunLimits,
     pub(super) gates: Vec<QualityGate>,
     pub(super) state_dir: PathBuf,
     pub(super) phoenix: PhoenixSection,
+    pub(super) run_name: Option<String>,
+    pub(super) run_tags: BTreeMap<String, String>,
+    pub(super) code_version: CodeVersion,
 }
 
 impl EvalSettings {
-    /// `more_metrics` are the metrics of the addition, which gates may name beside the evaluators.
-    pub(super) fn read(arguments: &EvalArguments, more_metrics: &[&str]) -> Result<EvalSettings, EvalSettingsError> {
+    /// `trials` are the metrics of the addition, which gates may name beside the evaluators.
+    pub(super) fn read(
+        arguments: &EvalArguments,
+        trials: Option<&TrialMetricNames>,
+    ) -> Result<EvalSettings, EvalSettingsError> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
         let config = arguments.grading.judge.judge_config(&file);
-        let choice = config
-            .select(&environment.judge_credentials())
-            .map_err(|error| EvalSettingsError::Judge { reason: error.to_string() })?;
-        let judge = match &choice {
-            JudgeChoice::Offline { .. } => None,
-            JudgeChoice::Model(endpoint) => {
-                let mut judge = config
-                    .model_judge(endpoint)
-                    .map_err(|error| EvalSettingsError::Judge { reason: error.to_string() })?;
-                judge.client = judge.client.with_max_calls(arguments.grading.max_calls);
-                Some(Arc::new(judge))
-            }
-        };
+        let SelectedJudges { panel: judge, is_offline_by_default } = SelectedJudges::select(
+            &arguments.grading.judge,
+            &file,
+            &environment.judge_credentials(),
+            arguments.grading.max_calls,
+            arguments.seed,
+        )?;
+        let prices = config.read_prices().map_err(|error| EvalSettingsError::Judge { reason: error.to_string() })?;
         if arguments.sample == Some(0) {
             return Err(EvalSettingsError::EmptySample);
         }
@@ -108,17 +122,21 @@ impl EvalSettings {
         };
         // A rubric on the command line is meant to be judged: that the offline judge cannot is then an error.
         let is_strict = !arguments.grading.rubrics.is_empty();
-        let evaluators = select_evaluators(&library, &names, judge.as_deref(), !config.is_plain_text, is_strict)
-            .map_err(|error| EvalSettingsError::Evaluators { reason: error.to_string() })?;
-        let left_out: Vec<&str> = library
-            .iter()
-            .map(|rubric| rubric.name.as_str())
-            .filter(|name| names.is_empty() && !evaluators.iter().any(|known| *known.name == **name))
-            .collect();
-        if !left_out.is_empty() {
-            print_diagnostic(&format!("left out, as the offline judge has no rules for it: {}", left_out.join(", ")));
+        let first = judge.as_ref().and_then(|panel| panel.members().first());
+        let mut selection =
+            select_evaluators(&library, &names, first.map(|judge| &**judge), !config.is_plain_text, is_strict)
+                .map_err(|error| EvalSettingsError::Evaluators { reason: error.to_string() })?;
+        if let Some(panel) = &judge {
+            selection.evaluators.iter_mut().filter(|evaluator| evaluator.asks_a_model()).for_each(|evaluator| {
+                evaluator.judge = panel.name().into();
+            });
         }
-        let gates = parse_gates(arguments, &file, &evaluators, more_metrics)?;
+        if !selection.without_rules.is_empty() {
+            let left_out = selection.without_rules.join(", ");
+            print_diagnostic(&format!("left out, as the offline judge has no rules for it: {left_out}"));
+        }
+        let evaluators = if arguments.is_judged { selection.evaluators } else { Vec::new() };
+        let gates = parse_gates(arguments, &file, &evaluators, trials)?;
         check_names(&file.phoenix, &library)?;
         let places = StateLocations {
             config: arguments.grading.config.as_deref(),
@@ -145,20 +163,24 @@ impl EvalSettings {
         Ok(EvalSettings {
             sources,
             evaluators,
-            offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
+            offline_by_default: is_offline_by_default,
             given_tools,
             tool_notes,
-            limits: build_run_limits(arguments, judge.as_deref(), concurrency)?,
+            prices,
+            limits: build_run_limits(arguments, judge.as_ref(), concurrency)?,
             judge,
             gates,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
             phoenix: file.phoenix,
+            run_name: arguments.grading.name.clone(),
+            run_tags: arguments.grading.tag.iter().cloned().collect(),
+            code_version: CodeVersion::detect(),
         })
     }
 
     /// The judge as it is recorded with the run.
     pub(super) fn judge_name(&self) -> String {
-        self.judge.as_ref().map_or_else(|| OFFLINE.to_owned(), |judge| judge.name())
+        self.judge.as_ref().map_or_else(|| OFFLINE.to_owned(), JudgePanel::name)
     }
 
     /// Tool definitions and notes for prompts, which complete those in the traces.
@@ -170,7 +192,7 @@ impl EvalSettings {
 /// Refuses names of unknown evaluators in `[phoenix.names]`, which would silently have no effect.
 fn check_names(phoenix: &PhoenixSection, library: &RubricLibrary) -> Result<(), EvalSettingsError> {
     let known = known_evaluators(library);
-    match phoenix.names.keys().find(|name| !known.contains(&name.as_str())) {
+    match phoenix.names.keys().find(|name| !known.contains(name)) {
         Some(unknown) => Err(EvalSettingsError::UnknownName { name: unknown.clone(), known: known.join(", ") }),
         None => Ok(()),
     }
@@ -181,26 +203,29 @@ fn parse_gates(
     arguments: &EvalArguments,
     file: &ConfigFile,
     evaluators: &[Evaluator],
-    more_metrics: &[&str],
+    trials: Option<&TrialMetricNames>,
 ) -> Result<Vec<QualityGate>, EvalSettingsError> {
-    let names: Vec<&str> =
-        evaluators.iter().map(|evaluator| &*evaluator.name).chain(more_metrics.iter().copied()).collect();
-    let given =
-        if arguments.grading.outputs.gate.is_empty() { &file.eval.gates } else { &arguments.grading.outputs.gate };
-    given.iter().map(|text| QualityGate::parse(text, &names).map_err(EvalSettingsError::Gate)).collect()
+    let vocabulary = GateVocabulary::new(evaluators.iter().map(Evaluator::to_record).collect(), trials.cloned());
+    let given = if arguments.grading.outputs.gates.gate.is_empty() {
+        &file.eval.gates
+    } else {
+        &arguments.grading.outputs.gates.gate
+    };
+    let given = if arguments.has_file_gates { given.as_slice() } else { &[] };
+    given.iter().map(|text| QualityGate::parse(text, &vocabulary).map_err(EvalSettingsError::Gate)).collect()
 }
 
 /// The limits at which a run stops early: dollars, calls, time.
 fn build_run_limits(
     arguments: &EvalArguments,
-    judge: Option<&ModelJudge>,
+    panel: Option<&JudgePanel>,
     concurrency: usize,
 ) -> Result<RunLimits, EvalSettingsError> {
     if let Some(cost) = arguments.grading.max_cost {
         if !cost.is_finite() || cost < 0.0 {
             return Err(EvalSettingsError::MaxCost);
         }
-        if let Some(judge) = judge.filter(|judge| judge.price.is_none()) {
+        if let Some(judge) = panel.and_then(|panel| panel.judges().find(|judge| judge.price.is_none())) {
             return Err(EvalSettingsError::UnknownPrice { model: judge.client.endpoint().model.clone() });
         }
     }

@@ -1,6 +1,6 @@
 //! Bars of values with their confidence intervals and the bars of gates.
 
-use gradus_eval::interval::ConfidenceInterval;
+use gradus_stats::interval::ConfidenceInterval;
 
 use super::ResponsiveChart;
 use super::frame::{ChartFrame, ChartSize};

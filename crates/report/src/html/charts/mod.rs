@@ -32,6 +32,8 @@ pub enum BarFill {
     Wrong,
     /// The question has no verdict: it failed, or was not asked.
     Unjudged,
+    /// The judge cannot decide the question.
+    Abstained,
     NotApplicable,
     Error,
     /// An amount that is neither good nor bad.
@@ -45,6 +47,7 @@ impl BarFill {
             BarFill::Right => "f-right",
             BarFill::Wrong => "f-wrong",
             BarFill::Unjudged => "f-unjudged",
+            BarFill::Abstained => "f-abstained",
             BarFill::NotApplicable => "f-na",
             BarFill::Error => "f-error",
             BarFill::Plain => "f-plain",

@@ -1,6 +1,6 @@
 //! What the charts look like, and that no drawing leaves its frame, whatever numbers go in.
 
-use gradus_eval::interval::ConfidenceInterval;
+use gradus_stats::interval::ConfidenceInterval;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! A value over time: a line, its confidence band, and the ranges in which an alert fires.
 
-use gradus_eval::interval::ConfidenceInterval;
+use gradus_stats::interval::ConfidenceInterval;
 
 use super::ResponsiveChart;
 use super::frame::ChartSize;

@@ -4,18 +4,18 @@ use gradus_eval::outcome::TokenCount;
 use gradus_eval::report::{EvaluationSummary, EvaluatorCost};
 
 use super::{format_evaluator_title, text};
+use crate::cost_text::{describe_unknown_cost, format_agent_cost};
 use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
-use crate::html::count_text::format_count;
 use crate::html::number::{filter_finite, format_usd};
-
-/// Shown for models without an entry in the price table.
-const NOT_KNOWN: &str = "price not known";
+use crate::number_text::format_count;
 
 /// The section on cost: a table and a chart of the same numbers.
 #[derive(Debug)]
 pub struct CostView {
     pub total: CostRow,
     pub rows: Vec<CostRow>,
+    /// What the agent itself cost, in words. `None` if no trace tells.
+    pub agent: Option<String>,
     /// `None` if no model was asked.
     pub chart: Option<ResponsiveChart>,
 }
@@ -48,11 +48,15 @@ impl CostView {
             from_cache: cost.from_cache,
         };
         CostView {
-            total: CostRow::from_cost(&total, "Total".to_owned()),
+            agent: format_agent_cost(&summary.agent_cost).map(|cost| text::format_display_line(&cost)),
+            total: CostRow::from_cost(&total, "Total".to_owned(), describe_unknown_cost(cost)),
             rows: cost
                 .by_evaluator
                 .iter()
-                .map(|part| CostRow::from_cost(part, format_evaluator_title(summary, &part.evaluator)))
+                .map(|part| {
+                    let title = format_evaluator_title(summary, &part.evaluator);
+                    CostRow::from_cost(part, title, describe_unknown_cost(cost))
+                })
                 .collect(),
             chart: (cost.calls > 0).then(|| draw_cost_chart(summary)),
         }
@@ -60,8 +64,8 @@ impl CostView {
 }
 
 impl CostRow {
-    /// `evaluator` is the title of the row.
-    fn from_cost(cost: &EvaluatorCost, evaluator: String) -> CostRow {
+    /// `evaluator` is the title of the row, `unknown` what is shown for a cost that is not known.
+    fn from_cost(cost: &EvaluatorCost, evaluator: String, unknown: &str) -> CostRow {
         let TokenCount { prompt, completion, cached_prompt } = cost.tokens;
         CostRow {
             evaluator,
@@ -71,19 +75,19 @@ impl CostRow {
             cached_prompt: format_count(cached_prompt),
             completion: format_count(completion),
             tokens: format_count(prompt + completion),
-            usd: format_evaluator_cost(cost),
+            usd: format_evaluator_cost(cost, unknown),
             from_cache: format_count(cost.from_cache),
         }
     }
 }
 
 /// Dollars, or why there are none.
-fn format_evaluator_cost(cost: &EvaluatorCost) -> String {
+fn format_evaluator_cost(cost: &EvaluatorCost, unknown: &str) -> String {
     match filter_finite(cost.usd) {
         Some(dollars) => format_usd(dollars),
         // Without calls the cost is zero at any price.
         None if cost.calls == 0 => "nothing spent".to_owned(),
-        None => NOT_KNOWN.to_owned(),
+        None => unknown.to_owned(),
     }
 }
 
@@ -97,7 +101,8 @@ fn draw_cost_chart(summary: &EvaluationSummary) -> ResponsiveChart {
         .map(|part| {
             let tokens = part.tokens.prompt + part.tokens.completion;
             let value = if is_priced { filter_finite(part.usd).unwrap_or(0.0) } else { tokens as f64 };
-            let note = if is_priced { format_evaluator_cost(part) } else { format_count(tokens) };
+            let unknown = describe_unknown_cost(&summary.cost);
+            let note = if is_priced { format_evaluator_cost(part, unknown) } else { format_count(tokens) };
             ChartBar {
                 label: format_evaluator_title(summary, &part.evaluator),
                 parts: vec![BarSegment { fill: BarFill::Plain, value }],

@@ -5,7 +5,7 @@ use gradus_eval::report::{EvaluationSummary, FindingVerdict, ReportFinding};
 
 use super::format_evaluator_title;
 use super::text::{self, DisplayText};
-use crate::html::count_text::format_count;
+use crate::number_text::format_count;
 
 /// Quotations per verdict; the rest is counted. Verdicts of rules can have very many.
 const MAX_EVIDENCE: usize = 20;

@@ -23,12 +23,12 @@ impl GateView {
         let (verdict, kind) = match result.verdict {
             GateVerdict::Pass => ("PASS", "pass"),
             GateVerdict::Fail => ("FAIL", "fail"),
-            GateVerdict::Inconclusive => ("INCONCLUSIVE", "unsure"),
+            GateVerdict::Incomplete => ("INCOMPLETE", "unsure"),
         };
         let interval = number::finite_interval(result.interval);
         let (value, interval) = match number::filter_finite(result.value) {
             None => ("—".to_owned(), None),
-            Some(value) if result.metric == "cost" => (number::format_usd(value), None),
+            Some(value) if matches!(result.metric.as_str(), "cost" | "agent_cost") => (number::format_usd(value), None),
             Some(value) if result.is_share => {
                 (number::format_percent(value), interval.map(number::format_percent_interval))
             }

@@ -1,18 +1,23 @@
 //! The metrics as cards, a chart and a table. Questions without a verdict are shown beside every value, since they are
 //! not part of it.
 
+use gradus_eval::evaluator::OUTCOME;
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::interval::ConfidenceInterval;
 use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
+use gradus_stats::interval::ConfidenceInterval;
 
 use super::text;
 use crate::html::charts::{
     AxisRange, BarFill, BarSegment, IntervalBar, ResponsiveChart, draw_segment_strip, interval_bars,
 };
-use crate::html::count_text::format_count;
 use crate::html::number;
 use crate::html::svg::Svg;
 use crate::measured_of;
+use crate::metric_text::{
+    find_outcome, format_calibration, format_coverage, format_flagged_counts, format_outcome_counts, format_rule_flags,
+    format_unasked_counts,
+};
+use crate::number_text::format_count;
 
 /// Labels of one evaluator that are listed; the rest is summed up.
 const MAX_LABELS: usize = 8;
@@ -20,6 +25,10 @@ const MAX_LABELS: usize = 8;
 /// The section on metrics; cards and chart have the same order.
 #[derive(Debug)]
 pub struct MetricsView {
+    /// How runs ended, in words; it stands above all numbers.
+    pub outcome: Option<String>,
+    /// How many trajectories and steps are flagged, in words.
+    pub flagged: Option<String>,
     pub cards: Vec<MetricCard>,
     pub chart: ResponsiveChart,
     pub has_gates: bool,
@@ -39,7 +48,11 @@ pub struct MetricCard {
     pub of: String,
     /// The same in short, for the table.
     pub count: String,
+    /// How much of what was asked is judged. `None` for measurements.
+    pub coverage: Option<String>,
     pub interval: Option<String>,
+    /// The corrected number, or that there is none. `None` for numbers that no model judged.
+    pub calibration: Option<String>,
     pub strip: Svg,
     /// The legend of `strip`, with counts.
     pub pieces: Vec<MetricLegendItem>,
@@ -64,6 +77,8 @@ impl MetricsView {
             .collect();
         let rows: Vec<IntervalBar> = all.iter().map(|(metric, _)| build_interval_bar(metric, gates)).collect();
         MetricsView {
+            outcome: find_outcome(summary).map(format_outcome_counts).map(|counts| text::format_display_line(&counts)),
+            flagged: format_flagged_counts(summary),
             has_gates: rows.iter().any(|row| row.value.is_some() && !row.bars.is_empty()),
             chart: interval_bars(
                 &rows,
@@ -86,10 +101,15 @@ enum MetricEstimate {
     Share(f64, Option<ConfidenceInterval>),
     /// A mean of scores on a scale of their own.
     Mean(f64, Option<ConfidenceInterval>),
+    /// What rules noticed that confirm nothing, in words.
+    Flags(String),
 }
 
 impl MetricEstimate {
     fn from_metric(metric: &MetricResult) -> MetricEstimate {
+        if let Some(flags) = format_rule_flags(metric) {
+            return MetricEstimate::Flags(flags);
+        }
         let interval = number::finite_interval(metric.interval);
         let Some(value) = number::filter_finite(metric.value).filter(|_| metric.denominator > 0) else {
             return MetricEstimate::Nothing;
@@ -103,13 +123,14 @@ fn build_interval_bar(metric: &MetricResult, gates: &[GateResult]) -> IntervalBa
     let mut row = IntervalBar { label: text::format_display_line(&metric.title), ..IntervalBar::default() };
     match MetricEstimate::from_metric(metric) {
         MetricEstimate::Nothing => row.note = "nothing was judged".to_owned(),
+        MetricEstimate::Flags(flags) => row.note = flags,
         MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::format_score(value),
         MetricEstimate::Mean(value, _) => row.note = format!("mean score {}", number::format_score(value)),
         MetricEstimate::Share(value, interval) => {
             row.value = Some(value);
             row.interval = interval;
             row.note = number::format_percent(value);
-            row.bars = demands.map(|gate| gate.bar).collect();
+            row.bars = demands.filter_map(|gate| gate.bar).collect();
         }
     }
     row
@@ -123,11 +144,24 @@ impl MetricCard {
         let right = metric.numerator;
         let (value, unit, of, interval) = match MetricEstimate::from_metric(metric) {
             MetricEstimate::Nothing => {
-                let of = if judged == 0 { "Nothing was judged." } else { "No score." };
+                let of = if judged == 0 { "nothing was judged" } else { "no score" };
                 ("—".to_owned(), "", of.to_owned(), None)
             }
+            MetricEstimate::Flags(flags) => {
+                let flagged = metric.wrong_count().unwrap_or_default();
+                // Where no rule fired there is no number: a 0 would read as a score.
+                match flagged {
+                    0 if metric.denominator > 0 => (format_count(metric.denominator), "confirmed", flags, None),
+                    0 => ("—".to_owned(), "", flags, None),
+                    _ => (format_count(flagged), "flagged", flags, None),
+                }
+            }
             MetricEstimate::Share(share, interval) => {
-                let word = if number::is_whole(right) { "right" } else { "points" };
+                let word = match number::is_whole(right) {
+                    true if metric.name == OUTCOME => "ended well",
+                    true => "right",
+                    false => "points",
+                };
                 let of = format!("{} of {} {word}", number::format_score_sum(right), format_count(judged));
                 (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::format_percent_interval))
             }
@@ -137,14 +171,21 @@ impl MetricCard {
                 (number::format_score(mean), "", of, interval.map(number::format_score_interval))
             }
         };
-        let is_counted =
-            matches!(MetricEstimate::from_metric(metric), MetricEstimate::Share(..)) && number::is_whole(right);
+        let estimate = MetricEstimate::from_metric(metric);
+        let is_flags = matches!(estimate, MetricEstimate::Flags(_));
+        let is_counted = (is_flags || matches!(estimate, MetricEstimate::Share(..))) && number::is_whole(right);
         let mut pieces: Vec<(BarFill, &'static str, u64)> = if is_counted {
             let right = (right as u64).min(judged);
-            vec![(BarFill::Right, "Right", right), (BarFill::Wrong, "Wrong", judged - right)]
+            let good = (BarFill::Right, if is_flags { "Confirmed right" } else { "Right" }, right);
+            vec![good, (BarFill::Wrong, if is_flags { "Flagged" } else { "Wrong" }, judged - right)]
         } else {
             vec![(BarFill::Plain, "Judged", judged)]
         };
+        let unscored = metric.unscored_count();
+        if unscored > 0 {
+            pieces.push((BarFill::Plain, "Neither", unscored));
+        }
+        pieces.push((BarFill::Abstained, "Cannot judge", metric.abstained - unscored));
         pieces.push((BarFill::Unjudged, "Could not be judged", metric.failed));
         pieces.push((BarFill::NotApplicable, "Not applicable", metric.not_applicable));
         let parts: Vec<BarSegment> =
@@ -156,9 +197,11 @@ impl MetricCard {
                 .then(|| text::format_display_line(&metric.judge)),
             value,
             unit,
-            count: if unit == "%" { of.clone() } else { format!("{} judged", format_count(judged)) },
+            coverage: if is_flags { format_unasked_counts(metric) } else { format_coverage(metric) },
+            count: if unit == "%" || is_flags { of.clone() } else { format!("{} judged", format_count(judged)) },
             of,
             interval,
+            calibration: format_calibration(metric).map(|text| text::format_display_line(&text)),
             strip: draw_segment_strip(&parts, "Outcomes of the questions. The list has the same numbers."),
             pieces: pieces
                 .into_iter()

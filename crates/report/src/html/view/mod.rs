@@ -2,6 +2,7 @@
 //! tested here; templates only place and escape.
 
 mod cost;
+mod failure_groups;
 mod findings;
 mod gates;
 pub mod metrics;
@@ -14,7 +15,7 @@ use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
 use super::number::format_minute;
 use super::text::{self, DisplayText};
-use crate::html::count_text::{format_count, format_counted_noun};
+use crate::number_text::{format_count, format_counted_noun};
 
 /// Sources that are shown at once; further ones are folded.
 const FEW_SOURCES: usize = 4;
@@ -47,10 +48,20 @@ pub struct ReportView {
     pub is_judged: bool,
     pub is_left_open: bool,
     pub tools: tools::ToolUseView,
+    pub failure_groups: failure_groups::FailureGroupsView,
     pub findings: findings::FindingListView,
-    pub reasons: Vec<UnansweredReason>,
-    pub omitted_reasons: Option<String>,
+    /// Questions that failed or do not apply.
+    pub reasons: UnansweredReasonList,
+    /// Questions that the judge cannot decide.
+    pub abstentions: UnansweredReasonList,
     pub cost: cost::CostView,
+}
+
+/// Reasons of one kind, most frequent first, and how many are left out.
+#[derive(Debug)]
+pub struct UnansweredReasonList {
+    pub rows: Vec<UnansweredReason>,
+    pub omitted: Option<String>,
 }
 
 /// Why questions have no verdict; `failed` is false for questions that do not apply.
@@ -66,8 +77,6 @@ impl ReportView {
     /// Formats a summary. All texts pass through [`text`], which bounds them.
     pub fn from_summary(summary: &EvaluationSummary, gates: &[GateResult]) -> ReportView {
         let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::format_display_line(source));
-        let omitted =
-            |all: usize| all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| format_count(more as u64));
         ReportView {
             run_id: text::format_display_line(&summary.run_id),
             complete: summary.complete,
@@ -79,19 +88,32 @@ impl ReportView {
             ended: summary.ended.as_deref().map(format_minute),
             sources: sources.by_ref().take(FEW_SOURCES).collect(),
             more_sources: sources.collect(),
-            omitted_sources: omitted(summary.sources.len()),
+            omitted_sources: format_omitted(summary.sources.len()),
             trajectories: format_count(summary.trajectories),
             steps: format_count(summary.steps),
             shortened: (summary.shortened > 0).then(|| format_counted_noun(summary.shortened, "answer", "answers")),
             gates: gates.iter().map(gates::GateView::from_result).collect(),
             metrics: metrics::MetricsView::from_summary(summary, gates),
             is_judged: (summary.metrics.iter()).any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
-            is_left_open: summary.metrics.iter().any(|metric| metric.failed + metric.not_applicable > 0),
+            is_left_open: summary.metrics.iter().any(|metric| metric.asked_count() > metric.denominator),
             tools: tools::ToolUseView::from_tool_uses(&summary.tools),
+            failure_groups: failure_groups::FailureGroupsView::from_summary(summary),
             findings: findings::FindingListView::from_summary(summary),
-            reasons: summary
-                .reasons
-                .iter()
+            reasons: UnansweredReasonList::from_summary(summary, |kind| kind != OutcomeKind::Abstained),
+            abstentions: UnansweredReasonList::from_summary(summary, |kind| kind == OutcomeKind::Abstained),
+            cost: cost::CostView::from_summary(summary),
+        }
+    }
+}
+
+impl UnansweredReasonList {
+    /// The reasons of the kinds that `is_listed` accepts.
+    fn from_summary(summary: &EvaluationSummary, is_listed: impl Fn(OutcomeKind) -> bool) -> UnansweredReasonList {
+        let listed: Vec<_> = summary.reasons.iter().filter(|reason| is_listed(reason.outcome)).collect();
+        UnansweredReasonList {
+            omitted: format_omitted(listed.len()),
+            rows: listed
+                .into_iter()
                 .take(MAX_ROWS)
                 .map(|reason| UnansweredReason {
                     evaluator: format_evaluator_title(summary, &reason.evaluator),
@@ -100,10 +122,13 @@ impl ReportView {
                     count: format_count(reason.count),
                 })
                 .collect(),
-            omitted_reasons: omitted(summary.reasons.len()),
-            cost: cost::CostView::from_summary(summary),
         }
     }
+}
+
+/// How many rows of a list are left out; `None` if all are shown.
+fn format_omitted(all: usize) -> Option<String> {
+    all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| format_count(more as u64))
 }
 
 /// The title of an evaluator, or its name if it has none.

@@ -5,8 +5,8 @@ use gradus_eval::report::ToolUse;
 
 use super::{MAX_ROWS, text};
 use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
-use crate::html::count_text::format_count;
 use crate::html::number::format_percent;
+use crate::number_text::format_count;
 
 /// Bars of the chart; further tools are one bar together, and the table has them.
 const MAX_BARS: usize = 12;

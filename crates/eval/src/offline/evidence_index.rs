@@ -1,0 +1,318 @@
+//! An index of all texts that an agent could take values from: system prompt, earlier turns, request and results. It
+//! answers where a value occurs first, in constant time, so that long runs stay linear.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use gradus_core::trajectory::Trajectory;
+
+use super::date_mentions::{DateMentions, DateWriter};
+use super::excerpt::take_prefix;
+use super::number_text::{parse_number, parse_number_word};
+
+/// Bytes that are indexed of one text.
+const MAX_TEXT_BYTES: usize = 512 * 1024;
+/// Bytes that are indexed of one trajectory. Beyond that, nothing can be called unexplained.
+const MAX_TOTAL_BYTES: usize = 8 * 1024 * 1024;
+/// Numbers that are kept for sums and differences: the first ones of each text, so that a long table does not explain
+/// everything.
+const MAX_TERMS: usize = 160;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EvidenceSource {
+    SystemPrompt,
+    /// What the user said, or a tool returned, in an earlier turn; its number from 1.
+    EarlierTurn(u32),
+    /// What the agent itself told the user in an earlier turn.
+    EarlierAnswer(u32),
+    Request,
+    /// The result of a step, by its position from 0.
+    Observation(u32),
+}
+
+/// The first occurrence of each value, in order of time.
+#[derive(Debug)]
+pub(super) struct EvidenceIndex {
+    first: HashMap<u64, EvidenceSource, FixedState>,
+    hasher: FixedState,
+    pub dates: DateMentions,
+    /// Numbers with the position of the step that returned them; `None` before the first step.
+    terms: Vec<(f64, Option<u32>)>,
+    /// Not everything was indexed.
+    pub is_cut: bool,
+    /// Whether the texts are mostly prose in a script that writes numbers and dates in its own words.
+    bytes: usize,
+}
+
+impl EvidenceIndex {
+    pub(super) fn new(trajectory: &Trajectory) -> EvidenceIndex {
+        let mut index = EvidenceIndex {
+            first: HashMap::default(),
+            hasher: FixedState::default(),
+            dates: DateMentions::default(),
+            terms: Vec::new(),
+            is_cut: false,
+            bytes: 0,
+        };
+        if let Some(prompt) = &trajectory.system_prompt {
+            index.add_text(prompt, EvidenceSource::SystemPrompt);
+        }
+        for (number, turn) in (1..).zip(&trajectory.earlier_turns) {
+            let said = turn.query.iter().chain(turn.calls.iter().filter_map(|call| call.observation.as_ref()));
+            said.for_each(|text| index.add_text(text, EvidenceSource::EarlierTurn(number)));
+            turn.query
+                .iter()
+                .for_each(|text| index.dates.add_text(take_prefix(text, MAX_TEXT_BYTES), DateWriter::User));
+            turn.answer.iter().for_each(|text| index.add_text(text, EvidenceSource::EarlierAnswer(number)));
+        }
+        if let Some(query) = &trajectory.query {
+            index.add_text(query, EvidenceSource::Request);
+        }
+        for (at, step) in (0..).zip(&trajectory.steps) {
+            if let Some(observation) = &step.observation {
+                index.add_text(observation, EvidenceSource::Observation(at));
+            }
+        }
+        index
+    }
+
+    /// Adds all values of a text. Later texts do not replace earlier sources.
+    fn add_text(&mut self, text: &str, source: EvidenceSource) {
+        let kept = take_prefix(text, MAX_TEXT_BYTES.min(MAX_TOTAL_BYTES.saturating_sub(self.bytes)));
+        self.is_cut |= kept.len() < text.len();
+        self.bytes += kept.len();
+        let step = match source {
+            EvidenceSource::Observation(at) => Some(at),
+            _ => None,
+        };
+        let mut kept_terms = 0;
+        each_value_chunk(kept, |chunk| {
+            self.insert(normalized_key(chunk, &self.hasher), source);
+            if chunk.bytes().any(|byte| byte.is_ascii_digit()) {
+                for part in
+                    chunk.split(|letter: char| !letter.is_alphanumeric()).filter(|part| part.len() < chunk.len())
+                {
+                    self.insert(normalized_key(part, &self.hasher), source);
+                    if let Some(number) = parse_number(part) {
+                        self.insert(Some(self.number_key(number)), source);
+                    }
+                }
+                if let Some(number) = parse_number(chunk) {
+                    self.insert(Some(self.number_key(number)), source);
+                    if kept_terms < MAX_TERMS && self.terms.len() < 4 * MAX_TERMS {
+                        kept_terms += 1;
+                        self.terms.push((number, step));
+                    }
+                }
+            } else if let Some(number) = parse_number_word(chunk) {
+                self.insert(Some(self.number_key(number)), source);
+            }
+        });
+        let writer = match source {
+            EvidenceSource::SystemPrompt => DateWriter::Instructions,
+            EvidenceSource::Request => DateWriter::User,
+            _ => DateWriter::Other(step),
+        };
+        self.dates.add_text(kept, writer);
+    }
+
+    fn insert(&mut self, key: Option<u64>, source: EvidenceSource) {
+        if let Some(key) = key {
+            self.first.entry(key).or_insert(source);
+        }
+    }
+
+    fn number_key(&self, number: f64) -> u64 {
+        // Adding 0 makes -0 and 0 equal.
+        self.hasher.hash_one((number.abs() + 0.0).to_bits())
+    }
+
+    /// Where a value without spaces occurs before the step at `before`.
+    pub(super) fn find(&self, value: &str, before: usize) -> Option<EvidenceSource> {
+        let key = normalized_key(trim_chunk(value), &self.hasher)?;
+        self.first.get(&key).copied().filter(|source| is_before(*source, before))
+    }
+
+    /// Where all words of a phrase occur first, if that is in one text.
+    pub(super) fn find_phrase(&self, phrase: &str, before: usize) -> Option<EvidenceSource> {
+        let mut words = phrase.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric));
+        let first = self.find(words.next()?, before)?;
+        words.all(|word| self.find(word, before) == Some(first)).then_some(first)
+    }
+
+    pub(super) fn find_number(&self, number: f64, before: usize) -> Option<EvidenceSource> {
+        self.first.get(&self.number_key(number)).copied().filter(|source| is_before(*source, before))
+    }
+
+    /// Marks the steps whose results brought up a value of this text first. Only steps before `before` count.
+    pub(super) fn mark_used(&self, text: &str, before: usize, used: &mut [bool]) {
+        each_value_chunk(take_prefix(text, MAX_TEXT_BYTES), |chunk| {
+            // A common word may stand in both by chance.
+            if !chunk
+                .bytes()
+                .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase() || matches!(byte, b'_' | b'@' | b'/'))
+            {
+                return;
+            }
+            let key = normalized_key(chunk, &self.hasher);
+            if let Some(EvidenceSource::Observation(at)) = key.and_then(|key| self.first.get(&key))
+                && (*at as usize) < before
+                && let Some(used) = used.get_mut(*at as usize)
+            {
+                *used = true;
+            }
+        });
+    }
+
+    /// Two known numbers whose sum, difference or product is this one.
+    pub(super) fn find_arithmetic(&self, number: f64, before: usize) -> Option<(f64, char, f64)> {
+        let known: Vec<f64> = self
+            .terms
+            .iter()
+            .rev()
+            .filter(|(_, step)| step.is_none_or(|step| (step as usize) < before))
+            .map(|(term, _)| *term)
+            .take(MAX_TERMS)
+            .collect();
+        let is_it = |value: f64| (value - number).abs() < 0.005;
+        for (at, one) in known.iter().enumerate() {
+            for other in &known[at..] {
+                if is_it(one + other) {
+                    return Some((*one, '+', *other));
+                }
+                if is_it((one - other).abs()) && at > 0 {
+                    return Some((*one, '-', *other));
+                }
+                let (small, large) = if one <= other { (one, other) } else { (other, one) };
+                if (2.0..=20.0).contains(small) && small.fract() == 0.0 && is_it(small * large) {
+                    return Some((*small, '×', *large));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn is_before(source: EvidenceSource, before: usize) -> bool {
+    match source {
+        EvidenceSource::Observation(at) => (at as usize) < before,
+        _ => true,
+    }
+}
+
+/// Letters and digits in lower case, so that `#W-12` and `w12` are equal; `None` if there are none. An `@` stays: an
+/// address is not the name in it.
+fn normalized_key(chunk: &str, hasher: &FixedState) -> Option<u64> {
+    let mut kept = String::with_capacity(chunk.len());
+    for letter in chunk.chars() {
+        if letter.is_alphanumeric() || letter == '@' {
+            kept.extend(letter.to_lowercase());
+        }
+    }
+    (!kept.is_empty()).then(|| hasher.hash_one(kept.as_str()))
+}
+
+fn is_separator(letter: char) -> bool {
+    letter.is_whitespace()
+        || matches!(
+            letter,
+            '"' | '\''
+                | '`'
+                | ';'
+                | '('
+                | ')'
+                | '['
+                | ']'
+                | '{'
+                | '}'
+                | '<'
+                | '>'
+                | '|'
+                | '='
+                | '\\'
+                | '“'
+                | '”'
+                | '‘'
+                | '’'
+        )
+}
+
+fn trim_chunk(chunk: &str) -> &str {
+    chunk.trim_matches(|letter: char| !letter.is_alphanumeric())
+}
+
+/// Calls `take` for each chunk between separators, without the punctuation around it. Escapes such as `\n` in JSON
+/// texts separate, too.
+fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str)) {
+    for piece in text.split(is_separator) {
+        if piece.is_empty() {
+            continue;
+        }
+        take_piece(piece, &mut take);
+    }
+    // `\nOrder` in a JSON text: the letter behind the backslash belongs to the escape.
+    for (at, _) in text.match_indices('\\') {
+        let rest = &text[at + 1..];
+        if let Some(rest) = rest.strip_prefix(['n', 't', 'r']) {
+            let end = rest.find(is_separator).unwrap_or(rest.len());
+            take_piece(&rest[..end], &mut take);
+        }
+    }
+}
+
+/// A chunk, and its parts around commas and colons: `id:7,8`.
+fn take_piece<'t>(piece: &'t str, take: &mut impl FnMut(&'t str)) {
+    let chunk = trim_chunk(piece);
+    if chunk.is_empty() {
+        return;
+    }
+    take(chunk);
+    if chunk.contains([',', ':']) {
+        for part in chunk.split([',', ':']) {
+            let part = trim_chunk(part);
+            if !part.is_empty() && part.len() < chunk.len() {
+                take(part);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradus_core::trajectory::TrajectoryStep;
+
+    fn index(query: &str, observations: &[&str]) -> EvidenceIndex {
+        let step = |text: &&str| TrajectoryStep { observation: Some((*text).to_owned()), ..TrajectoryStep::default() };
+        EvidenceIndex::new(&Trajectory {
+            query: Some(query.to_owned()),
+            steps: observations.iter().map(step).collect(),
+            ..Trajectory::default()
+        })
+    }
+
+    #[test]
+    fn values_are_found_however_they_are_written() {
+        let index =
+            index("Seat 12-B for ann.lee@example.org, $1,250.50, order #K-77!", &[r#"{"id":"T_9","note":"x\nZ81"}"#]);
+        for value in ["12B", "Ann.Lee@example.org", "k77", "#K77"] {
+            assert_eq!(index.find(value, 0), Some(EvidenceSource::Request), "{value}");
+        }
+        assert_eq!(index.find_number(1250.5, 0), Some(EvidenceSource::Request));
+        assert_eq!(index.find("t9", 0), None);
+        assert_eq!(index.find("t9", 1), Some(EvidenceSource::Observation(0)));
+        assert_eq!(index.find("Z81", 1), Some(EvidenceSource::Observation(0)));
+        assert_eq!(index.find("12C", 9), None);
+        assert_eq!(index.find("lee@example.org", 9), None);
+    }
+
+    #[test]
+    fn known_numbers_explain_what_follows_from_them() {
+        let index = index("two tickets at 45.50 and one at 12", &[]);
+        assert_eq!(index.find_number(2.0, 0), Some(EvidenceSource::Request));
+        assert!(index.find_arithmetic(57.5, 0).is_some());
+        assert!(index.find_arithmetic(58.5, 0).is_none());
+    }
+}

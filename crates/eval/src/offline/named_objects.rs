@@ -1,0 +1,187 @@
+//! Objects that texts name exactly (numbers of things, codes, addresses, `owner/name`), and calls or thoughts that are
+//! about another object of the same kind.
+
+use super::date_mentions::parse_full_date;
+use super::excerpt::quote_excerpt;
+use super::identifiers::{IdentifierShape, TextIdentifier};
+use super::rule_catalog::{QUERY_OTHER_KIND, QUERY_OTHER_OBJECT, QUERY_SAME_OBJECT};
+use super::tools::IndexedTool;
+use super::values::{self, ValueContradiction};
+use super::words::AnalyzedText;
+use super::{OfflineJudge, OfflineVerdict};
+
+/// Words of a thought that is taken literally.
+const MAX_PLAIN_THOUGHT: usize = 40;
+
+/// The verdict of `query_to_thought`.
+pub(super) fn judge_query_to_thought(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+    if offline.step(at).is_none() {
+        return OfflineVerdict::not_applicable("There is no such step.");
+    }
+    let Some(thought) = offline.thought(at) else {
+        return OfflineVerdict::not_applicable("The step has no thought.");
+    };
+    let Some(query) = offline.query() else {
+        return OfflineVerdict::not_applicable("The trace does not hold the request.");
+    };
+    let evidence = || {
+        vec![
+            format!("request: {}", quote_excerpt(&query.source)),
+            format!("thought: {}", quote_excerpt(&thought.source)),
+        ]
+    };
+    if let Some((asked, said)) = find_other_object(offline, at, query, thought) {
+        let explanation = format!(
+            "The request is about {}, the thought about {}, which nothing before it mentions.",
+            quote_excerpt(&asked),
+            quote_excerpt(&said)
+        );
+        return OfflineVerdict::bad(QUERY_OTHER_OBJECT, explanation, evidence());
+    }
+    if let Some((asked, said)) = find_other_kind(offline, at, query, thought) {
+        let explanation = format!(
+            "The request names what {} is for, the thought only what {} is for, and that is called first.",
+            quote_excerpt(asked),
+            quote_excerpt(said)
+        );
+        return OfflineVerdict::bad(QUERY_OTHER_KIND, explanation, evidence());
+    }
+    if let Some(shared) = find_same_object(query, thought) {
+        let explanation = format!("Request and thought are both about {}.", quote_excerpt(shared));
+        return OfflineVerdict::good(QUERY_SAME_OBJECT, explanation, evidence());
+    }
+    OfflineVerdict::cannot_judge("Request and thought share no exact name that a rule could go by.")
+}
+
+/// The thought names another object of the same kind than the request, names none of the request's, and neither the
+/// conversation nor a result mentioned it.
+fn find_other_object(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
+) -> Option<(String, String)> {
+    for said in &thought.identifiers {
+        let is_same_kind = |asked: &&TextIdentifier| match said.shape {
+            IdentifierShape::Number => {
+                asked.shape == IdentifierShape::Number && asked.noun.is_some() && asked.noun == said.noun
+            }
+            shape => shape.is_exact() && asked.shape == shape,
+        };
+        let mut asked = query.identifiers.iter().filter(is_same_kind).peekable();
+        let Some(first) = asked.peek().map(|asked| asked.text.clone()) else { continue };
+        let is_repeated = asked.any(|asked| thought.lower.contains(&asked.text.to_lowercase()));
+        if !is_repeated && !is_known(offline, at, &said.text) && !query.lower.contains(&said.text.to_lowercase()) {
+            return Some((first, said.text.clone()));
+        }
+    }
+    None
+}
+
+/// Two tools that differ only in the kind of object (`list_orders`, `list_invoices`): the request names the one kind, the
+/// first thought only the other, and the other tool is called.
+fn find_other_kind<'o>(
+    offline: &'o OfflineJudge<'_>,
+    at: usize,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
+) -> Option<(&'o str, &'o str)> {
+    let step = offline.step(at)?;
+    // Later thoughts follow from results, and a long one weighs more than it decides.
+    if at > 0 || !offline.trajectory.earlier_turns.is_empty() || thought.words.len() > MAX_PLAIN_THOUGHT {
+        return None;
+    }
+    let (_, called) = offline.find_tool(step)?;
+    let names_all = |text: &AnalyzedText<'_>, nouns: &[Box<str>]| {
+        !nouns.is_empty() && nouns.iter().all(|noun| text.words.iter().any(|word| word.stem() == &**noun))
+    };
+    let names_any = |text: &AnalyzedText<'_>, nouns: &[Box<str>]| {
+        nouns.iter().any(|noun| text.words.iter().any(|word| word.stem() == &**noun))
+    };
+    if !names_all(thought, &called.nouns) || names_any(query, &called.nouns) {
+        return None;
+    }
+    let is_sibling = |other: &&IndexedTool| {
+        let shares_noun = other.nouns.iter().any(|noun| called.nouns.contains(noun));
+        // What takes other arguments may be a step on the way.
+        let needs = required_parameters(called);
+        let takes_same = needs.is_some() && required_parameters(other) == needs;
+        other.verb == called.verb && called.verb.is_some() && !shares_noun && takes_same
+    };
+    let mut named = offline.index.tools.iter().filter(is_sibling).filter(|other| names_all(query, &other.nouns));
+    let asked = named.next()?;
+    // Of several kinds in the request, any may come first.
+    if named.next().is_some() || names_any(thought, &asked.nouns) {
+        return None;
+    }
+    Some((asked.name.as_str(), called.name.as_str()))
+}
+
+fn required_parameters(tool: &IndexedTool) -> Option<Vec<&str>> {
+    let required = tool.schema.as_ref()?.get("required")?.as_array()?;
+    let mut names: Vec<&str> = required.iter().filter_map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then_some(names)
+}
+
+/// An exact name of the request that the thought repeats. The container (`owner/name`) does not count: most objects of
+/// a run are in the same one.
+fn find_same_object<'q>(query: &'q AnalyzedText<'_>, thought: &AnalyzedText<'_>) -> Option<&'q str> {
+    let names = |asked: &&TextIdentifier| {
+        let is_number = asked.shape == IdentifierShape::Number && (asked.is_numbered || asked.noun.is_some());
+        let is_exact = asked.shape.is_exact() && asked.shape != IdentifierShape::Pair;
+        (is_exact || is_number)
+            && thought
+                .identifiers
+                .iter()
+                .any(|said| said.shape == asked.shape && said.text.eq_ignore_ascii_case(&asked.text))
+    };
+    query.identifiers.iter().find(names).map(|asked| asked.text.as_str())
+}
+
+/// An argument that contradicts an exact name in the thought.
+pub(super) fn find_contradicted_thought(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    thought: &AnalyzedText<'_>,
+) -> Option<ValueContradiction> {
+    let (_, tool) = offline.find_tool(offline.step(at)?)?;
+    let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns)?;
+    // A thought mentions dates that it reckons from, which need not be the one that it calls with.
+    let is_date = found.shape == Some(IdentifierShape::Date);
+    if is_date || found.is_doubtful && is_known(offline, at, &found.value) {
+        return None;
+    }
+    // A thought may report on the object of the step before, and the call go on with another one that is known.
+    let reports_previous =
+        at > 0 && offline.scalar_arguments(at - 1).iter().any(|scalar| scalar.value.contains(&found.said));
+    if reports_previous && is_known(offline, at, &found.value) {
+        return None;
+    }
+    // Another call of the same reply may be the one that the thought means.
+    let elsewhere = |other| offline.scalar_arguments(other).iter().any(|scalar| scalar.value.contains(&found.said));
+    let is_shared = offline.same_reply(at).any(|(other, _)| other != at && elsewhere(other));
+    (!is_shared).then_some(found)
+}
+
+/// An argument that is another object than the only one of its kind in the request, and that nothing mentioned.
+pub(super) fn find_unrequested_object(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    query: &AnalyzedText<'_>,
+) -> Option<ValueContradiction> {
+    let found = values::find_value_contradiction(query, offline.scalar_arguments(at), &[])?;
+    let is_exact = found.shape.is_some_and(|shape| {
+        matches!(shape, IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code) || found.is_doubtful
+    });
+    (is_exact && !is_known(offline, at, &found.value)).then_some(found)
+}
+
+/// Whether the conversation, the instructions or an earlier result contains the value.
+fn is_known(offline: &OfflineJudge<'_>, at: usize, value: &str) -> bool {
+    let index = offline.evidence();
+    index.is_cut
+        || index.find(value, at).is_some()
+        || parse_full_date(value).is_some_and(|date| index.dates.explain(date, at).is_some())
+        || value.parse::<f64>().is_ok_and(|number| index.find_number(number, at).is_some())
+}

@@ -1,0 +1,213 @@
+//! Errors of calls and how the agent reacted to each of them.
+
+use gradus_core::trajectory::TrajectoryStep;
+
+use super::answer_text::{admits_failure, asks_user, is_cut_off};
+use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
+use super::failure::ToolFailureKind;
+use super::repetition::ComparedCall;
+use super::rule_catalog::{RECOVERY_CLAIMED_SUCCESS, RECOVERY_IGNORED, RECOVERY_REACTIONS, RECOVERY_RECOVERED};
+use super::vocabulary::{OWNS_UP, contains_phrase};
+use super::{OfflineJudge, OfflineVerdict, RuleFinding};
+use crate::rule_remark::RuleRemark;
+
+/// Labels of `error_recovery` with their scores.
+pub(crate) const RECOVERY_LABELS: &[(&str, f64)] = &[("recovered", 1.0), ("claimed_success", 0.0), ("ignored", 0.0)];
+
+/// Phrases in lower case, separated by `|`.
+const PERMISSION: &str = "permission denied|access denied|not permitted|not allowed|not authorized|unauthorized|\
+    forbidden|must have admin|insufficient scope|insufficient permission";
+const NOTHING_FOUND: &str = "no results|no data found|no matches|no matching|nothing found|0 results|no records|\
+    no items|no entries";
+
+/// Steps after an error that are searched for the reaction, so that long runs stay linear.
+const REACTION_REACH: usize = 50;
+
+/// What the agent did about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ErrorReaction {
+    SameAgain,
+    Repaired,
+    OtherTool,
+    AskedUser,
+    Admitted,
+    /// The run had no answer: whether it would have been admitted is unknown.
+    Unanswered,
+    /// A call that only reads failed, and the run went on without it.
+    WentOn,
+    Ignored,
+    ClaimedSuccess,
+}
+
+impl ErrorReaction {
+    fn name(self) -> &'static str {
+        match self {
+            ErrorReaction::SameAgain => "same call again",
+            ErrorReaction::Repaired => "repaired",
+            ErrorReaction::OtherTool => "other tool",
+            ErrorReaction::AskedUser => "asked the user",
+            ErrorReaction::Admitted => "admitted",
+            ErrorReaction::Unanswered => "no answer",
+            ErrorReaction::WentOn => "went on without it",
+            ErrorReaction::Ignored => "ignored",
+            ErrorReaction::ClaimedSuccess => "claimed success",
+        }
+    }
+}
+
+fn failure_name(failure: ToolFailureKind, observation: &str) -> &'static str {
+    match failure {
+        ToolFailureKind::Passing => "transient",
+        ToolFailureKind::NoSuchTool | ToolFailureKind::BadCall => "caller's fault",
+        ToolFailureKind::Refused if is_permission_error(observation) => "permission",
+        ToolFailureKind::Refused => "refused",
+    }
+}
+
+/// The verdict of `error_recovery`. The last unrepaired error decides.
+pub(super) fn judge_recovery(offline: &OfflineJudge<'_>) -> OfflineVerdict {
+    let errors = find_reactions(offline);
+    if errors.is_empty() {
+        return OfflineVerdict::not_applicable("No call failed.");
+    }
+    let labelled = |label, rule, explanation: String, evidence| OfflineVerdict::Labelled {
+        label,
+        finding: RuleFinding { rule, explanation, evidence },
+    };
+    let worst = errors.iter().rev().max_by_key(|(_, _, reaction)| *reaction);
+    let Some((at, _, reaction)) = worst.copied() else {
+        return OfflineVerdict::not_applicable("No call failed.");
+    };
+    let step = &offline.trajectory.steps[at];
+    let answer = offline.trajectory.final_answer.as_deref().unwrap_or_default();
+    let evidence = || {
+        vec![
+            format!("step {}: {}", step.index, quote_excerpt(step.observation.as_deref().unwrap_or_default())),
+            format!("answer: {}", quote_excerpt(answer)),
+        ]
+    };
+    let tool = quote_excerpt(&step.tool);
+    match reaction {
+        ErrorReaction::ClaimedSuccess => {
+            let explanation = format!(
+                "Step {} ({tool}) failed, no later call did it, and the answer claims that it is done.",
+                step.index
+            );
+            labelled("claimed_success", RECOVERY_CLAIMED_SUCCESS, explanation, evidence())
+        }
+        ErrorReaction::Ignored => {
+            let explanation =
+                format!("Step {} ({tool}) failed, nothing made up for it, and the answer does not say so.", step.index);
+            labelled("ignored", RECOVERY_IGNORED, explanation, evidence())
+        }
+        ErrorReaction::Unanswered => OfflineVerdict::cannot_judge("The run has no answer that could admit the error."),
+        ErrorReaction::WentOn => {
+            OfflineVerdict::cannot_judge("A call that only reads failed; whether the answer needed it is unknown.")
+        }
+        ErrorReaction::SameAgain => OfflineVerdict::cannot_judge("The failed call was made again; see the sequence."),
+        _ => {
+            let explanation = format!("{} call(s) failed, and each was repaired, replaced or admitted.", errors.len());
+            labelled("recovered", RECOVERY_RECOVERED, explanation, Vec::new())
+        }
+    }
+}
+
+/// Errors and reactions, counted.
+pub(super) fn recovery_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
+    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    for (at, step) in offline.trajectory.steps.iter().enumerate() {
+        let observation = step.observation.as_deref().unwrap_or_default();
+        let class = match offline.failure(at) {
+            Some(failure) => failure_name(failure, observation),
+            None if step.observation.is_some() && is_empty_result(observation) => "empty result",
+            None => continue,
+        };
+        *counts.entry(format!("{class}, {}", find_reaction(offline, at).name())).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return Vec::new();
+    }
+    let list: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
+    vec![RuleRemark { rule: RECOVERY_REACTIONS.into(), text: format!("Errors and reactions: {}.", list.join("; ")) }]
+}
+
+fn find_reactions(offline: &OfflineJudge<'_>) -> Vec<(usize, ToolFailureKind, ErrorReaction)> {
+    let steps = &offline.trajectory.steps;
+    (0..steps.len()).filter_map(|at| Some((at, offline.failure(at)?, find_reaction(offline, at)))).collect()
+}
+
+fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
+    let steps = &offline.trajectory.steps;
+    let failed = &steps[at];
+    let changes = |step: &TrajectoryStep| offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
+    let print = ComparedCall::from(failed).fingerprint();
+    let mut is_repeated = false;
+    for (later, step) in steps.iter().enumerate().skip(at + 1).take(REACTION_REACH) {
+        let is_same = print.is_some() && ComparedCall::from(step).fingerprint() == print;
+        is_repeated |= is_same;
+        if offline.failure(later).is_some() {
+            continue;
+        }
+        if step.tool == failed.tool {
+            return ErrorReaction::Repaired;
+        }
+        if changes(step) || !changes(failed) {
+            return ErrorReaction::OtherTool;
+        }
+    }
+    let answer = offline.trajectory.final_answer.as_deref().map(str::trim).unwrap_or_default();
+    if answer.is_empty() || offline.trajectory.is_error || is_cut_off(offline.trajectory) {
+        return ErrorReaction::Unanswered;
+    }
+    if asks_user(answer) {
+        return ErrorReaction::AskedUser;
+    }
+    if admits_this(offline, failed, answer) {
+        return ErrorReaction::Admitted;
+    }
+    if is_repeated {
+        return ErrorReaction::SameAgain;
+    }
+    match offline.find_tool(failed) {
+        Some((_, tool)) if tool.surely_changes() => ErrorReaction::ClaimedSuccess,
+        Some((_, tool)) if !tool.may_change() => ErrorReaction::WentOn,
+        _ => ErrorReaction::Ignored,
+    }
+}
+
+/// Whether the answer admits a failure in words that are not the request's, or repeats the status of the error.
+fn admits_this(offline: &OfflineJudge<'_>, failed: &TrajectoryStep, answer: &str) -> bool {
+    // "No mail of Ann was found."
+    if answer.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("no ")) {
+        return true;
+    }
+    if admits_failure(answer).is_none() {
+        let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
+        let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
+        let observation = failed.observation.as_deref().unwrap_or_default();
+        return find_http_errors(take_prefix(observation, 400))
+            .any(|status| !asked.contains(status) && find_http_errors(&looked_at).any(|told| told == status));
+    }
+    let asked = offline.query().map(|query| query.lower.as_str()).unwrap_or_default();
+    let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
+    // Words of the request do not count as a report of a failure: "the ticket 'Login error' was opened".
+    OWNS_UP.split('|').any(|phrase| looked_at.contains(phrase) && !asked.contains(phrase))
+}
+
+fn is_permission_error(observation: &str) -> bool {
+    let text = take_prefix(observation, 1_200).to_lowercase();
+    contains_phrase(&text, PERMISSION) || find_http_errors(&text).any(|status| matches!(status, "401" | "403"))
+}
+
+/// Whether a call that did not fail returned nothing: an empty JSON value, or a short text that says so.
+fn is_empty_result(observation: &str) -> bool {
+    let text = observation.trim();
+    matches!(text, "" | "[]" | "{}" | "\"\"" | "null" | "None")
+        || text.len() <= 100 && contains_phrase(&text.to_lowercase(), NOTHING_FOUND)
+}
+
+/// Numbers that are HTTP error statuses.
+fn find_http_errors(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| word.len() == 3 && word.parse::<u16>().is_ok_and(|number| (400..600).contains(&number)))
+}

@@ -1,0 +1,37 @@
+//! `request_to_tool` by rules: a call without a thought, judged by what the request names and what is known already.
+
+use super::call::{ToolExistence, check_tool_existence};
+use super::excerpt::quote_excerpt;
+use super::rule_catalog::{REQUEST_OTHER_OBJECT, REQUEST_UNKNOWN_TOOL};
+use super::{OfflineJudge, OfflineVerdict, named_objects};
+
+/// The verdict of `request_to_tool`.
+pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+    let Some(step) = offline.step(at) else {
+        return OfflineVerdict::not_applicable("There is no such step.");
+    };
+    if offline.thought(at).is_some() {
+        return OfflineVerdict::not_applicable("The step has a thought, which the other questions judge.");
+    }
+    let Some(query) = offline.query() else {
+        return OfflineVerdict::not_applicable("The trace does not hold the request.");
+    };
+    if let ToolExistence::Missing(why) = check_tool_existence(offline, at) {
+        return OfflineVerdict::bad(REQUEST_UNKNOWN_TOOL, why, Vec::new());
+    }
+    if let Some(found) = named_objects::find_unrequested_object(offline, at, query) {
+        let explanation = format!(
+            "The request names {}, but {} is called with {} = {}, which nothing before it mentions.",
+            quote_excerpt(&found.said),
+            quote_excerpt(&step.tool),
+            quote_excerpt(&found.parameter),
+            quote_excerpt(&found.value)
+        );
+        return OfflineVerdict::bad(
+            REQUEST_OTHER_OBJECT,
+            explanation,
+            vec![format!("request: {}", quote_excerpt(&query.source))],
+        );
+    }
+    OfflineVerdict::cannot_judge("No rule can tell whether the request needed this call.")
+}

@@ -1,0 +1,132 @@
+//! How a run ended, by the facts of the trace: with an answer, with a question, or not at all.
+
+use gradus_core::trajectory::DefectKind;
+
+use super::answer_text::{admits_failure, asks_user};
+use super::excerpt::{quote_excerpt, take_prefix};
+use super::rule_catalog::{
+    OUTCOME_ANSWERED, OUTCOME_ASKED_USER, OUTCOME_CRASHED, OUTCOME_GAVE_UP, OUTCOME_LIMIT_REACHED, OUTCOME_NO_ANSWER,
+    OUTCOME_UNSUPPORTED_VALUE, OUTCOME_WITHOUT_TOOLS,
+};
+use super::vocabulary::contains_phrase;
+use super::{OfflineJudge, OfflineVerdict, RuleFinding, answer_text};
+use crate::rule_remark::RuleRemark;
+
+/// A label without a score: it is neither good nor bad, since the task may be impossible.
+pub(crate) const GAVE_UP: &str = "gave_up";
+/// The other labels of `outcome` with their scores.
+pub(crate) const OUTCOME_LABELS: &[(&str, f64)] =
+    &[("answered", 1.0), ("asked_user", 1.0), ("crashed", 0.0), ("limit_reached", 0.0), ("no_answer", 0.0)];
+
+/// Texts by which frameworks end a run, in lower case.
+const LIMIT_TEXTS: &str = "\
+    agent stopped due to|iteration limit|max iterations|maximum iterations|maximum number of iterations|\
+    need more steps to process|maximum number of steps|max steps|reached the maximum number|recursion limit|\
+    recursion_limit|graphrecursionerror|max turns|max_turns|maxturnsexceeded|maximum number of turns|\
+    usagelimitexceeded|context_length_exceeded|maximum context length|prompt is too long|token limit exceeded";
+/// A longer text is an answer, whatever it mentions.
+const MAX_LIMIT_TEXT: usize = 300;
+
+/// The verdict of `outcome`.
+pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
+    let trajectory = offline.trajectory;
+    let answer = trajectory.final_answer.as_deref().map(str::trim).unwrap_or_default();
+    let failed = trajectory.defects.iter().find(|defect| defect.kind == DefectKind::RunFailed);
+    let labelled = |label, rule, explanation: String, evidence: Vec<String>| OfflineVerdict::Labelled {
+        label,
+        finding: RuleFinding { rule, explanation, evidence },
+    };
+    let limit = |text: &str| contains_phrase(&take_prefix(text, 2_000).to_lowercase(), LIMIT_TEXTS);
+    if answer.len() <= MAX_LIMIT_TEXT && limit(answer) {
+        let explanation = "The framework stopped the run at a limit before there was an answer.".to_owned();
+        return labelled("limit_reached", OUTCOME_LIMIT_REACHED, explanation, vec![quote_excerpt(answer)]);
+    }
+    let is_handed_over = || {
+        let last = trajectory.steps.last().and_then(|step| offline.find_tool(step));
+        last.is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
+    };
+    if answer.is_empty() {
+        if let Some(failed) = failed.filter(|failed| limit(&failed.detail)) {
+            let explanation = "The run was stopped at a limit before there was an answer.".to_owned();
+            return labelled("limit_reached", OUTCOME_LIMIT_REACHED, explanation, vec![quote_excerpt(&failed.detail)]);
+        }
+        if trajectory.is_error {
+            let evidence = failed.map(|failed| quote_excerpt(&failed.detail)).into_iter().collect();
+            return labelled(
+                "crashed",
+                OUTCOME_CRASHED,
+                "The run ended in an error without an answer.".to_owned(),
+                evidence,
+            );
+        }
+        if is_handed_over() {
+            let explanation = "The run ended by handing over or by a tool that submits the answer.".to_owned();
+            return labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new());
+        }
+        if trajectory.steps.is_empty() && trajectory.turn_index.is_some_and(|turn| turn > 1) {
+            return OfflineVerdict::not_applicable("The record ends with the user's message.");
+        }
+        if trajectory.steps.is_empty() && trajectory.turn_index.is_none() && trajectory.session_id.is_some() {
+            return OfflineVerdict::cannot_judge("Only the user's message is recorded; it may end a conversation.");
+        }
+        // A list of messages may be saved at any moment; a trace whose root span has ended is complete.
+        let is_open = trajectory.steps.last().is_some_and(|last| last.observation.is_none());
+        if is_open && trajectory.root_span_id.is_none() {
+            return OfflineVerdict::cannot_judge("The record ends before the result of the last call.");
+        }
+        let explanation = match trajectory.steps.last() {
+            Some(last) => {
+                format!("The run ended after step {} ({}) without an answer.", last.index, quote_excerpt(&last.tool))
+            }
+            None => "There is neither a call nor an answer.".to_owned(),
+        };
+        return labelled("no_answer", OUTCOME_NO_ANSWER, explanation, Vec::new());
+    }
+    if answer_text::is_cut_off(trajectory) {
+        let explanation =
+            "The run broke off: its last words are a thought, or an action that was written as text and never ran."
+                .to_owned();
+        return labelled("no_answer", OUTCOME_NO_ANSWER, explanation, vec![quote_excerpt(answer)]);
+    }
+    if answer_text::is_exception(answer) {
+        let explanation = "The answer is an error message of the program.".to_owned();
+        return labelled("crashed", OUTCOME_CRASHED, explanation, vec![quote_excerpt(answer)]);
+    }
+    if asks_user(answer) {
+        let explanation = "The run ended with a question to the user.".to_owned();
+        return labelled("asked_user", OUTCOME_ASKED_USER, explanation, vec![answer_text::last_sentence(answer)]);
+    }
+    let changed = || (0..trajectory.steps.len().min(2_000)).any(|at| offline.has_changed_something(at));
+    if let Some(words) = admits_failure(answer).filter(|_| !changed()) {
+        let explanation = "The answer says that the task was not done.".to_owned();
+        return labelled(GAVE_UP, OUTCOME_GAVE_UP, explanation, vec![quote_excerpt(words)]);
+    }
+    let explanation = "The run ended with an answer. Whether it is right is not part of this question.".to_owned();
+    labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new())
+}
+
+/// What the end of the run shows without deciding anything.
+pub(super) fn outcome_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
+    let trajectory = offline.trajectory;
+    let mut remarks = Vec::new();
+    let Some(answer) = trajectory.final_answer.as_deref().filter(|answer| !answer.trim().is_empty()) else {
+        return remarks;
+    };
+    let is_later_turn = trajectory.turn_index.is_none() && trajectory.session_id.is_some();
+    let called_before = is_later_turn || trajectory.earlier_turns.iter().any(|turn| !turn.calls.is_empty());
+    if trajectory.steps.is_empty() && !trajectory.tools.is_empty() && !called_before {
+        remarks.push(RuleRemark {
+            rule: OUTCOME_WITHOUT_TOOLS.into(),
+            text: format!("The agent had {} tools and answered without calling one.", trajectory.tools.len()),
+        });
+    }
+    let values = answer_text::unsupported_values(offline, answer);
+    if !values.is_empty() {
+        let list: Vec<String> = values.iter().map(|value| quote_excerpt(value)).collect();
+        remarks.push(RuleRemark {
+            rule: OUTCOME_UNSUPPORTED_VALUE.into(),
+            text: format!("The answer contains what occurs nowhere before it: {}.", list.join(", ")),
+        });
+    }
+    remarks
+}

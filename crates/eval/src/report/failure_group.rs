@@ -1,0 +1,361 @@
+//! Groups wrong verdicts by evaluator, tool and reason. The reason is a pattern in which values are replaced by their
+//! kind, so that one mistake with a hundred different values is one group.
+//!
+//! The key of a group depends on nothing but what the group is about, so groups of different runs can be compared by
+//! it. Memory is bounded: beyond a number of groups, further reasons are counted together.
+
+use std::collections::BTreeMap;
+
+use gradus_core::trajectory::Trajectory;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::reason_pattern::make_reason_pattern;
+use crate::outcome::{OutcomeLine, OutcomeSpans};
+
+/// Groups that are distinguished while a run is read.
+const MAX_TRACKED_GROUPS: usize = 2_000;
+/// Groups in a summary.
+pub const MAX_FAILURE_GROUPS: usize = 100;
+/// Examples of one group.
+const MAX_EXAMPLES: usize = 3;
+/// Characters of the request in an example.
+const MAX_REQUEST_CHARS: usize = 120;
+/// Bytes of a tool name. Longer names are cut.
+const MAX_TOOL_BYTES: usize = 200;
+/// The reason of groups that stand for many.
+const OTHER_REASONS: &str = "other reasons";
+/// The reason of verdicts without an explanation.
+const NO_REASON: &str = "no explanation";
+
+/// Wrong verdicts of one evaluator on one tool, for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailureGroup {
+    /// Equal for the same evaluator, tool, rule, label and reason, in every run.
+    pub key: String,
+    pub evaluator: String,
+    /// Null for verdicts on whole trajectories and on the thought before the answer.
+    pub tool: Option<String>,
+    /// The rule that decided; null when a model did.
+    pub rule: Option<String>,
+    pub label: String,
+    /// The first sentence of the explanation (of a rule: two), with values replaced by their kind: `<number>`, `<text>`, `<date>`, `<id>`,
+    /// `<url>`, `<email>`, `<path>`.
+    pub reason: String,
+    /// Wrong verdicts.
+    pub count: u64,
+    /// Trajectories with such a verdict.
+    pub trajectories: u64,
+    /// These as a share of all trajectories of the run.
+    pub share: f64,
+    /// The first ones, at most 3.
+    pub examples: Vec<FailureExample>,
+}
+
+/// One wrong verdict of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailureExample {
+    pub trajectory_id: String,
+    pub trace_id: Option<String>,
+    pub step_index: Option<u32>,
+    /// The beginning of the request.
+    pub request: Option<String>,
+}
+
+/// What a group is about. The order of the fields is the order of groups of the same size.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupSubject {
+    evaluator: String,
+    tool: Option<String>,
+    rule: Option<String>,
+    label: String,
+    /// In lower case: models do not care about it.
+    reason: String,
+}
+
+impl GroupSubject {
+    fn from_verdict(trajectory: &Trajectory, line: &OutcomeLine) -> (GroupSubject, String) {
+        let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
+        let tool = at.ok().map(|at| cut_tool_name(&trajectory.steps[at].tool));
+        // Rules say what is wrong with a value in their second sentence; a model repeats itself in the first at most.
+        let sentences = if line.rule.is_some() { 2 } else { 1 };
+        let pattern = line.explanation.as_deref().map(|text| make_reason_pattern(text, sentences));
+        let reason = pattern.filter(|reason| !reason.is_empty());
+        let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
+        let subject = GroupSubject {
+            evaluator: line.evaluator.to_string(),
+            tool,
+            rule: line.rule.as_deref().map(str::to_owned),
+            label: line.label.clone().unwrap_or_default(),
+            reason: reason.to_lowercase(),
+        };
+        (subject, reason)
+    }
+
+    /// Every part with its length, so that no two subjects give the same bytes.
+    fn to_key(&self) -> String {
+        let parts = [
+            Some(self.evaluator.as_str()),
+            self.tool.as_deref(),
+            self.rule.as_deref(),
+            Some(self.label.as_str()),
+            Some(self.reason.as_str()),
+        ];
+        let mut bytes = Vec::new();
+        for part in parts {
+            let length = part.map_or(u64::MAX, |text| text.len() as u64);
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(part.unwrap_or_default().as_bytes());
+        }
+        format!("{:016x}", gradus_core::stable_digest(&bytes) as u64)
+    }
+}
+
+/// The failure group of one wrong verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictGroup {
+    /// That of [`FailureGroup::key`].
+    pub key: String,
+    /// Evaluator, tool, rule, label and reason on one line.
+    pub description: String,
+}
+
+impl VerdictGroup {
+    /// The group that a wrong verdict belongs to, unless the run has so many groups that some are counted together.
+    pub fn from_verdict(trajectory: &Trajectory, line: &OutcomeLine) -> VerdictGroup {
+        let (subject, reason) = GroupSubject::from_verdict(trajectory, line);
+        let parts = [Some(&subject.evaluator), subject.tool.as_ref(), subject.rule.as_ref(), Some(&subject.label)];
+        let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        VerdictGroup { key: subject.to_key(), description: format!("{}: {reason}", parts.join(" ")) }
+    }
+}
+
+fn cut_tool_name(tool: &str) -> String {
+    let end = tool.floor_char_boundary(MAX_TOOL_BYTES);
+    if end < tool.len() { format!("{}…", &tool[..end]) } else { tool.to_owned() }
+}
+
+/// A group while it is being counted.
+#[derive(Debug)]
+struct GroupTally {
+    reason: String,
+    count: u64,
+    trajectories: u64,
+    /// Number of the trajectory that was counted last.
+    last_trajectory: u64,
+    examples: Vec<FailureExample>,
+}
+
+/// Collects the groups of a run, one trajectory after the other.
+#[derive(Debug, Default)]
+pub struct FailureGroupBuilder {
+    groups: BTreeMap<GroupSubject, GroupTally>,
+    trajectories: u64,
+}
+
+impl FailureGroupBuilder {
+    /// Adds a trajectory with its wrong verdicts. One without any must be added, too: shares are of all trajectories.
+    pub fn add<'l>(&mut self, trajectory: &Trajectory, wrong: impl IntoIterator<Item = &'l OutcomeLine>) {
+        self.trajectories += 1;
+        for line in wrong {
+            let (mut subject, mut reason) = GroupSubject::from_verdict(trajectory, line);
+            if self.groups.len() >= MAX_TRACKED_GROUPS && !self.groups.contains_key(&subject) {
+                reason = OTHER_REASONS.to_owned();
+                subject =
+                    GroupSubject { tool: None, rule: None, label: String::new(), reason: reason.clone(), ..subject };
+            }
+            let tally = self.groups.entry(subject).or_insert_with(|| GroupTally {
+                reason,
+                count: 0,
+                trajectories: 0,
+                last_trajectory: 0,
+                examples: Vec::new(),
+            });
+            tally.count += 1;
+            if tally.last_trajectory != self.trajectories {
+                tally.last_trajectory = self.trajectories;
+                tally.trajectories += 1;
+            }
+            if tally.examples.len() < MAX_EXAMPLES {
+                tally.examples.push(FailureExample::new(trajectory, line));
+            }
+        }
+    }
+
+    /// All groups: the largest first, those of the same size by evaluator, tool, rule, label and reason.
+    pub fn finish(self) -> Vec<FailureGroup> {
+        let runs = self.trajectories.max(1) as f64;
+        let mut groups: Vec<FailureGroup> = self
+            .groups
+            .into_iter()
+            .map(|(subject, tally)| FailureGroup {
+                key: subject.to_key(),
+                evaluator: subject.evaluator,
+                tool: subject.tool,
+                rule: subject.rule,
+                label: subject.label,
+                reason: tally.reason,
+                count: tally.count,
+                trajectories: tally.trajectories,
+                share: tally.trajectories as f64 / runs,
+                examples: tally.examples,
+            })
+            .collect();
+        // The map is ordered by subject, and the sort is stable.
+        groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+        groups
+    }
+}
+
+impl FailureExample {
+    fn new(trajectory: &Trajectory, line: &OutcomeLine) -> FailureExample {
+        FailureExample {
+            trajectory_id: line.trajectory_id.to_string(),
+            trace_id: OutcomeSpans::new(trajectory, line.step_index).trace_id,
+            step_index: line.step_index,
+            request: trajectory.query.as_deref().map(|query| excerpt_request(query, MAX_REQUEST_CHARS)),
+        }
+    }
+}
+
+/// The beginning of a request on one line. Reading stops early: a request may be a whole document.
+pub fn excerpt_request(request: &str, max_chars: usize) -> String {
+    let mut excerpt = String::new();
+    let mut left = max_chars;
+    for word in request.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if !excerpt.is_empty() {
+            excerpt.push(' ');
+            left = left.saturating_sub(1);
+        }
+        match word.char_indices().nth(left) {
+            Some((end, _)) => {
+                excerpt.push_str(&word[..end]);
+                return format!("{}...", excerpt.trim_end());
+            }
+            None => {
+                left -= word.chars().count();
+                excerpt.push_str(word);
+            }
+        }
+    }
+    excerpt
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::trajectory::TrajectoryStep;
+
+    use super::*;
+    use crate::outcome::OutcomeKind;
+
+    fn trajectory(id: &str) -> Trajectory {
+        let step = |index, tool: &str| TrajectoryStep { index, tool: tool.to_owned(), ..TrajectoryStep::default() };
+        Trajectory {
+            trajectory_id: id.to_owned(),
+            trace_ids: vec![format!("trace of {id}")],
+            query: Some("Move my\nflight".to_owned()),
+            steps: vec![step(1, "search"), step(2, "book")],
+            ..Trajectory::default()
+        }
+    }
+
+    fn wrong(trajectory: &str, step_index: Option<u32>, rule: Option<&'static str>, explanation: &str) -> OutcomeLine {
+        OutcomeLine {
+            run_id: "r".into(),
+            trajectory_id: trajectory.into(),
+            step_index,
+            evaluator: "fit".into(),
+            outcome: OutcomeKind::Scored,
+            label: Some("incorrect".to_owned()),
+            score: Some(0.0),
+            label_probability: None,
+            explanation: Some(explanation.to_owned()),
+            evidence: Vec::new(),
+            rule: rule.map(Into::into),
+            remarks: Vec::new(),
+            reason: None,
+            judge: "offline".into(),
+            rubric_hash: "h".into(),
+            tokens: None,
+            cost_usd: None,
+            cached: false,
+            calls: 0,
+            shortened: Vec::new(),
+            votes: Vec::new(),
+            vote_count: None,
+            disagreement: None,
+            escalated: None,
+            first_label: None,
+        }
+    }
+
+    fn collect(cases: &[(&str, Option<u32>, &str)]) -> Vec<FailureGroup> {
+        let mut builder = FailureGroupBuilder::default();
+        for (id, step, explanation) in cases {
+            builder.add(&trajectory(id), &[wrong(id, *step, Some("call.schema"), explanation)]);
+        }
+        builder.add(&trajectory("fine"), &[]);
+        builder.finish()
+    }
+
+    #[test]
+    fn a_mistake_with_other_values_is_one_group() {
+        let groups = collect(&[
+            ("a", Some(1), "The value #12 is unknown."),
+            ("b", Some(2), "The value #13 is unknown."),
+            ("c", Some(1), "the value #14 is unknown"),
+            ("d", None, "The value #15 is unknown."),
+        ]);
+        let found: Vec<_> = groups.iter().map(|group| (group.count, group.tool.as_deref(), group.share)).collect();
+        assert_eq!(found, [(2, Some("search"), 0.4), (1, None, 0.2), (1, Some("book"), 0.2)]);
+        let first = &groups[0];
+        assert_eq!(
+            (first.reason.as_str(), first.rule.as_deref()),
+            ("The value <number> is unknown", Some("call.schema"))
+        );
+        assert_eq!(first.examples[1].trajectory_id, "c");
+        assert_eq!(first.examples[0].trace_id.as_deref(), Some("trace of a"));
+        assert_eq!(first.examples[0].request.as_deref(), Some("Move my flight"));
+    }
+
+    #[test]
+    fn keys_do_not_depend_on_the_rest_of_the_run() {
+        let one = collect(&[("a", Some(1), "The value #12 is unknown.")]);
+        let two = collect(&[("x", Some(2), "Something else."), ("y", Some(1), "The value #99 is unknown.")]);
+        assert!(two.iter().any(|group| group.key == one[0].key));
+        assert_eq!(two.iter().filter(|group| group.key == one[0].key).count(), 1);
+    }
+
+    #[test]
+    fn the_order_of_the_source_changes_nothing_but_examples() {
+        let cases = [("a", Some(1), "One."), ("b", Some(2), "Two."), ("c", Some(2), "Two."), ("d", None, "Three.")];
+        let mut reversed = cases;
+        reversed.reverse();
+        let keys = |groups: Vec<FailureGroup>| groups.into_iter().map(|group| group.key).collect::<Vec<_>>();
+        assert_eq!(keys(collect(&cases)), keys(collect(&reversed)));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_lost() {
+        let mut builder = FailureGroupBuilder::default();
+        let word =
+            |number: usize| -> String { number.to_string().bytes().map(|digit| char::from(digit + 49)).collect() };
+        for number in 0..MAX_TRACKED_GROUPS + 500 {
+            let id = format!("t{number}");
+            builder.add(&trajectory(&id), &[wrong(&id, Some(1), None, &format!("Reason {}", word(number)))]);
+        }
+        let groups = builder.finish();
+        assert_eq!(groups.len(), MAX_TRACKED_GROUPS + 1);
+        assert_eq!((groups[0].reason.as_str(), groups[0].count), (OTHER_REASONS, 500));
+        assert_eq!(groups[0].examples.len(), MAX_EXAMPLES);
+        assert_eq!(groups.iter().map(|group| group.count).sum::<u64>(), (MAX_TRACKED_GROUPS + 500) as u64);
+    }
+
+    #[test]
+    fn requests_are_cut_between_characters() {
+        assert_eq!(excerpt_request("a  b\n c", 10), "a b c");
+        assert_eq!(excerpt_request("ééééé", 3), "ééé...");
+        assert_eq!(excerpt_request(&"x ".repeat(100_000), 5), "x x x...");
+        assert_eq!(excerpt_request("abc", 3), "abc");
+    }
+}

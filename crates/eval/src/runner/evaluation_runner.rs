@@ -1,0 +1,412 @@
+//! The state of a run: starts questions within its limits, and records what becomes of them. `voting` has the part that
+//! only panels need.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_llm::price::TokenPrice;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::ballot::CastVote;
+use super::judge_health::JudgeHealth;
+use super::ledger::{QuestionCost, RunLedger};
+use super::panel::JudgePanel;
+use super::plan::{JudgeJob, PreparedQuestion, QuestionPlanner};
+use super::progress::{ProgressWatcher, RunProgress};
+use super::progress_order::AnsweredQuestions;
+use super::question_selection::QuestionSelection;
+use super::run_plan::{RunLimits, RunPlan, RunTermination};
+use crate::judge::{JudgeFailure, JudgeResponse};
+use crate::outcome::OutcomeLine;
+use crate::run::{CachedVerdict, QuestionKey, RunFileError};
+
+/// Identical questions that may wait for one answer. Beyond that, reading waits, too, since each holds its trajectory.
+const MAX_WAITING: usize = 10_000;
+
+/// The state of a run. Only the dispatching task touches it, so it needs no lock.
+pub(super) struct EvaluationRunner<'w> {
+    pub(super) planner: QuestionPlanner,
+    pub(super) panel: Option<JudgePanel>,
+    pub(super) health: JudgeHealth,
+    pub(super) limits: RunLimits,
+    pub(super) ledger: &'w mut (dyn RunLedger + Send),
+    pub(super) watcher: &'w mut (dyn ProgressWatcher + Send),
+    pub(super) progress: RunProgress,
+    /// Planned questions.
+    pub(super) pending: VecDeque<JudgeJob>,
+    /// Questions to one judge that go before all of `pending`: votes of open ballots, and what did not fit a moment ago.
+    pub(super) next_asks: VecDeque<JudgeAsk>,
+    pub(super) tasks: JoinSet<AskedQuestion>,
+    /// Questions that wait for an identical one in flight. Every question in flight has an entry.
+    waiting: HashMap<QuestionKey, Vec<JudgeAsk>>,
+    /// Total length of the lists in `waiting`.
+    waiting_asks: usize,
+    /// Ballots with outstanding votes, by number. Empty unless there is a panel.
+    pub(super) ballots: HashMap<u64, OpenBallot>,
+    /// Ballots that were opened so far.
+    pub(super) ballot_count: u64,
+    /// Questions that were sent so far.
+    asked: u64,
+    /// Upper bound in dollars of the questions in flight.
+    reserved_usd: f64,
+    /// Upper bound in dollars of what may have been billed beyond the costs of the recorded outcomes: answers without
+    /// reported usage, and votes of open ballots.
+    pub(super) unrecorded_usd: f64,
+    /// Set once: no further question is started.
+    pub(super) stopping: Option<RunTermination>,
+    /// The end of `max_time`, or of the grace period after it.
+    pub(super) deadline: Option<Instant>,
+    pub(super) started: Instant,
+    ignore_cache: bool,
+    /// Added to the number of every repetition: other numbers are other questions to the cache.
+    first_repeat: u32,
+}
+
+/// One question to one judge.
+pub(super) struct JudgeAsk {
+    pub(super) job: JudgeJob,
+    /// Index of the judge in the panel.
+    pub(super) judge: usize,
+    /// Counts from 0.
+    pub(super) repeat: u32,
+    /// The ballot that the answer belongs to; `None` if the answer is the outcome.
+    pub(super) ballot: Option<u64>,
+}
+
+/// A question with votes that are still to come.
+pub(super) struct OpenBallot {
+    pub(super) job: JudgeJob,
+    /// In the order of arrival.
+    pub(super) votes: Vec<CastVote>,
+    /// The vote of the judge of the escalation.
+    pub(super) last_vote: Option<CastVote>,
+    pub(super) outstanding: u32,
+    pub(super) stage: BallotStage,
+}
+
+/// Which votes of a ballot are being asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BallotStage {
+    /// The first answer of the only member. It may show how sure the judge is.
+    FirstAnswer,
+    /// All answers of the members.
+    Members,
+    Escalated(crate::outcome::EscalationReason),
+}
+
+/// Whether one more question fits into the limits of the run.
+enum QuestionAdmission {
+    Now,
+    Later,
+    Never(String),
+}
+
+/// The result of a question's task.
+pub(super) struct AskedQuestion {
+    ask: JudgeAsk,
+    key: QuestionKey,
+    reserved_usd: f64,
+    elapsed: Duration,
+    judgement: JudgeResponse,
+}
+
+impl<'w> EvaluationRunner<'w> {
+    pub(super) fn new(
+        plan: RunPlan,
+        run_id: &str,
+        done: AnsweredQuestions,
+        ledger: &'w mut (dyn RunLedger + Send),
+        watcher: &'w mut (dyn ProgressWatcher + Send),
+    ) -> Self {
+        let started = Instant::now();
+        let window = plan.judge.as_ref().and_then(JudgePanel::window);
+        EvaluationRunner {
+            progress: RunProgress { cost_usd: done.cost_usd, ..RunProgress::default() },
+            planner: QuestionPlanner::new(run_id, plan.evaluators, plan.tools, window, done),
+            health: JudgeHealth::new(plan.judge.as_ref()),
+            panel: plan.judge.filter(|panel| !panel.is_single()),
+            limits: plan.limits,
+            ledger,
+            watcher,
+            pending: VecDeque::new(),
+            next_asks: VecDeque::new(),
+            tasks: JoinSet::new(),
+            waiting: HashMap::new(),
+            waiting_asks: 0,
+            ballots: HashMap::new(),
+            ballot_count: 0,
+            asked: 0,
+            reserved_usd: 0.0,
+            unrecorded_usd: 0.0,
+            stopping: None,
+            deadline: plan.limits.max_time.map(|time| started + time),
+            started,
+            ignore_cache: plan.ignore_cache,
+            first_repeat: 0,
+        }
+    }
+
+    /// Asks only the selected questions.
+    pub(super) fn with_selection(mut self, selection: Option<QuestionSelection>) -> Self {
+        self.first_repeat = selection.as_ref().map_or(0, QuestionSelection::repeat);
+        self.planner.select_questions(selection);
+        self
+    }
+
+    /// Plans a trajectory: questions that need no model are answered at once, the rest is queued.
+    pub(super) fn plan_trajectory(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
+        let is_known = self.ledger.trajectory(&mut trajectory)?;
+        self.progress.trajectories += 1;
+        let planned = self.planner.plan(trajectory, is_known);
+        let questions = planned.answered.len() + planned.jobs.len();
+        self.progress.planned += questions as u64;
+        self.ledger.planned(&planned.trajectory_id, questions);
+        for line in planned.answered {
+            self.record_outcome(&line)?;
+        }
+        self.pending.extend(planned.jobs);
+        self.ledger.write_if_long()
+    }
+
+    /// Whether questions wait to be started.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty() || !self.next_asks.is_empty()
+    }
+
+    /// Starts queued questions up to the concurrency.
+    pub(super) fn start_questions(&mut self) -> Result<(), RunFileError> {
+        while self.stopping.is_none()
+            && self.tasks.len() < self.limits.concurrency
+            && let Some(ask) = self.next_ask()
+        {
+            if !self.start_ask(ask)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Votes of open ballots come first, so that few ballots are open.
+    fn next_ask(&mut self) -> Option<JudgeAsk> {
+        if let Some(ask) = self.next_asks.pop_front() {
+            return Some(ask);
+        }
+        let job = self.pending.pop_front()?;
+        if self.panel.is_none() {
+            return Some(JudgeAsk { job, judge: 0, repeat: 0, ballot: None });
+        }
+        self.open_ballot(job);
+        self.next_asks.pop_front()
+    }
+
+    /// Answers a question from the cache, lets it wait for an identical one, or sends it. Returns false if nothing more
+    /// can be started for now.
+    fn start_ask(&mut self, ask: JudgeAsk) -> Result<bool, RunFileError> {
+        let judge = Arc::clone(self.health.judge(ask.judge));
+        let question = self.planner.prepare_question(&ask.job);
+        let key = judge.question_key(&question.rubric.hash, &question.prompt, self.first_repeat + ask.repeat);
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            if self.waiting_asks >= MAX_WAITING {
+                self.next_asks.push_front(ask);
+                return Ok(false);
+            }
+            self.waiting_asks += 1;
+            waiting.push(ask);
+            return Ok(true);
+        }
+        // A cached label that the rubric does not have comes from a corrupted file.
+        if !self.ignore_cache
+            && let Some(verdict) = self.ledger.cached(key)?
+            && question.rubric.labels.score(&verdict.label).is_some()
+        {
+            match ask.ballot {
+                Some(_) => self.cast_cached_vote(&ask, key, verdict, question.prompt.shortened)?,
+                None => {
+                    let line = self.planner.cached_line(&ask.job, verdict, question.prompt.shortened);
+                    self.record_outcome(&line)?;
+                }
+            }
+            return Ok(true);
+        }
+        if let Some(reason) = self.health.dropped_because(ask.judge).map(str::to_owned) {
+            self.cast_missing_vote(&ask, key, reason)?;
+            return Ok(true);
+        }
+        let reserved_usd = judge.most_it_costs(&question.prompt).unwrap_or(0.0);
+        match self.check_admission(reserved_usd) {
+            QuestionAdmission::Now => {}
+            QuestionAdmission::Later => {
+                self.next_asks.push_front(ask);
+                return Ok(false);
+            }
+            QuestionAdmission::Never(reason) => {
+                self.stopping = Some(RunTermination::Limit(reason));
+                return Ok(false);
+            }
+        }
+        self.asked += 1;
+        self.reserved_usd += reserved_usd;
+        self.waiting.insert(key, Vec::new());
+        let PreparedQuestion { rubric, answer, prompt, renderer } = question;
+        self.tasks.spawn(async move {
+            let begun = Instant::now();
+            let render = |window| renderer.render_shortened(&ask.job, window);
+            let judgement = judge.judge(&answer, &rubric.labels, prompt, render).await;
+            AskedQuestion { ask, key, reserved_usd, elapsed: begun.elapsed(), judgement }
+        });
+        Ok(true)
+    }
+
+    /// Upper bound in dollars of everything asked so far.
+    fn spent_at_most(&self) -> f64 {
+        self.progress.cost_usd + self.unrecorded_usd + self.reserved_usd
+    }
+
+    /// Checks the limits for one more question that costs at most `cost_usd`.
+    fn check_admission(&self, cost_usd: f64) -> QuestionAdmission {
+        if let Some(most) = self.limits.max_calls
+            && self.asked >= most
+        {
+            return QuestionAdmission::Never(calls_reached(most));
+        }
+        match self.limits.max_cost_usd {
+            Some(most) if self.spent_at_most() + cost_usd > most => {
+                // Questions in flight usually cost less than their bound, so there may be room once they finish.
+                if self.tasks.is_empty() {
+                    QuestionAdmission::Never(format!(
+                        "the next call could cost ${cost_usd:.4} and go over the limit of ${most}"
+                    ))
+                } else {
+                    QuestionAdmission::Later
+                }
+            }
+            _ => QuestionAdmission::Now,
+        }
+    }
+
+    /// Records the result of a question, and of the identical ones that waited for it.
+    pub(super) fn finish_question(
+        &mut self,
+        joined: Result<AskedQuestion, tokio::task::JoinError>,
+    ) -> Result<(), RunFileError> {
+        let asked = match joined {
+            Ok(asked) => asked,
+            Err(error) if error.is_cancelled() => return Ok(()),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        self.reserved_usd = (self.reserved_usd - asked.reserved_usd).max(0.0);
+        let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
+        self.waiting_asks -= waiting.len();
+        let price = self.health.judge(asked.ask.judge).price;
+        let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
+        self.count_cost(&asked, price, is_endpoint_at_fault);
+        if !self.judge_is_usable(&asked) {
+            // No outcome is recorded: the question stays open for the next run.
+            return Ok(());
+        }
+        if let Ok(reading) = &asked.judgement.result {
+            let verdict = CachedVerdict::new(reading, &asked.judgement.prompt.shortened)
+                .with_label_probability(asked.judgement.label_probability);
+            self.ledger.cache(asked.key, verdict)?;
+        }
+        let recorded = match asked.ask.ballot {
+            Some(_) => {
+                self.cast_asked_vote(&asked.ask, asked.key, &asked.judgement, price)?;
+                None
+            }
+            None => Some(self.record_answer(&asked, price)?),
+        };
+        for ask in waiting {
+            // An identical question shares the answer, which is paid for once.
+            let effort = QuestionCost { is_endpoint_at_fault, ..QuestionCost::default() };
+            self.ledger.asked(ask.job.trajectory_id(), effort);
+            let Some(line) = &recorded else {
+                self.cast_shared_vote(&ask, asked.key, &asked.judgement)?;
+                continue;
+            };
+            let copy = self.planner.copied_line(&ask.job, line);
+            self.record_outcome(&copy)?;
+            if asked.judgement.raw_response.is_some() {
+                self.ledger.raw_response(&copy, asked.key, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the cost of a question that was sent. Without reported usage, the upper bound counts against the budget.
+    fn count_cost(&mut self, asked: &AskedQuestion, price: Option<TokenPrice>, is_endpoint_at_fault: bool) {
+        let reported_usd = price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
+        let cost_usd =
+            if asked.judgement.is_usage_partial { reported_usd.max(asked.reserved_usd) } else { reported_usd };
+        self.unrecorded_usd += cost_usd - reported_usd;
+        let (calls, is_priced) = (asked.judgement.calls, price.is_some());
+        let effort = QuestionCost { calls, cost_usd, is_priced, is_endpoint_at_fault };
+        self.ledger.asked(asked.ask.job.trajectory_id(), effort);
+    }
+
+    /// Notes whether the judge answers, and stops the run where it cannot go on. Returns false if the question stays
+    /// open.
+    fn judge_is_usable(&mut self, asked: &AskedQuestion) -> bool {
+        let number = asked.ask.judge;
+        match &asked.judgement.result {
+            Err(JudgeFailure::Endpoint(failure)) => {
+                if self.health.drop_judge(number, failure.to_string()) {
+                    return true;
+                }
+                self.stopping = Some(RunTermination::Endpoint { judge: number, failure: failure.clone() });
+                self.tasks.abort_all();
+                false
+            }
+            Err(JudgeFailure::CallLimit) => {
+                let most = self.limits.max_calls.unwrap_or_default();
+                self.stopping.get_or_insert(RunTermination::Limit(calls_reached(most)));
+                false
+            }
+            Ok(_) | Err(JudgeFailure::Case(_)) => {
+                self.health.record_answer(number);
+                true
+            }
+            Err(failure @ JudgeFailure::Call(_)) => {
+                if !self.health.record_failure(number, failure.to_string()) && self.stopping.is_none() {
+                    self.stopping = Some(RunTermination::EndpointDied(failure.to_string()));
+                }
+                true
+            }
+        }
+    }
+
+    /// Records the answer of the only judge as the outcome.
+    fn record_answer(&mut self, asked: &AskedQuestion, price: Option<TokenPrice>) -> Result<OutcomeLine, RunFileError> {
+        let line = self.planner.judged_line(&asked.ask.job, &asked.judgement, price);
+        match &asked.judgement.result {
+            Ok(_) => self.ledger.answered(&line, asked.key)?,
+            Err(_) => self.ledger.outcome(&line)?,
+        }
+        if let Some(text) = asked.judgement.raw_response.as_deref() {
+            self.ledger.raw_response(&line, asked.key, Some(text))?;
+        }
+        self.notify_outcome(&line);
+        if asked.judgement.raw_response.is_some() {
+            self.watcher.answer_time(&line, asked.elapsed);
+        }
+        Ok(line)
+    }
+
+    pub(super) fn record_outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
+        self.ledger.outcome(line)?;
+        self.notify_outcome(line);
+        Ok(())
+    }
+
+    fn notify_outcome(&mut self, line: &OutcomeLine) {
+        self.progress.count_outcome(line);
+        self.watcher.outcome(line);
+    }
+}
+
+fn calls_reached(most: u64) -> String {
+    format!("the limit of {most} {} is reached", if most == 1 { "call" } else { "calls" })
+}

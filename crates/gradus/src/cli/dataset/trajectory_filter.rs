@@ -1,0 +1,216 @@
+//! `--where` of `gradus dataset create`: simple conditions on a whole trajectory and on verdicts about it. Anything else
+//! is a condition on spans in Phoenix's filter language, which `sources` reads.
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+
+/// A condition that a trajectory meets or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TrajectoryFilter {
+    subject: FilterSubject,
+    operator: FilterOperator,
+    value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FilterSubject {
+    Tool,
+    Agent,
+    Session,
+    Model,
+    /// The request or the answer.
+    Text,
+    /// `answered`, `unanswered` or `error`.
+    Status,
+    /// `true` or `false`: the run or one of its calls failed.
+    HasError,
+    /// A label, or the kind of outcome, of an evaluator in a run.
+    Verdict(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilterOperator {
+    Equals,
+    Differs,
+    Contains,
+}
+
+/// Why a condition is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FilterError {
+    #[error("condition refused: --where {text:?}: {value:?} is no {subject}; hint: {known}")]
+    Value { text: String, subject: &'static str, value: String, known: &'static str },
+    #[error("condition refused: --where {text:?}: the run has no such evaluation; hint: it has {known}")]
+    UnknownEvaluator { text: String, known: String },
+    #[error("condition refused: --where {text:?}: the value is missing; hint: --where 'tool = search'")]
+    MissingValue { text: String },
+}
+
+impl TrajectoryFilter {
+    /// `None` if the text is no simple condition. `evaluators` are those of `--run`; without a run there are none, and
+    /// `outcome` means the same as `status`.
+    pub(super) fn parse(text: &str, evaluators: Option<&[String]>) -> Result<Option<TrajectoryFilter>, FilterError> {
+        let Some((name, operator, value)) = split_condition(text) else { return Ok(None) };
+        let subject = match name {
+            _ if evaluators.is_some_and(|known| known.iter().any(|one| one == name)) => {
+                FilterSubject::Verdict(name.to_owned())
+            }
+            "tool" => FilterSubject::Tool,
+            "agent" => FilterSubject::Agent,
+            "session" => FilterSubject::Session,
+            "model" => FilterSubject::Model,
+            "text" => FilterSubject::Text,
+            "status" | "outcome" => FilterSubject::Status,
+            "has_error" => FilterSubject::HasError,
+            _ => match evaluators {
+                Some(known) => {
+                    return Err(FilterError::UnknownEvaluator { text: text.to_owned(), known: known.join(", ") });
+                }
+                None => return Ok(None),
+            },
+        };
+        let value = unquote(value).to_owned();
+        let refuse =
+            |subject, known| Err(FilterError::Value { text: text.to_owned(), subject, value: value.clone(), known });
+        match subject {
+            FilterSubject::Status if !["answered", "unanswered", "error"].contains(&value.as_str()) => {
+                return refuse("status", "answered, unanswered or error");
+            }
+            FilterSubject::HasError if !["true", "false"].contains(&value.as_str()) => {
+                return refuse("truth value", "true or false");
+            }
+            _ if value.is_empty() => return Err(FilterError::MissingValue { text: text.to_owned() }),
+            _ => {}
+        }
+        Ok(Some(TrajectoryFilter { subject, operator, value }))
+    }
+
+    /// Whether the trajectory meets the condition. `outcomes` are the verdicts of a run on it.
+    pub(super) fn is_met(&self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) -> bool {
+        let found: Vec<&str> = match &self.subject {
+            FilterSubject::Tool => trajectory.steps.iter().map(|step| step.tool.as_str()).collect(),
+            FilterSubject::Agent => trajectory.agent.as_deref().into_iter().collect(),
+            FilterSubject::Session => trajectory.session_id.as_deref().into_iter().collect(),
+            FilterSubject::Model => trajectory.model.as_deref().into_iter().collect(),
+            FilterSubject::Text => {
+                trajectory.query.as_deref().into_iter().chain(trajectory.final_answer.as_deref()).collect()
+            }
+            FilterSubject::Status => vec![status_name(trajectory)],
+            FilterSubject::HasError => {
+                let has_error = trajectory.is_error || trajectory.steps.iter().any(|step| step.is_error);
+                vec![if has_error { "true" } else { "false" }]
+            }
+            FilterSubject::Verdict(evaluator) => outcomes
+                .iter()
+                .filter(|line| *line.evaluator == **evaluator)
+                .flat_map(|line| line.label.as_deref().into_iter().chain([kind_name(line.outcome)]))
+                .collect(),
+        };
+        let value = self.value.to_lowercase();
+        let is_found = |test: &dyn Fn(&str) -> bool| found.iter().any(|one| test(&one.to_lowercase()));
+        match self.operator {
+            FilterOperator::Equals => is_found(&|one| one == value),
+            FilterOperator::Differs => !is_found(&|one| one == value),
+            FilterOperator::Contains => is_found(&|one| one.contains(&value)),
+        }
+    }
+}
+
+/// Name, operator and value. `None` for texts with `==` and other forms of Phoenix's language.
+fn split_condition(text: &str) -> Option<(&str, FilterOperator, &str)> {
+    let text = text.trim();
+    if text == "has_error" {
+        return Some((text, FilterOperator::Equals, "true"));
+    }
+    let end = text.find(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))?;
+    let (name, rest) = text.split_at(end);
+    let rest = rest.trim_start();
+    if rest.starts_with("==") {
+        return None;
+    }
+    let operators = [("!=", FilterOperator::Differs), ("=", FilterOperator::Equals), ("~", FilterOperator::Contains)];
+    operators.into_iter().find_map(|(sign, operator)| Some((name, operator, rest.strip_prefix(sign)?.trim())))
+}
+
+fn unquote(value: &str) -> &str {
+    let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    quoted('"').or_else(|| quoted('\'')).unwrap_or(value)
+}
+
+fn status_name(trajectory: &Trajectory) -> &'static str {
+    if trajectory.is_error {
+        return "error";
+    }
+    match trajectory.final_answer.as_deref().is_some_and(|answer| !answer.trim().is_empty()) {
+        true => "answered",
+        false => "unanswered",
+    }
+}
+
+fn kind_name(kind: OutcomeKind) -> &'static str {
+    match kind {
+        OutcomeKind::Scored => "scored",
+        OutcomeKind::Abstained => "abstained",
+        OutcomeKind::NotApplicable => "not_applicable",
+        OutcomeKind::Failed => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradus_core::trajectory::TrajectoryStep;
+
+    fn recorded() -> Trajectory {
+        let step =
+            |tool: &str, is_error| TrajectoryStep { tool: tool.to_owned(), is_error, ..TrajectoryStep::default() };
+        Trajectory {
+            query: Some("Refund order 7".to_owned()),
+            final_answer: Some("Done.".to_owned()),
+            agent: Some("Shop".to_owned()),
+            steps: vec![step("find_order", false), step("refund", true)],
+            ..Trajectory::default()
+        }
+    }
+
+    #[test]
+    fn simple_conditions_are_met_or_not() {
+        for (text, is_met) in [
+            ("tool = refund", true),
+            ("tool = ref", false),
+            ("tool ~ REF", true),
+            ("tool != delete", true),
+            ("tool != refund", false),
+            ("text ~ 'order 7'", true),
+            ("text~shipping", false),
+            ("has_error", true),
+            ("has_error = false", false),
+            ("status = answered", true),
+            ("outcome=error", false),
+            ("agent = shop", true),
+            ("session = x", false),
+        ] {
+            let filter = TrajectoryFilter::parse(text, None).expect(text).expect(text);
+            assert_eq!(filter.is_met(&recorded(), &[]), is_met, "{text}");
+        }
+    }
+
+    #[test]
+    fn conditions_on_spans_are_left_to_others() {
+        for text in
+            ["span_kind == 'TOOL'", "status_code == 'ERROR'", "tool == 'x'", "latency > 3", "'x' in input.value"]
+        {
+            assert_eq!(TrajectoryFilter::parse(text, None), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["status = good", "has_error = maybe", "tool ="] {
+            assert!(TrajectoryFilter::parse(text, None).is_err(), "{text}");
+        }
+        let known = ["thought_to_tool".to_owned()];
+        let error = TrajectoryFilter::parse("thought_tool = incorrect", Some(&known)).expect_err("unknown");
+        assert!(error.to_string().ends_with("hint: it has thought_to_tool"), "{error}");
+    }
+}

@@ -1,0 +1,260 @@
+//! `gradus experiment`: runs any agent on the items of a dataset, several times each, checks the expectations of the
+//! dataset, and grades the trajectories as `gradus eval` does.
+
+mod addition;
+mod arguments;
+mod attempt;
+mod experiment_plan;
+mod folder;
+mod http_agent;
+mod masked_text;
+mod plan;
+mod results;
+mod setup_command;
+mod span_attribution;
+mod trial_pool;
+
+pub(super) use addition::ExperimentAddition;
+pub(super) use arguments::ExperimentArguments;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use gradus_core::visible::printable_line;
+use gradus_report::format_counted_noun;
+use gradus_server::{RunningServer, ServerStartError};
+
+use super::CommandExit;
+use super::eval::{EvalArguments, PreparedRun};
+use super::interrupt_listener::InterruptListener;
+use super::sources::print_diagnostic;
+use super::trial_progress::create_progress_bar;
+use crate::experiment_report::{ExperimentReport, group_by_item};
+use crate::process_groups::ProcessGroupRegistry;
+use crate::program_runner::ProgramRunner;
+use attempt::ExperimentAgent;
+use folder::{AttemptMap, ExperimentFolder, TRAJECTORIES_FILE, TRIALS_FILE};
+use plan::{AgentChoice, PreparedExperiment};
+use results::ExperimentResults;
+use setup_command::{SetupCommand, SetupError};
+use span_attribution::{AttributedTraces, attribute_traces};
+use trial_pool::{ExperimentStop, TrialSchedule};
+
+/// Entry point of the command: prepare, run trials, check, write the folder, grade.
+pub(super) fn run_experiment_command(arguments: &ExperimentArguments) -> anyhow::Result<CommandExit> {
+    let prepared = match PreparedExperiment::new(arguments) {
+        Ok(prepared) => prepared,
+        Err(error) => return Ok(reject_experiment_input(&error.to_string())),
+    };
+    let choice = prepared.choose_folder(arguments);
+    let trajectories = choice.path.join(TRAJECTORIES_FILE).display().to_string();
+    let graded = EvalArguments::for_sources(vec![trajectories], prepared.grading_options(arguments))
+        .without_judging(arguments.no_grading);
+    let tags = prepared.items.iter().flat_map(|item| item.tags.clone()).collect();
+    let names = ExperimentReport::metric_names(arguments.trials, tags);
+    // Settings of grading are checked before hours of trials.
+    if let Err(error) = PreparedRun::new(&graded, Some(&names)) {
+        return Ok(reject_experiment_input(&error.to_string()));
+    }
+    let (mut folder, mut attempts) = match ExperimentFolder::open(&choice, &prepared.plan) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(reject_experiment_input(&error.to_string())),
+    };
+    let (received, stopped) = match run_trials(arguments, &prepared, &mut folder, &mut attempts)? {
+        Ok(outcome) => outcome,
+        Err(error) => return Ok(reject_experiment_input(&error.to_string())),
+    };
+    let (spans, traces) = (received.unattributed_spans, received.unattributed_traces);
+    let results =
+        ExperimentResults::from_attempts(&prepared.items, arguments.trials, &folder.plan.id, &attempts, received);
+    let digest = folder.write_lines(TRAJECTORIES_FILE, &results.trajectories)?;
+    folder.write_lines(TRIALS_FILE, &results.trials)?;
+    let graded = graded.with_seed(digest as u64);
+    let run = match PreparedRun::new(&graded, Some(&names)) {
+        Ok(run) => run,
+        Err(error) => return Ok(reject_experiment_input(&error.to_string())),
+    };
+    let report = ExperimentReport {
+        dataset: folder.plan.dataset.clone(),
+        agent: folder.plan.agent.clone(),
+        folder: folder.path().display().to_string(),
+        k: group_by_item(&results.trials).iter().map(|(_, own)| own.len() as u32).min().unwrap_or(0),
+        unattributed_spans: spans,
+        unattributed_traces: traces,
+        refused_exports: results.refused_exports,
+        trials: results.trials,
+    };
+    let mut addition = ExperimentAddition { report };
+    if let Some(stop) = stopped {
+        // Trials that were finished are reported, without grading.
+        if !addition.report.trials.is_empty() {
+            run.report_without_judging(&mut addition, Some(stop.to_string()))?;
+        }
+        print_diagnostic(&printable_line(&stop.to_string()));
+        if !matches!(stop, ExperimentStop::AgentMissing { .. }) {
+            print_diagnostic("finished trials are kept; the same command continues from there");
+        }
+        return Ok(stop_exit(&stop));
+    }
+    print_diagnostic(&format!("results are in {}", folder.path().display()));
+    let exit = match arguments.no_grading {
+        true => run.report_without_judging(&mut addition, None)?,
+        false => run.judge(&mut addition)?,
+    };
+    // If grading was cut off, the same command continues with it and runs no trial again.
+    if !matches!(exit, CommandExit::Interrupted | CommandExit::Unexpected) {
+        folder.finish()?;
+    }
+    Ok(exit)
+}
+
+/// Why no trial could begin.
+#[derive(Debug, thiserror::Error)]
+enum TrialsStartError {
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    #[error("collector not started: {address}: {source}; hint: name a free address of this machine with --collector")]
+    Collector { address: SocketAddr, source: ServerStartError },
+}
+
+/// Spans of agents behind HTTP, and why not all attempts were made.
+type TrialsOutcome = Result<(AttributedTraces, Option<ExperimentStop>), TrialsStartError>;
+
+/// Makes the attempts that are left, between setup and teardown.
+fn run_trials(
+    arguments: &ExperimentArguments,
+    prepared: &PreparedExperiment,
+    folder: &mut ExperimentFolder,
+    attempts: &mut AttemptMap,
+) -> anyhow::Result<TrialsOutcome> {
+    let schedule = TrialSchedule { items: &prepared.items, trials: arguments.trials, jobs: prepared.jobs };
+    let left = schedule.remaining(attempts).len();
+    if !attempts.is_empty() {
+        let done = format_counted_noun(attempts.len() as u64, "trial is", "trials are");
+        print_diagnostic(&format!("continuing in {}: {done} done, {left} left", folder.path().display()));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let programs = ProcessGroupRegistry::default();
+    let hint = "finished trials are kept; the same command continues from there".to_owned();
+    let listener = InterruptListener::start(&stop, &programs, hint);
+    let bar = create_progress_bar(arguments.grading.quiet, left);
+    let outcome = runtime.block_on(async {
+        let collector = match &prepared.agent {
+            AgentChoice::Command(_) => None,
+            AgentChoice::Http { collector, .. } => {
+                match RunningServer::start_private_at(&folder.collector_path(), *collector).await {
+                    Ok(running) => Some(running),
+                    Err(source) => return Ok(Err(TrialsStartError::Collector { address: *collector, source })),
+                }
+            }
+        };
+        let endpoint = collector.as_ref().map(|collector| format!("http://{}", collector.http));
+        if let Some(endpoint) = &endpoint {
+            print_diagnostic(&format!("the collector listens on {endpoint}"));
+        }
+        let log = folder.path().join(".setup.log");
+        let command = |option, command| SetupCommand {
+            option,
+            command,
+            variables: setup_variables(folder, endpoint.as_deref()),
+            passed_variables: &arguments.pass_env,
+            timeout: prepared.timeout,
+            log: &log,
+        };
+        let setup = match arguments.setup.as_deref().filter(|_| left > 0) {
+            Some(text) => match command("--setup", text).run(&programs).await {
+                Ok(group) => Some(group),
+                Err(error) => return Ok(Err(error.into())),
+            },
+            None => None,
+        };
+        let agent = match &prepared.agent {
+            AgentChoice::Command(text) => ExperimentAgent::Program(ProgramRunner {
+                command: text.clone(),
+                timeout: prepared.timeout,
+                passed_variables: arguments.pass_env.clone(),
+                programs: programs.clone(),
+            }),
+            AgentChoice::Http { request, .. } => ExperimentAgent::Http {
+                request: request.clone(),
+                client: gradus_http::http_client().build()?,
+                timeout: prepared.timeout,
+            },
+        };
+        let teardown = arguments.teardown.as_deref().filter(|_| left > 0);
+        let teardown = teardown.map(|text| command("--teardown", text));
+        let done = schedule.run(Arc::new(agent), folder, attempts, &stop, bar.as_ref()).await;
+        if let (Some(collector), AgentChoice::Http { span_wait, .. }, true) = (&collector, &prepared.agent, left > 0) {
+            wait_for_spans(collector, left as u64, *span_wait).await;
+        }
+        if let Some(teardown) = teardown
+            && let Err(error) = teardown.run(&programs).await
+        {
+            print_diagnostic(&error.to_string());
+        }
+        drop(setup);
+        if let Some(collector) = collector {
+            collector.stop().await;
+        }
+        anyhow::Ok(Ok(done.err()))
+    });
+    drop(listener);
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let stopped = match outcome? {
+        Ok(stopped) => stopped,
+        Err(error) => return Ok(Err(error)),
+    };
+    let received = match &prepared.agent {
+        AgentChoice::Command(_) => AttributedTraces::default(),
+        AgentChoice::Http { .. } => attribute_traces(&folder.collector_path(), attempts)?,
+    };
+    Ok(Ok((received, stopped)))
+}
+
+/// Waits until spans of the last answers have arrived: SDKs export in batches, every five seconds by default. It ends
+/// early when there are at least as many spans as answers and no more of them come.
+async fn wait_for_spans(collector: &RunningServer, expected: u64, wait: Duration) {
+    const STEP: Duration = Duration::from_millis(100);
+    /// Without news for this long, every batch of a default SDK has arrived.
+    const QUIET: Duration = Duration::from_millis(5_500);
+    let begun = Instant::now();
+    let (mut seen, mut changed) = (collector.stored_span_count(), Instant::now());
+    while begun.elapsed() < wait {
+        tokio::time::sleep(STEP).await;
+        let now = collector.stored_span_count();
+        if now != seen {
+            (seen, changed) = (now, Instant::now());
+        }
+        if seen >= expected && changed.elapsed() >= QUIET {
+            return;
+        }
+    }
+}
+
+fn setup_variables(folder: &ExperimentFolder, endpoint: Option<&str>) -> Vec<(&'static str, String)> {
+    let mut variables = vec![("GRADUS_EXPERIMENT_ID", folder.plan.id.clone())];
+    if let Some(endpoint) = endpoint {
+        variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.to_owned()));
+        variables.push(("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf".to_owned()));
+        variables.push(("PHOENIX_COLLECTOR_ENDPOINT", endpoint.to_owned()));
+    }
+    variables
+}
+
+fn stop_exit(stop: &ExperimentStop) -> CommandExit {
+    match stop {
+        ExperimentStop::Interrupted => CommandExit::Interrupted,
+        ExperimentStop::AgentMissing { .. } => CommandExit::BadInput,
+        ExperimentStop::Folder(_) | ExperimentStop::Attempt(_) | ExperimentStop::Task(_) => CommandExit::Unexpected,
+    }
+}
+
+fn reject_experiment_input(reason: &str) -> CommandExit {
+    print_diagnostic(&printable_line(reason));
+    CommandExit::BadInput
+}

@@ -1,0 +1,145 @@
+//! From attempts to results: the checks of the dataset, and trajectories for grading.
+
+use std::collections::HashSet;
+
+use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
+use gradus_dataset::{DatasetItem, ItemTrial, TrialEnd, TrialEvidence};
+
+use super::folder::{AttemptMap, FinishedAttempt};
+use super::span_attribution::AttributedTraces;
+
+/// What an experiment comes to.
+#[derive(Debug, Default)]
+pub(super) struct ExperimentResults {
+    /// In the order of the dataset, trial by trial.
+    pub(super) trials: Vec<ItemTrial>,
+    pub(super) trajectories: Vec<Trajectory>,
+    /// Exports that a collector refused.
+    pub(super) refused_exports: u64,
+}
+
+impl ExperimentResults {
+    /// Checks are made from the dataset as it is now. Attempts at items that it does not have are left out.
+    pub(super) fn from_attempts(
+        items: &[DatasetItem],
+        trials: u32,
+        experiment_id: &str,
+        attempts: &AttemptMap,
+        mut received: AttributedTraces,
+    ) -> ExperimentResults {
+        let mut results = ExperimentResults::default();
+        let mut known_ids: HashSet<String> = HashSet::new();
+        for item in items {
+            for trial in 0..trials {
+                let key = (item.id.clone(), trial);
+                let Some(attempt) = attempts.get(&key) else { continue };
+                let mut trajectories = attempt.trajectories.clone();
+                trajectories.extend(received.trajectories.remove(&key).unwrap_or_default());
+                let session = format!("{}/{trial}", item.id);
+                for trajectory in &mut trajectories {
+                    // Results are looked up by this id.
+                    if !known_ids.insert(trajectory.trajectory_id.clone()) {
+                        trajectory.trajectory_id = format!("{}-{session}", trajectory.trajectory_id);
+                    }
+                }
+                let (line, trajectories) = assess_attempt(item, attempt, trajectories, experiment_id);
+                results.refused_exports += attempt.refused_exports;
+                for mut trajectory in trajectories {
+                    // An id that several trials share would make turns of one conversation of them.
+                    trajectory.session_id = Some(session.clone());
+                    // A trial begins with the request, so nothing was said before unless the trace tells.
+                    trajectory.turn_index = trajectory.turn_index.or(Some(1));
+                    results.trajectories.push(trajectory);
+                }
+                results.trials.push(line);
+            }
+        }
+        results
+    }
+}
+
+/// The result of one attempt, and its trajectories as they are graded.
+fn assess_attempt(
+    item: &DatasetItem,
+    attempt: &FinishedAttempt,
+    mut trajectories: Vec<Trajectory>,
+    experiment_id: &str,
+) -> (ItemTrial, Vec<Trajectory>) {
+    trajectories.sort_by(|a, b| a.start.cmp(&b.start));
+    let has_spans = !trajectories.is_empty();
+    let evidence_calls = |nested: bool| -> Vec<String> {
+        let own = trajectories.iter().filter(|one| one.parent_trajectory_id.is_some() == nested);
+        own.flat_map(|one| &one.steps).map(|step| step.tool.clone()).collect()
+    };
+    let (calls, nested_calls) = (evidence_calls(false), evidence_calls(true));
+    if !has_spans {
+        trajectories.push(trajectory_without_spans(item, attempt, experiment_id));
+    }
+    let main = find_main(&trajectories);
+    let main = &mut trajectories[main];
+    let is_blank = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());
+    if is_blank(&main.query) {
+        main.query = Some(item.request_text().to_owned());
+    }
+    if is_blank(&main.final_answer) {
+        main.final_answer = attempt.answer.clone();
+    }
+    main.reference_answer = item.reference.clone();
+    let end = match attempt.end {
+        TrialEnd::Answered if is_blank(&main.final_answer) => TrialEnd::NoAnswer,
+        end => end,
+    };
+    main.is_error |= !matches!(end, TrialEnd::Answered | TrialEnd::NoAnswer);
+    let evidence = TrialEvidence { calls: has_spans.then_some(calls), nested_calls, answer: main.final_answer.clone() };
+    let (answer, trajectory_id) = (main.final_answer.clone(), main.trajectory_id.clone());
+    let checks = item.check_evidence(&evidence);
+    let costs: Vec<f64> = trajectories.iter().filter_map(|one| one.cost_usd).collect();
+    let line = ItemTrial {
+        item_id: item.id.clone(),
+        trial: attempt.trial,
+        passed: ItemTrial::decide(end, &checks),
+        end,
+        failure: attempt.failure.clone().or_else(|| (end == TrialEnd::NoAnswer).then(|| "no answer".to_owned())),
+        checks,
+        tags: item.tags.clone(),
+        answer,
+        trajectory_id,
+        has_spans,
+        step_count: trajectories.iter().map(|one| one.steps.len() as u64).sum(),
+        prompt_tokens: trajectories.iter().map(|one| one.tokens.prompt).fold(0, u64::saturating_add),
+        completion_tokens: trajectories.iter().map(|one| one.tokens.completion).fold(0, u64::saturating_add),
+        cost_usd: (!costs.is_empty()).then(|| costs.iter().sum()),
+        seconds: attempt.seconds,
+    };
+    (line, trajectories)
+}
+
+/// The trajectory of the agent itself: of those that no other agent called, the one with most steps; of equal ones the
+/// first.
+fn find_main(trajectories: &[Trajectory]) -> usize {
+    let rank = |one: &Trajectory| (one.parent_trajectory_id.is_none(), one.steps.len());
+    let mut main = 0;
+    for (at, one) in trajectories.iter().enumerate() {
+        if rank(one) > rank(&trajectories[main]) {
+            main = at;
+        }
+    }
+    main
+}
+
+/// What is known of an agent that sent no spans: its request and its answer.
+fn trajectory_without_spans(item: &DatasetItem, attempt: &FinishedAttempt, experiment_id: &str) -> Trajectory {
+    let name = format!("{experiment_id}/{}/{}", item.id, attempt.trial);
+    let mut trajectory = Trajectory {
+        trajectory_id: format!("{:032x}", gradus_core::stable_digest(name.as_bytes())),
+        query: Some(item.request_text().to_owned()),
+        final_answer: attempt.answer.clone(),
+        ..Trajectory::default()
+    };
+    if let Some(failure) = &attempt.failure {
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::RunFailed, failure, None));
+    } else if attempt.answer.is_none() {
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingAnswer, "nothing was printed", None));
+    }
+    trajectory
+}

@@ -1,0 +1,88 @@
+//! `--setup` and `--teardown`: commands of the user around all trials. Setup may leave processes in the background, such
+//! as the agent itself; they are ended after the last trial.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use gradus_core::visible::printable_line;
+use gradus_host::child_environment::child_variables;
+
+use super::masked_text::MaskedText;
+use crate::process_groups::{AgentProcessGroup, ProcessGroupRegistry};
+
+/// Why a command of the user failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{option} failed: {command}: {reason}")]
+pub(super) struct SetupError {
+    option: &'static str,
+    command: String,
+    reason: String,
+}
+
+/// A command with what it gets.
+#[derive(Debug)]
+pub(super) struct SetupCommand<'a> {
+    pub(super) option: &'static str,
+    pub(super) command: &'a str,
+    pub(super) variables: Vec<(&'static str, String)>,
+    pub(super) passed_variables: &'a [String],
+    pub(super) timeout: Duration,
+    /// Standard output and standard error of the command and of what it leaves behind. A file and no pipe: nobody reads
+    /// it while the trials run.
+    pub(super) log: &'a Path,
+}
+
+impl SetupCommand<'_> {
+    /// Waits until the shell ends. Dropping the result ends all processes that it left behind.
+    pub(super) async fn run(&self, programs: &ProcessGroupRegistry) -> Result<AgentProcessGroup, SetupError> {
+        let failed = |reason: String| SetupError {
+            option: self.option,
+            command: printable_line(&MaskedText::new(self.command).text),
+            reason,
+        };
+        let log = || File::options().create(true).append(true).open(self.log);
+        let open = || -> io::Result<(File, File)> { Ok((log()?, log()?)) };
+        let (out, err) = open().map_err(|error| failed(format!("{}: {error}", self.log.display())))?;
+        let mut command = tokio::process::Command::new("sh");
+        command
+            .arg("-c")
+            .arg(self.command)
+            .env_clear()
+            .envs(child_variables(self.passed_variables))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .process_group(0);
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let group = programs.register(child.id());
+        match tokio::time::timeout(self.timeout, child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(group),
+            Ok(Ok(status)) => Err(failed(format!("it ended with {status}{}", self.last_line()))),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(failed(format!(
+                "it took longer than {} s; hint: put what goes on running into the background with &",
+                self.timeout.as_secs_f64()
+            ))),
+        }
+    }
+
+    /// The last line of the log, where the message of a crash is.
+    fn last_line(&self) -> String {
+        const MAX_TAIL_BYTES: u64 = 2_000;
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(self.log)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(MAX_TAIL_BYTES)))?;
+            let mut tail = Vec::new();
+            file.read_to_end(&mut tail)?;
+            Ok(tail)
+        };
+        let tail = read().unwrap_or_default();
+        let text = String::from_utf8_lossy(&tail);
+        text.trim().lines().last().map(|line| format!(": {}", printable_line(line))).unwrap_or_default()
+    }
+}

@@ -1,0 +1,90 @@
+//! A right run with one planted flaw, and what a simulator can say about it.
+
+use gradus_core::trajectory::Trajectory;
+
+use super::PlantedFlaw;
+use crate::right_run::{RunForm, RunMaterial};
+
+/// Where a step of a flawed run comes from. Indexes are those of the right run, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepSource {
+    Kept(usize),
+    /// The call differs from that of the right run.
+    Changed(usize),
+    /// The call failed, so that what it should have done was not done.
+    Failed(usize),
+    Inserted,
+}
+
+/// An evaluator that must notice the flaw. Step numbers are those of outcome lines, from 1; `None` stands for the whole
+/// trajectory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlawExpectation {
+    pub rubric: &'static str,
+    pub step: Option<u32>,
+    /// The step of the original that must not be flagged.
+    pub original_step: Option<u32>,
+}
+
+/// A flawed run beside its right original.
+#[derive(Clone, Debug)]
+pub struct FlawedRun {
+    pub flaw: PlantedFlaw,
+    pub trajectory: Trajectory,
+    /// The right run that it was made from. It may have an addition that both share, such as a standing rule, or a
+    /// failed call that is handled well.
+    pub original: Trajectory,
+    /// What was planted, in words.
+    pub note: String,
+    /// One for each step of the trajectory.
+    pub sources: Vec<StepSource>,
+    pub expectations: Vec<FlawExpectation>,
+    /// The step with the flaw, and its counterpart in the original; for rubrics that are not built in.
+    pub step: Option<u32>,
+    pub original_step: Option<u32>,
+    /// Of the right run.
+    pub cluster: String,
+    pub material: RunMaterial,
+    pub form: RunForm,
+}
+
+/// What happened when the calls of a flawed run were carried out. Step numbers are from 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayFacts {
+    /// The task is solved at the end.
+    pub passed: bool,
+    /// Steps without which the end is the same, and from which no later value comes.
+    pub needless: Vec<u32>,
+}
+
+impl FlawedRun {
+    /// Why the flaw does not change the truth; `None` if it does. A call that differs and still is needed for a solved
+    /// task does the job as well. A step that a replay cannot do without, or of which it cannot tell, is not proven to
+    /// be needless.
+    pub fn explain_harmless(&self, facts: &ReplayFacts) -> Option<&'static str> {
+        let is_needless = |step: Option<u32>| step.is_some_and(|step| facts.needless.contains(&step));
+        match self.flaw {
+            PlantedFlaw::WrongTool
+            | PlantedFlaw::NeighbouringTool
+            | PlantedFlaw::SwappedArgument
+            | PlantedFlaw::CorruptedArgument
+            | PlantedFlaw::InventedId => (facts.passed && !is_needless(self.step))
+                .then_some("the task is solved, and the changed call is needed for it"),
+            PlantedFlaw::MissingStep
+            | PlantedFlaw::IgnoredError
+            | PlantedFlaw::PrematureAnswer
+            | PlantedFlaw::UnsupportedClaim => facts.passed.then_some("the task is solved all the same"),
+            PlantedFlaw::RepeatedStep => {
+                let is_proven = is_needless(self.step) || is_needless(self.step.map(|step| step - 1));
+                (!is_proven).then_some("a replay does not show that the step is needless")
+            }
+            PlantedFlaw::NeedlessStep => {
+                (!is_needless(self.step)).then_some("a replay does not show that the step is needless")
+            }
+            PlantedFlaw::ContradictingThought
+            | PlantedFlaw::PolicyViolation
+            | PlantedFlaw::ConstraintViolation
+            | PlantedFlaw::AbandonedPlan => None,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A comparison as tables that every output shows: verdicts by dimension, then the tasks that changed.
+
+use gradus_stats::comparison::{
+    ComparisonVerdict, DimensionComparison, EffectScale, TrialAdvice, VersionPairComparison, relative_change,
+};
+
+use super::task_flips::{TaskFlip, TaskFlips};
+use super::version_comparison::VersionComparison;
+use crate::report_table::{ReportTable, TableColumn};
+use crate::{format_count, format_counted_noun};
+
+/// Flips that a table shows.
+const MAX_SHOWN_FLIPS: usize = 10;
+
+fn column(name: impl Into<String>, is_number: bool) -> TableColumn {
+    TableColumn { name: name.into(), is_number }
+}
+
+/// `SAME`, `BETTER`, `WORSE` or `INCONCLUSIVE`.
+pub fn verdict_word(verdict: ComparisonVerdict) -> &'static str {
+    match verdict {
+        ComparisonVerdict::Same => "SAME",
+        ComparisonVerdict::Better => "BETTER",
+        ComparisonVerdict::Worse => "WORSE",
+        ComparisonVerdict::Inconclusive => "INCONCLUSIVE",
+    }
+}
+
+/// All tables of a comparison, in the order in which they are shown.
+pub fn build_comparison_tables(comparison: &VersionComparison) -> Vec<ReportTable> {
+    let mut tables = vec![build_verdict_table(comparison)];
+    for (title, is_worse) in [("Tasks that got worse", true), ("Tasks that got better", false)] {
+        tables.extend(build_flip_table(comparison, title, is_worse));
+    }
+    tables.extend(build_group_table(comparison));
+    tables
+}
+
+fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
+    let has_pairs = comparison.report.pairs.len() > 1;
+    let mut columns = vec![column("dimension", false)];
+    if has_pairs {
+        columns.push(column("pair", false));
+    }
+    let (first, second) = if has_pairs { ("before", "after") } else { ("A", "B") };
+    let names = [(first, true), (second, true), ("change", true), ("verdict", false), ("", false)];
+    columns.extend(names.map(|(name, is_number)| column(name, is_number)));
+    let mut rows = Vec::new();
+    for known in &comparison.dimensions {
+        for pair in &comparison.report.pairs {
+            let Some(found) = pair.dimensions.iter().find(|found| found.dimension == known.name) else {
+                continue;
+            };
+            let mut row = vec![comparison.title(&known.name).to_owned()];
+            if has_pairs {
+                row.push(format!("{} → {}", pair.first, pair.second));
+            }
+            row.extend([
+                format_mean(found.first_mean, found.scale),
+                format_mean(found.second_mean, found.scale),
+                format_change(found),
+                verdict_word(found.verdict).to_owned(),
+                explain_verdict(pair, found),
+            ]);
+            rows.push(row);
+        }
+    }
+    let tests = comparison.report.test_count as u64;
+    let note = format!(
+        "Intervals and verdicts are corrected for {}: all of them hold together with {} % confidence. SAME means that the \
+         difference is smaller than the one that matters.",
+        format_counted_noun(tests, "comparison", "comparisons"),
+        (100.0 * (1.0 - comparison.report.alpha)).round()
+    );
+    ReportTable { title: "Comparison", note: Some(note), columns, rows }
+}
+
+/// `87.5 %` of shares, `3.25` of amounts.
+fn format_mean(mean: f64, scale: EffectScale) -> String {
+    match scale {
+        EffectScale::Share => format!("{:.1} %", 100.0 * unsigned_zero(mean)),
+        EffectScale::Relative if mean.abs() < 0.1 => format!("{:.4}", unsigned_zero(mean)),
+        EffectScale::Relative => format!("{:.2}", unsigned_zero(mean)),
+    }
+}
+
+/// `-7.9 points (-12.1 to -3.2)`, `+4.0 % (-1.0 to +9.3)`.
+fn format_change(found: &DimensionComparison) -> String {
+    let percent = |effect: f64| match found.scale {
+        EffectScale::Share => 100.0 * effect,
+        EffectScale::Relative => 100.0 * relative_change(effect),
+    };
+    let unit = match found.scale {
+        EffectScale::Share => "points",
+        EffectScale::Relative => "%",
+    };
+    let interval = found.adjusted_interval;
+    format!(
+        "{} {unit} ({} to {})",
+        format_signed(percent(found.effect)),
+        format_signed(percent(interval.low)),
+        format_signed(percent(interval.high))
+    )
+}
+
+/// One decimal with its sign; what rounds to 0 is `0.0`, never `-0.0`.
+fn format_signed(number: f64) -> String {
+    if !number.is_finite() {
+        return if number > 0.0 { "+∞" } else { "-∞" }.to_owned();
+    }
+    let text = format!("{number:+.1}");
+    if text == "+0.0" || text == "-0.0" { "0.0".to_owned() } else { text }
+}
+
+fn unsigned_zero(number: f64) -> f64 {
+    if number == 0.0 { 0.0 } else { number }
+}
+
+/// What stands behind a verdict: the sizes, and for an inconclusive one what would decide it.
+fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) -> String {
+    let counts = found.tasks;
+    let tasks = match found.is_paired {
+        true => format!(
+            "{}: {} up, {} down",
+            format_counted_noun(counts.shared, "task", "tasks"),
+            format_count(counts.rose),
+            format_count(counts.fell)
+        ),
+        false => format!(
+            "not paired: {} runs of {}, {} of {}",
+            format_count(counts.first_runs),
+            pair.first,
+            format_count(counts.second_runs),
+            pair.second
+        ),
+    };
+    let Some(plan) = &found.plan else { return tasks };
+    let detectable = plan.detectable_effect.map(|effect| match found.scale {
+        EffectScale::Share => format!("; could have seen {:.1} points", 100.0 * effect),
+        EffectScale::Relative => format!("; could have seen {:.1} %", 100.0 * relative_change(effect)),
+    });
+    let more = plan
+        .more_tasks
+        .map(|more| format!("; about {} would decide", format_counted_noun(more, "more task", "more tasks")));
+    let is_small = found.effect.abs() < found.equivalence_bound;
+    let beyond = plan.beyond_tasks.map(|most| {
+        let small = if is_small { "; the difference seen is too small to matter (--min-effect)" } else { "" };
+        format!("; more than {} would be needed{small}", format_counted_noun(most, "task", "tasks"))
+    });
+    let more = more.or(beyond);
+    let trials = match plan.trials {
+        TrialAdvice::Decide { trials_per_task } => format!(", or {trials_per_task} trials of each task"),
+        TrialAdvice::CannotDecide if plan.beyond_tasks.is_some() => String::new(),
+        TrialAdvice::CannotDecide if plan.more_tasks.is_some() => ", more trials of these would not".to_owned(),
+        TrialAdvice::CannotDecide => "; one task decides nothing".to_owned(),
+        TrialAdvice::Unknown => String::new(),
+    };
+    format!("{tasks}{}{}{trials}", detectable.unwrap_or_default(), more.unwrap_or_default())
+}
+
+/// `None` if no task changed in this direction.
+fn build_flip_table(comparison: &VersionComparison, title: &'static str, is_worse: bool) -> Option<ReportTable> {
+    let has_pairs = comparison.flips.len() > 1;
+    let pick = |pair: &TaskFlips| if is_worse { pair.worse_count } else { pair.better_count };
+    let all: u64 = comparison.flips.iter().map(pick).sum();
+    let mut rows = Vec::new();
+    for pair in &comparison.flips {
+        let flips = if is_worse { &pair.worse } else { &pair.better };
+        for flip in flips.iter().take(MAX_SHOWN_FLIPS) {
+            let mut row = vec![describe_task(flip)];
+            if has_pairs {
+                row.push(format!("{} → {}", pair.first, pair.second));
+            }
+            row.extend([
+                comparison.title(&flip.dimension).to_owned(),
+                format!("{:.2}", flip.before),
+                format!("{:.2}", flip.after),
+                describe_run(flip.before_path.as_deref(), &flip.before_trajectory),
+                describe_run(flip.after_path.as_deref(), &flip.after_trajectory),
+            ]);
+            rows.push(row);
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let mut columns = vec![column("task", false)];
+    if has_pairs {
+        columns.push(column("pair", false));
+    }
+    let (first, second) = if has_pairs { ("before", "after") } else { ("A", "B") };
+    columns.extend([
+        column("dimension", false),
+        column(first, true),
+        column(second, true),
+        column(format!("run of {first}"), false),
+        column(format!("run of {second}"), false),
+    ]);
+    let shown = rows.len() as u64;
+    let note =
+        (all > shown).then(|| format!("{} of {}, largest change first.", format_count(shown), format_count(all)));
+    Some(ReportTable { title, note, columns, rows })
+}
+
+/// `None` if nothing goes wrong more or less often.
+fn build_group_table(comparison: &VersionComparison) -> Option<ReportTable> {
+    if comparison.failure_groups.is_empty() {
+        return None;
+    }
+    let mut columns = vec![column("reason", false), column("evaluator", false), column("tool", false)];
+    columns.extend(comparison.versions.iter().map(|version| column(format!("runs of {}", version.letter), true)));
+    let rows = comparison.failure_groups.iter().take(MAX_SHOWN_FLIPS).map(|group| {
+        let mut row =
+            vec![group.reason.clone(), group.evaluator.clone(), group.tool.clone().unwrap_or_else(|| "–".to_owned())];
+        let cells = group.runs.iter().zip(&group.shares);
+        row.extend(cells.map(|(runs, share)| format!("{} ({:.1} %)", format_count(*runs), 100.0 * share)));
+        row
+    });
+    let note = "Reasons of wrong verdicts, with values replaced by their kind; largest change first.".to_owned();
+    Some(ReportTable { title: "What goes wrong", note: Some(note), columns, rows: rows.collect() })
+}
+
+fn describe_task(flip: &TaskFlip) -> String {
+    match &flip.request {
+        Some(request) => request.clone(),
+        None => flip.task.clone(),
+    }
+}
+
+fn describe_run(path: Option<&str>, trajectory_id: &str) -> String {
+    match (path, trajectory_id) {
+        (Some(path), id) => format!("{path} [{}]", short_id(id)),
+        (None, "") => "not in the baseline".to_owned(),
+        (None, id) => short_id(id).to_owned(),
+    }
+}
+
+fn short_id(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}

@@ -1,0 +1,21 @@
+//! Comparison of versions of an agent: their results, baseline files, and what differs.
+
+mod baseline_file;
+mod comparison_output;
+mod comparison_tables;
+mod group_changes;
+mod pairing_keys;
+mod task_flips;
+#[cfg(test)]
+mod tests;
+mod version_comparison;
+mod version_results;
+
+pub use baseline_file::{BaselineError, is_baseline, read_baseline, write_baseline};
+pub use comparison_output::{print_comparison, write_comparison_html, write_comparison_markdown};
+pub use comparison_tables::{build_comparison_tables, verdict_word};
+pub use group_changes::FailureGroupChange;
+pub use pairing_keys::MAX_VERSIONS;
+pub use task_flips::{TaskFlip, TaskFlips};
+pub use version_comparison::{ComparedVersion, DimensionTitle, RunPairing, VersionComparison, find_mismatches};
+pub use version_results::{RunValues, ScoreTally, ScoredDimension, TaskKey, TaskRuns, VersionHeader, VersionResults};

@@ -1,0 +1,165 @@
+//! Results, baselines and comparisons that tests invent.
+
+use std::collections::BTreeMap;
+
+use gradus_stats::comparison::{ComparisonSettings, ComparisonVerdict};
+
+use super::*;
+use crate::example::show_styles;
+
+fn dimension(name: &str, rubric_hash: &str) -> ScoredDimension {
+    ScoredDimension {
+        name: name.to_owned(),
+        title: name.to_uppercase(),
+        worst: 0.0,
+        best: 1.0,
+        rubric_hash: rubric_hash.to_owned(),
+        judge: "offline".to_owned(),
+    }
+}
+
+/// `tasks` tasks with `trials` runs each; `right` gives how many of three steps are right.
+fn version(name: &str, tasks: usize, trials: usize, right: impl Fn(usize, usize) -> u32) -> VersionResults {
+    let header = VersionHeader {
+        name: name.to_owned(),
+        run_id: format!("run-{name}"),
+        is_complete: true,
+        judge: "offline".to_owned(),
+        dimensions: vec![dimension("fit", "h1"), dimension("other", "h2")],
+        ..VersionHeader::default()
+    };
+    let mut results = VersionResults { header, tasks: BTreeMap::new(), metrics: BTreeMap::new() };
+    for task in 0..tasks {
+        let run = |trial: usize| RunValues {
+            trajectory_id: format!("{name}-{task}-{trial}"),
+            scores: vec![
+                Some(ScoreTally { sum: f64::from(right(task, trial)), count: 3 }),
+                (task > 0).then_some(ScoreTally { sum: 1.0, count: 1 }),
+            ],
+            steps: 3,
+            tokens: Some(100),
+            cost_usd: None,
+            seconds: Some(1.25),
+        };
+        let runs = (0..trials).map(run).collect();
+        let request = Some(format!("Task {task} <script> | \u{1b}[31m"));
+        results.tasks.insert(TaskKey::Item(format!("item-{task:03}")), TaskRuns { request, runs });
+    }
+    results
+}
+
+fn compare(versions: &[VersionResults]) -> VersionComparison {
+    VersionComparison::from_versions(versions, &ComparisonSettings::default()).unwrap()
+}
+
+fn verdicts(comparison: &VersionComparison) -> Vec<(&str, ComparisonVerdict)> {
+    let found = &comparison.report.pairs[0].dimensions;
+    found.iter().map(|found| (found.dimension.as_str(), found.verdict)).collect()
+}
+
+fn print_to_text(comparison: &VersionComparison) -> String {
+    let mut printed = Vec::new();
+    print_comparison(comparison, &mut printed).unwrap();
+    show_styles(&printed)
+}
+
+#[test]
+fn a_baseline_gives_back_what_was_written() {
+    let results = version("v1", 5, 3, |task, trial| ((task + trial) % 4) as u32);
+    let write = |results: &VersionResults, with_content| {
+        let mut written = Vec::new();
+        write_baseline(results, with_content, &mut written).unwrap();
+        String::from_utf8(written).unwrap()
+    };
+    let text = write(&results, true);
+    let read = read_baseline(text.as_bytes()).unwrap();
+    assert_eq!(write(&read, true), text);
+    assert_eq!(read.header, results.header);
+    // Runs arrive in any order; the file is the same.
+    let mut turned = results.clone();
+    turned.tasks.values_mut().for_each(|task| task.runs.reverse());
+    assert_eq!(write(&turned, true), text);
+    let plain = write(&results, false);
+    assert!(!plain.contains("script") && !plain.contains("v1-0-0"), "{plain}");
+    assert!(is_baseline(plain.as_bytes()) && !is_baseline(b"{}"));
+    assert_eq!(read_baseline(plain.as_bytes()).unwrap().metric_values(), results.metric_values());
+}
+
+#[test]
+fn equal_shares_of_unequal_trials_are_equal() {
+    // Thirds are no floating-point numbers, and means of means of them even less.
+    let right = |task: usize, trial: usize| ((task + trial) % 2 + 1) as u32;
+    let few = version("few", 40, 4, right);
+    let many = version("many", 40, 20, right);
+    let comparison = compare(&[few, many]);
+    for found in &comparison.report.pairs[0].dimensions {
+        assert_eq!(found.effect, 0.0, "{found:?}");
+        assert!(matches!(found.verdict, ComparisonVerdict::Same | ComparisonVerdict::Inconclusive), "{found:?}");
+    }
+    assert_eq!((comparison.flips[0].worse_count, comparison.flips[0].better_count), (0, 0));
+    let text = print_to_text(&comparison);
+    assert!(!text.contains("-0.0 points") && text.contains("The number of trials differs"), "{text}");
+}
+
+#[test]
+fn a_drop_is_worse_and_the_rest_is_not() {
+    let before = version("v1", 40, 2, |_, _| 3);
+    let after = version("v2", 40, 2, |task, _| if task % 2 == 0 { 1 } else { 3 });
+    let comparison = compare(&[before.clone(), after.clone()]);
+    assert_eq!(comparison.pairing, RunPairing::Task);
+    assert!(verdicts(&comparison).contains(&("fit", ComparisonVerdict::Worse)), "{:?}", verdicts(&comparison));
+    assert!(!verdicts(&comparison).contains(&("other", ComparisonVerdict::Worse)));
+    assert!(!verdicts(&comparison).contains(&("steps", ComparisonVerdict::Worse)));
+    assert!(comparison.has_regression());
+    assert_eq!(comparison.flips[0].worse_count, 20);
+    let back = compare(&[after, before]);
+    assert!(verdicts(&back).contains(&("fit", ComparisonVerdict::Better)) && !back.has_regression());
+}
+
+#[test]
+fn what_people_read() {
+    let before = version("v1", 40, 2, |_, _| 3);
+    let mut after = version("v2", 39, 2, |task, _| if task % 2 == 0 { 1 } else { 3 });
+    after.header.is_complete = false;
+    after.header.agent_versions = vec!["2.0\u{1b}".to_owned()];
+    let comparison = compare(&[before, after]);
+    insta::assert_snapshot!("console", print_to_text(&comparison));
+    let mut markdown = Vec::new();
+    write_comparison_markdown(&comparison, &mut markdown).unwrap();
+    insta::assert_snapshot!("markdown", String::from_utf8(markdown).unwrap());
+    let mut page = Vec::new();
+    write_comparison_html(&comparison, &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("WORSE") && !page.contains("<script"), "{page}");
+}
+
+#[test]
+fn other_rubrics_and_judges_are_noticed() {
+    let first = version("v1", 2, 1, |_, _| 3);
+    let mut second = first.clone();
+    second.header.dimensions[0].rubric_hash = "h9".to_owned();
+    second.header.dimensions[1].judge = "openai:gpt-4o".to_owned();
+    assert_eq!(
+        find_mismatches(&first.header.dimensions, &second.header.dimensions),
+        ["fit: the rubric or the rules changed", "other: judged by offline and by openai:gpt-4o"]
+    );
+    assert!(find_mismatches(&first.header.dimensions, &first.header.dimensions).is_empty());
+}
+
+#[test]
+fn several_versions_are_compared_in_pairs() {
+    let versions: Vec<VersionResults> =
+        (0..5).map(|number| version(&format!("v{number}"), 20, 1, |_, _| if number == 4 { 1 } else { 3 })).collect();
+    let comparison = compare(&versions);
+    assert_eq!(comparison.report.pairs.len(), 10);
+    let text = print_to_text(&comparison);
+    assert!(text.contains("A → E") && text.contains("D → E") && text.contains("WORSE"), "{text}");
+}
+
+#[test]
+fn the_same_runs_under_two_judges_are_paired_with_themselves() {
+    let first = version("v1", 6, 3, |_, _| 3);
+    let comparison = compare(&[first.clone(), first]);
+    assert_eq!(comparison.pairing, RunPairing::Run);
+    assert_eq!(comparison.report.pairs[0].dimensions[0].tasks.shared, 18);
+}

@@ -1,0 +1,127 @@
+//! Failure groups for people. Explanations of a model hardly ever repeat, so reasons that occur once are shown together.
+
+use gradus_eval::report::{EvaluationSummary, FailureExample, FailureGroup};
+
+use crate::number_text::{format_count, format_counted_noun};
+
+/// From so many groups of one verdict each on, with the same evaluator, tool and label, they are one row.
+const MIN_FOLDED: usize = 3;
+/// Examples of one row.
+const MAX_EXAMPLES: usize = 3;
+
+/// A row of a list of failure groups. Its texts are those of the trace, unescaped: each format escapes for itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailureRow {
+    pub evaluator: String,
+    pub tool: Option<String>,
+    pub rule: Option<String>,
+    pub label: String,
+    pub reason: String,
+    pub count: u64,
+    pub trajectories: u64,
+    /// Of all trajectories of the run.
+    pub share: f64,
+    pub examples: Vec<FailureExample>,
+}
+
+impl FailureRow {
+    fn from_group(group: &FailureGroup) -> FailureRow {
+        FailureRow {
+            evaluator: group.evaluator.clone(),
+            tool: group.tool.clone(),
+            rule: group.rule.clone(),
+            label: group.label.clone(),
+            reason: group.reason.clone(),
+            count: group.count,
+            trajectories: group.trajectories,
+            share: group.share,
+            examples: group.examples.clone(),
+        }
+    }
+
+    /// `12 verdicts in 30.0 % of the runs`.
+    pub fn format_count(&self) -> String {
+        let verdicts = format_counted_noun(self.count, "verdict", "verdicts");
+        format!("{verdicts} in {:.1} % of the runs", self.share * 100.0)
+    }
+}
+
+/// The groups of a run as rows: the largest first, and among equal ones in the order of the summary. Groups of one verdict by a
+/// model are folded where at least three have the same evaluator, tool and label.
+pub fn list_failure_rows(summary: &EvaluationSummary) -> Vec<FailureRow> {
+    let is_rare = |group: &FailureGroup| group.count == 1 && group.rule.is_none();
+    let is_alike = |one: &FailureGroup, other: &FailureGroup| {
+        one.evaluator == other.evaluator && one.tool == other.tool && one.label == other.label
+    };
+    let mut rows = Vec::new();
+    let mut folded = vec![false; summary.failure_groups.len()];
+    for (at, group) in summary.failure_groups.iter().enumerate() {
+        if folded[at] {
+            continue;
+        }
+        let alike: Vec<usize> = (at..summary.failure_groups.len())
+            .filter(|other| {
+                let other = &summary.failure_groups[*other];
+                is_rare(group) && is_rare(other) && is_alike(group, other)
+            })
+            .collect();
+        if alike.len() < MIN_FOLDED {
+            rows.push(FailureRow::from_group(group));
+            continue;
+        }
+        let members = || alike.iter().map(|at| &summary.failure_groups[*at]);
+        let mut ids: Vec<&str> = members().flat_map(|group| &group.examples).map(|one| &*one.trajectory_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let examples = members().flat_map(|group| &group.examples).take(MAX_EXAMPLES).cloned().collect();
+        rows.push(FailureRow {
+            reason: format!("{} reasons that occur once", format_count(alike.len() as u64)),
+            count: alike.len() as u64,
+            trajectories: ids.len() as u64,
+            share: ids.len() as f64 / summary.trajectories.max(1) as f64,
+            examples,
+            ..FailureRow::from_group(group)
+        });
+        alike.iter().for_each(|at| folded[*at] = true);
+    }
+    // The sort is stable.
+    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::example;
+
+    #[test]
+    fn reasons_that_occur_once_are_one_row_and_rules_keep_theirs() {
+        let mut summary = example::empty();
+        summary.trajectories = 10;
+        let group = |reason: &str, rule: Option<&str>, count| FailureGroup {
+            key: reason.to_owned(),
+            evaluator: "fit".to_owned(),
+            tool: Some("search".to_owned()),
+            rule: rule.map(str::to_owned),
+            label: "incorrect".to_owned(),
+            reason: reason.to_owned(),
+            count,
+            trajectories: count,
+            share: count as f64 / 10.0,
+            examples: vec![FailureExample {
+                trajectory_id: reason.to_owned(),
+                trace_id: None,
+                step_index: Some(1),
+                request: None,
+            }],
+        };
+        summary.failure_groups =
+            vec![group("often", None, 2), group("a", None, 1), group("by rule", Some("r"), 1), group("b", None, 1)];
+        assert_eq!(list_failure_rows(&summary).len(), 4, "two are listed");
+        summary.failure_groups.push(group("c", None, 1));
+        let rows = list_failure_rows(&summary);
+        let found: Vec<_> = rows.iter().map(|row| (row.count, row.reason.as_str())).collect();
+        assert_eq!(found, [(3, "3 reasons that occur once"), (2, "often"), (1, "by rule")]);
+        assert_eq!(rows[0].format_count(), "3 verdicts in 30.0 % of the runs");
+    }
+}

@@ -1,0 +1,70 @@
+//! What goes wrong most often: wrong verdicts by evaluator, tool and reason.
+
+use gradus_eval::report::{EvaluationSummary, FailureExample};
+
+use super::{MAX_ROWS, format_evaluator_title, text};
+use crate::failure_list::{FailureRow, list_failure_rows};
+use crate::number_text::format_count;
+
+/// The table of groups, the largest first.
+#[derive(Debug)]
+pub struct FailureGroupsView {
+    pub rows: Vec<FailureGroupView>,
+    /// Groups that are not shown.
+    pub omitted: Option<String>,
+}
+
+/// A row, formatted.
+#[derive(Debug)]
+pub struct FailureGroupView {
+    pub evaluator: String,
+    pub tool: Option<String>,
+    pub rule: Option<String>,
+    pub reason: String,
+    pub count: String,
+    pub share: String,
+    pub examples: Vec<FailureExampleView>,
+}
+
+/// A wrong verdict of the group.
+#[derive(Debug)]
+pub struct FailureExampleView {
+    pub trajectory_id: String,
+    pub step: Option<u32>,
+    pub request: String,
+}
+
+impl FailureGroupsView {
+    pub fn from_summary(summary: &EvaluationSummary) -> FailureGroupsView {
+        let rows = list_failure_rows(summary);
+        let omitted = rows.len().saturating_sub(MAX_ROWS) as u64 + summary.omitted_failure_groups;
+        FailureGroupsView {
+            rows: rows.iter().take(MAX_ROWS).map(|row| FailureGroupView::from_row(row, summary)).collect(),
+            omitted: (omitted > 0).then(|| format_count(omitted)),
+        }
+    }
+}
+
+impl FailureGroupView {
+    fn from_row(row: &FailureRow, summary: &EvaluationSummary) -> FailureGroupView {
+        FailureGroupView {
+            evaluator: format_evaluator_title(summary, &row.evaluator),
+            tool: row.tool.as_deref().map(text::format_display_line),
+            rule: row.rule.as_deref().map(text::format_display_line),
+            reason: text::format_display_line(&row.reason),
+            count: format_count(row.count),
+            share: format!("{:.1} %", row.share * 100.0),
+            examples: row.examples.iter().map(FailureExampleView::from_example).collect(),
+        }
+    }
+}
+
+impl FailureExampleView {
+    fn from_example(example: &FailureExample) -> FailureExampleView {
+        FailureExampleView {
+            trajectory_id: text::format_display_line(&example.trajectory_id),
+            step: example.step_index,
+            request: example.request.as_deref().map_or_else(String::new, text::format_display_line),
+        }
+    }
+}

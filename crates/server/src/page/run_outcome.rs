@@ -1,0 +1,34 @@
+//! How a run ended, which stands at the top of its page: verdicts on single steps mean little if there is no answer.
+
+use gradus_eval::evaluator::OUTCOME;
+use gradus_report::html::text::{self, DisplayText};
+
+use crate::page::recorded_verdict::RecordedVerdict;
+
+/// The verdict of the evaluator `outcome`.
+pub(super) struct RunOutcome {
+    /// The label in words: `limit reached`.
+    pub(super) label: String,
+    /// Whether the run ended without an answer.
+    pub(super) is_dead: bool,
+    pub(super) explanation: Option<DisplayText>,
+}
+
+impl RunOutcome {
+    /// `None` if the run was not judged for it.
+    pub(super) fn from_outcomes(outcomes: &[RecordedVerdict]) -> Option<RunOutcome> {
+        let given =
+            outcomes.iter().find(|given| *given.line.evaluator == *OUTCOME && given.line.step_index.is_none())?;
+        let explanation = given.line.explanation.as_deref().filter(|words| !words.is_empty());
+        Some(RunOutcome {
+            label: format_outcome_label(given.line.label.as_deref()?),
+            is_dead: given.is_wrong,
+            explanation: explanation.map(text::format_display_block),
+        })
+    }
+}
+
+/// A label as words: `limit reached` for `limit_reached`.
+pub(super) fn format_outcome_label(label: &str) -> String {
+    text::format_display_line(&label.replace('_', " "))
+}

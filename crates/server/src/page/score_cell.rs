@@ -1,0 +1,149 @@
+//! A cell of the list of traces: what one evaluator says about a trace.
+
+use gradus_eval::evaluator::OUTCOME;
+use gradus_eval::scale::ScoreScale;
+use gradus_report::html::number;
+use gradus_store::{ScoreRow, TraceRow};
+
+use super::run_outcome::format_outcome_label;
+use crate::evaluators;
+use crate::settings::ReloadableSettings;
+
+/// The mean score of one evaluator over all trajectories of a trace.
+pub(super) struct TraceScoreCell {
+    pub(super) class: &'static str,
+    pub(super) text: String,
+    /// Tooltip.
+    pub(super) about: String,
+    /// Questions without a verdict, besides those with a score.
+    pub(super) unjudged: Option<String>,
+}
+
+/// Sums of the outcomes of one evaluator on one trace.
+#[derive(Default)]
+struct TraceScoreSums {
+    is_asked: bool,
+    scored: i64,
+    sum: f64,
+    failed: i64,
+    abstained: i64,
+    wrong: i64,
+}
+
+impl TraceScoreCell {
+    /// Distinguishes the cases without a score: not judged, not applicable, failed, and undecided.
+    pub(super) fn for_evaluator(settings: &ReloadableSettings, trace: &TraceRow, evaluator: &str) -> TraceScoreCell {
+        let scores = || trace.trajectories.iter().flat_map(|one| &one.scores).filter(|one| one.evaluator == evaluator);
+        let mut sums = TraceScoreSums::default();
+        for score in scores() {
+            sums.is_asked = true;
+            sums.scored += score.scored;
+            sums.sum += score.sum;
+            sums.failed += score.failed;
+            sums.abstained += score.abstained;
+            sums.wrong += score.wrong;
+        }
+        if evaluator == OUTCOME
+            && let Some(cell) = TraceScoreCell::from_endings(scores())
+        {
+            return cell;
+        }
+        if sums.scored == 0 { TraceScoreCell::without_score(&sums) } else { sums.to_cell(settings, evaluator) }
+    }
+
+    /// How the runs of a trace ended: the label of one that died, or of the first. `None` without any label.
+    fn from_endings<'s>(scores: impl Iterator<Item = &'s ScoreRow>) -> Option<TraceScoreCell> {
+        let labelled: Vec<_> = scores.filter_map(|score| Some((score, score.label.as_deref()?))).collect();
+        let dead = labelled.iter().find(|(score, _)| score.wrong > 0);
+        let (shown, label) = *dead.or_else(|| labelled.first())?;
+        let count = labelled.len();
+        Some(TraceScoreCell {
+            class: match (shown.wrong > 0, shown.scored > 0) {
+                (true, _) => "wrong",
+                (false, true) => "right",
+                // A label that is neither good nor bad.
+                (false, false) => "none",
+            },
+            text: format_outcome_label(label),
+            about: match count {
+                1 => "how the run ended".to_owned(),
+                _ => format!("how one of {count} runs ended"),
+            },
+            unjudged: None,
+        })
+    }
+
+    fn without_score(sums: &TraceScoreSums) -> TraceScoreCell {
+        let (class, text, about) = match (sums.failed > 0, sums.is_asked) {
+            (true, _) => ("unjudged", "?", format!("{} could not be judged", sums.failed)),
+            (false, true) if sums.abstained > 0 => ("none", "–", format!("{} not decided", sums.abstained)),
+            (false, true) => ("none", "–", "not applicable".to_owned()),
+            (false, false) => ("none", "", "not judged".to_owned()),
+        };
+        let is_undecided = sums.failed == 0 && sums.abstained > 0;
+        let unjudged = is_undecided.then(|| "cannot\u{a0}judge".to_owned());
+        TraceScoreCell { class, text: text.to_owned(), about, unjudged }
+    }
+}
+
+impl TraceScoreSums {
+    /// The cell of a trace with at least one score.
+    fn to_cell(&self, settings: &ReloadableSettings, evaluator: &str) -> TraceScoreCell {
+        let mean = self.sum / self.scored as f64;
+        let is_share = evaluators::find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
+        // Rules that only notice mistakes confirm nothing, so a cell without a flag is no 100 %.
+        let is_unflagged = self.wrong == 0 && evaluators::gives_only_flags(settings, evaluator);
+        TraceScoreCell {
+            class: match (self.wrong > 0, is_unflagged) {
+                (true, _) => "wrong",
+                (false, true) => "none",
+                (false, false) => "right",
+            },
+            text: match (is_unflagged, is_share) {
+                (true, _) => "no\u{a0}flag".to_owned(),
+                (false, true) => format!("{:.0}\u{a0}%", 100.0 * mean),
+                (false, false) => number::format_score(mean),
+            },
+            about: format!("mean of {} judged", self.scored),
+            unjudged: (self.failed > 0).then(|| format!("{}\u{a0}unjudged", self.failed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending(label: &str, score: Option<f64>) -> ScoreRow {
+        ScoreRow {
+            evaluator: OUTCOME.to_owned(),
+            scored: i64::from(score.is_some()),
+            sum: score.unwrap_or_default(),
+            failed: 0,
+            not_applicable: 0,
+            abstained: i64::from(score.is_none()),
+            label: Some(label.to_owned()),
+            wrong: i64::from(score == Some(0.0)),
+            first_wrong: None,
+        }
+    }
+
+    #[test]
+    fn a_dead_run_is_shown_before_one_that_answered() {
+        let shown =
+            |rows: &[ScoreRow]| TraceScoreCell::from_endings(rows.iter()).map(|cell| (cell.class, cell.text)).unwrap();
+        let (answered, crashed) = (ending("answered", Some(1.0)), ending("limit_reached", Some(0.0)));
+        assert_eq!(shown(&[answered.clone(), crashed]), ("wrong", "limit reached".to_owned()));
+        assert_eq!(shown(std::slice::from_ref(&answered)), ("right", "answered".to_owned()));
+        assert_eq!(shown(&[ending("gave_up", None)]), ("none", "gave up".to_owned()));
+    }
+
+    #[test]
+    fn an_undecided_question_is_neither_an_error_nor_a_score() {
+        let sums = TraceScoreSums { is_asked: true, abstained: 3, ..TraceScoreSums::default() };
+        let cell = TraceScoreCell::without_score(&sums);
+        assert_eq!((cell.class, cell.unjudged.as_deref()), ("none", Some("cannot\u{a0}judge")));
+        let failed = TraceScoreSums { failed: 1, ..sums };
+        assert_eq!(TraceScoreCell::without_score(&failed).class, "unjudged");
+    }
+}

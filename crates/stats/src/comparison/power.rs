@@ -1,0 +1,135 @@
+//! How small a difference could have been found, and how many tasks or trials would decide.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::changed_share::max_unseen_share;
+use crate::distributions::{normal_quantile, student_quantile};
+
+use super::estimate::{EffectEstimate, IntervalShape};
+
+/// Probability with which a difference of the detectable size is found.
+const POWER: f64 = 0.8;
+
+/// More trials of the same tasks are not recommended beyond this many times the present ones.
+const MAX_TRIAL_FACTOR: f64 = 50.0;
+
+/// More tasks are not recommended beyond this many times the present ones: the variance of a few tasks says little about
+/// that of thousands. Up to `MIN_TASK_LIMIT` the number is given in any case.
+const MAX_TASK_FACTOR: f64 = 50.0;
+const MIN_TASK_LIMIT: u64 = 1_000;
+
+/// What an inconclusive comparison could have found, and what would decide it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DecisionPlan {
+    /// The smallest true effect that is found with 80 % power at this size. `None` with a single task.
+    pub detectable_effect: Option<f64>,
+    /// Tasks in all that would decide: enough to find an effect of the smallest size that matters with 80 % power, to
+    /// show that there is none with the same power, and to decide if the effect is exactly the one observed. `None`
+    /// with a single task, and if it is more than `beyond_tasks`.
+    pub needed_tasks: Option<u64>,
+    /// Set if more tasks than this would be needed: an extrapolation that far from the present ones is no advice.
+    pub beyond_tasks: Option<u64>,
+    /// `needed_tasks` less those that were compared.
+    pub more_tasks: Option<u64>,
+    pub trials: TrialAdvice,
+}
+
+/// Whether more trials of the same tasks can decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum TrialAdvice {
+    /// A version repeated no task, or the versions share none, so nothing shows how much trials vary.
+    Unknown,
+    /// Tasks differ too much from each other: only more tasks can decide.
+    CannotDecide,
+    /// So many trials of each task and version would decide.
+    Decide { trials_per_task: u64 },
+}
+
+impl DecisionPlan {
+    /// `bound` is the smallest effect that matters.
+    pub(super) fn from_estimate(estimate: &EffectEstimate, bound: f64, alpha: f64) -> DecisionPlan {
+        if matches!(estimate.shape, IntervalShape::Unknown) || estimate.tasks < 2.0 {
+            let trials = TrialAdvice::CannotDecide;
+            return DecisionPlan {
+                detectable_effect: None,
+                needed_tasks: None,
+                beyond_tasks: None,
+                more_tasks: None,
+                trials,
+            };
+        }
+        let interval = estimate.interval(alpha);
+        let half = 0.5 * (interval.high - interval.low);
+        let found = (student_quantile(alpha, estimate.freedom) + one_sided_quantile(POWER)) * estimate.standard_error();
+        // The variance of few deviating tasks, or of shares near 0 and 1, is estimated badly; the interval knows that.
+        let is_independent = matches!(estimate.shape, IntervalShape::Newcombe { .. });
+        let detectable = if estimate.is_sparse() || is_independent { found.max(half) } else { found };
+        let by_width = if is_independent { (estimate.tasks * (half / bound).powi(2)).ceil() as u64 } else { 0 };
+        let needed = needed_tasks(estimate, bound, alpha).max(by_width);
+        let needed = needed.max(estimate.tasks as u64 + 1);
+        let most = MIN_TASK_LIMIT.max((MAX_TASK_FACTOR * estimate.tasks) as u64);
+        let advised = Some(needed).filter(|needed| *needed <= most);
+        DecisionPlan {
+            detectable_effect: Some(detectable.min(estimate.max_effect)),
+            needed_tasks: advised,
+            beyond_tasks: advised.is_none().then_some(most),
+            more_tasks: advised.map(|needed| needed - estimate.tasks as u64),
+            trials: advise_trials(estimate, bound, alpha),
+        }
+    }
+}
+
+/// The normal quantile that is exceeded with probability 1 - `power`.
+fn one_sided_quantile(power: f64) -> f64 {
+    normal_quantile(2.0 * (1.0 - power))
+}
+
+/// The number of standard errors that an effect of the smallest size that matters must have. A difference of that size
+/// is found with 80 % power, and no difference is shown to be none with 80 % power: both ends of the interval must then
+/// be inside, each with 90 %.
+fn needed_deviations(alpha: f64, freedom: f64) -> f64 {
+    student_quantile(alpha, freedom) + one_sided_quantile(0.5 * (1.0 + POWER))
+}
+
+fn needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
+    // At the observed effect the interval must end before 0 or before the bound, whichever is farther.
+    let reach = estimate.value.abs().max(bound - estimate.value.abs());
+    let is_enough = |tasks: f64| {
+        let error = (estimate.variance / tasks).sqrt();
+        let is_sparse_enough = !estimate.is_sparse() || max_unseen_share(tasks, alpha) <= bound;
+        is_sparse_enough
+            && needed_deviations(alpha, tasks - 1.0) * error <= bound
+            && student_quantile(alpha, tasks - 1.0) * error <= reach
+    };
+    let mut high = 2_u64;
+    while !is_enough(high as f64) && high < 1 << 40 {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while low + 1 < high {
+        let middle = u64::midpoint(low, high);
+        if is_enough(middle as f64) { high = middle } else { low = middle }
+    }
+    high
+}
+
+/// The law of total variance: the variance of a task's difference is that between tasks plus that of its trials, and
+/// only the second part shrinks with more trials.
+fn advise_trials(estimate: &EffectEstimate, bound: f64, alpha: f64) -> TrialAdvice {
+    let Some(of_trials) = estimate.trial_variance else { return TrialAdvice::Unknown };
+    if estimate.is_sparse() || of_trials <= 0.0 {
+        return TrialAdvice::CannotDecide;
+    }
+    // One standard error more than estimated: an advice that comes from too small an estimate would not decide.
+    let uncertainty = estimate.variance * (2.0 / (estimate.tasks - 1.0)).sqrt();
+    let between_tasks = (estimate.variance - of_trials + uncertainty).max(0.0);
+    let wanted = estimate.tasks * (bound / needed_deviations(alpha, estimate.freedom)).powi(2);
+    let factor = of_trials / (wanted - between_tasks);
+    if wanted <= between_tasks || factor > MAX_TRIAL_FACTOR {
+        return TrialAdvice::CannotDecide;
+    }
+    let trials = (estimate.trials * factor).ceil().max(estimate.trials.floor() + 1.0);
+    TrialAdvice::Decide { trials_per_task: trials as u64 }
+}
