@@ -83,6 +83,7 @@ PEERS = {
 
 # The clients whose types say what a judge's endpoint is sent, and what it answers.
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
+STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
 class NotInstalled(Exception):
@@ -143,6 +144,14 @@ def check_judges(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
+def check_statistics(gradus):
+    python = python_for("statistics", STATISTICS_PACKAGES)
+    # Examples are built with the tests, beside the program.
+    target = pathlib.Path(os.environ["CARGO_TARGET_DIR"]) / "debug" if "CARGO_TARGET_DIR" in os.environ else pathlib.Path(gradus).parent
+    ran = subprocess.run([python, HERE / "statistics_packages.py", target / "examples" / "measure_table"], capture_output=True, text=True, timeout=900)
+    return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
+
+
 def run_checks(checks):
     """Runs them one after another and says what came of each; how many passed, failed and were skipped."""
     passed = failed = skipped = 0
@@ -184,6 +193,7 @@ def run_script(name, gradus):
 def run_agents(gradus):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
+    checks["statistics packages"] = functools.partial(check_statistics, gradus)
     return run_checks(checks)
 
 
