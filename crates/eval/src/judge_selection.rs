@@ -245,17 +245,19 @@ impl JudgeConfig {
         PriceTable::parse_toml(&text).map_err(|source| JudgeConfigError::Prices { path: path.clone(), source })
     }
 
+    /// The built-in prices with those of the user's file.
+    pub fn price_table(&self) -> Result<PriceTable, JudgeConfigError> {
+        let mut prices = PriceTable::default();
+        prices.add_prices(&self.read_prices()?);
+        Ok(prices)
+    }
+
     /// Builds the judge for an endpoint. All settings are validated here, before anything is read or asked.
     pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, JudgeConfigError> {
-        let own_prices = self.read_prices()?;
         let price = match endpoint.local_server {
             // A model on the user's own machine is not billed. It may have the name of a hosted one.
-            Some(_) => Some(own_prices.get(&endpoint.model).copied().unwrap_or_default()),
-            None => {
-                let mut prices = PriceTable::default();
-                prices.add_prices(&own_prices);
-                prices.find_price(&endpoint.model)
-            }
+            Some(_) => Some(self.read_prices()?.get(&endpoint.model).copied().unwrap_or_default()),
+            None => self.price_table()?.find_price(&endpoint.model),
         };
         let mut retry = RetryPolicy { attempts: self.retries.saturating_add(1), ..RetryPolicy::default() };
         if let Some(wait) = self.load_wait_s {

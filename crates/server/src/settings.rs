@@ -13,9 +13,10 @@ use gradus_eval::annotation::AnnotationSettings;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::evaluator_selection::{RULE_EVALUATORS, rubric_library};
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::timeout_from_seconds;
+use gradus_eval::judge_selection::{JudgeConfigError, timeout_from_seconds};
 use gradus_eval::rubric::{RubricLabels, RubricLibrary, RubricSubject};
 use gradus_eval::scale::ScoreScale;
+use gradus_llm::price::PriceTable;
 use gradus_report::SupplementLoader;
 use gradus_store::RetentionPolicy;
 
@@ -76,6 +77,8 @@ pub(crate) struct ReloadableSettings {
     pub(super) library: RubricLibrary,
     /// Names and targets of the annotations that verdicts are shown as to Phoenix clients.
     pub(super) annotations: AnnotationSettings,
+    /// For the cost of agents whose traces state none.
+    pub(super) prices: PriceTable,
 }
 
 /// A hundred years: ages up to this fit in nanoseconds as `i64`.
@@ -130,6 +133,9 @@ pub enum ServerSettingsError {
     /// A file of rubrics is wrong; the message names the file.
     #[error(transparent)]
     Rubrics(Box<dyn Error + Send + Sync>),
+    /// The file of `eval.prices` cannot be used.
+    #[error(transparent)]
+    Prices(Box<JudgeConfigError>),
     #[error(transparent)]
     Rule(#[from] GradingRuleError),
     #[error(transparent)]
@@ -304,6 +310,7 @@ impl ReloadableSettings {
             retention: parse_retention_policy(&config.serve)?,
             library,
             annotations: config.annotations.clone(),
+            prices: config.judge.price_table().map_err(|error| ServerSettingsError::Prices(error.into()))?,
         })
     }
 }
@@ -319,6 +326,7 @@ impl ReloadableSettings {
             retention: RetentionPolicy::default(),
             library: RubricLibrary::built_in(),
             annotations: AnnotationSettings::default(),
+            prices: PriceTable::default(),
         }
     }
 }

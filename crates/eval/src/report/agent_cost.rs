@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gradus_core::trajectory::{TokenUsage, Trajectory};
+use gradus_core::trajectory::{ModelUsage, TokenUsage, Trajectory};
 use gradus_llm::CompletionUsage;
 use gradus_llm::price::PriceTable;
 use schemars::JsonSchema;
@@ -41,6 +41,14 @@ pub struct UnpricedModel {
     pub runs: u64,
 }
 
+/// What a trace states about the agent's own model calls.
+pub(super) struct StatedUsage<'t> {
+    pub(super) cost_usd: Option<f64>,
+    pub(super) model: Option<&'t str>,
+    pub(super) tokens: TokenUsage,
+    pub(super) model_usage: &'t [ModelUsage],
+}
+
 /// The cost of one run.
 #[derive(Clone, Debug, PartialEq)]
 enum RunCost<'t> {
@@ -68,7 +76,7 @@ impl AgentCostCounter {
         tokens.prompt = tokens.prompt.saturating_add(trajectory.tokens.prompt);
         tokens.completion = tokens.completion.saturating_add(trajectory.tokens.completion);
         tokens.cached_prompt = tokens.cached_prompt.saturating_add(trajectory.tokens.cached_prompt);
-        match find_run_cost(trajectory, &self.prices) {
+        match find_run_cost(&StatedUsage::from_trajectory(trajectory), &self.prices) {
             RunCost::Recorded(usd) => {
                 self.cost.recorded_runs += 1;
                 *self.cost.usd.get_or_insert(0.0) += usd;
@@ -99,15 +107,40 @@ impl AgentCostCounter {
     }
 }
 
+impl<'t> StatedUsage<'t> {
+    pub(super) fn from_trajectory(trajectory: &'t Trajectory) -> StatedUsage<'t> {
+        StatedUsage {
+            cost_usd: trajectory.cost_usd,
+            model: trajectory.model.as_deref(),
+            tokens: trajectory.tokens,
+            model_usage: &trajectory.model_usage,
+        }
+    }
+
+    /// The recorded cost, otherwise the estimated one. `None` where a price or the tokens are not known.
+    pub(super) fn known_cost(&self, prices: &PriceTable) -> Option<f64> {
+        match find_run_cost(self, prices) {
+            RunCost::Recorded(usd) | RunCost::Estimated(usd) => Some(usd),
+            RunCost::Unpriced(_) | RunCost::Unmeasured => None,
+        }
+    }
+}
+
+/// What the agent's own model calls cost: as the trace states it, otherwise estimated from tokens and prices. `None`
+/// where a price or the tokens are not known.
+pub fn known_agent_cost(trajectory: &Trajectory, prices: &PriceTable) -> Option<f64> {
+    StatedUsage::from_trajectory(trajectory).known_cost(prices)
+}
+
 /// A recorded cost counts as it is. An estimate needs the price of every model of the run: a part of the cost would look
 /// like all of it.
-fn find_run_cost<'t>(trajectory: &'t Trajectory, prices: &PriceTable) -> RunCost<'t> {
-    if let Some(usd) = trajectory.cost_usd.filter(|usd| usd.is_finite() && *usd >= 0.0) {
+fn find_run_cost<'t>(usage: &StatedUsage<'t>, prices: &PriceTable) -> RunCost<'t> {
+    if let Some(usd) = usage.cost_usd.filter(|usd| usd.is_finite() && *usd >= 0.0) {
         return RunCost::Recorded(usd);
     }
-    let whole = [(trajectory.model.as_deref(), trajectory.tokens)];
+    let whole = [(usage.model, usage.tokens)];
     let by_model: Vec<(Option<&str>, TokenUsage)> =
-        trajectory.model_usage.iter().map(|used| (used.model.as_deref(), used.tokens)).collect();
+        usage.model_usage.iter().map(|used| (used.model.as_deref(), used.tokens)).collect();
     let parts = if by_model.is_empty() { &whole[..] } else { &by_model };
     let parts: Vec<_> = parts.iter().filter(|(_, tokens)| tokens.total() > 0).collect();
     if parts.is_empty() {
@@ -129,7 +162,6 @@ fn find_run_cost<'t>(trajectory: &'t Trajectory, prices: &PriceTable) -> RunCost
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::trajectory::ModelUsage;
     use gradus_llm::price::{ModelPrices, TokenPrice};
 
     use super::*;

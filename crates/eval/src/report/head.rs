@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use gradus_core::trajectory::TokenUsage;
+use gradus_core::trajectory::{ModelUsage, TokenUsage};
+use gradus_llm::price::PriceTable;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::agent_cost::StatedUsage;
 use crate::outcome::OutcomeKind;
 
 /// The id of a trajectory, which is enough for indexing.
@@ -42,8 +44,13 @@ pub struct JudgedHead<'l> {
     pub steps: ItemCount,
     #[serde(default)]
     pub tokens: TokenUsage,
+    /// What the agent cost: as the trace states it. [`RunReader`](super::RunReader) adds estimates.
     #[serde(default)]
     pub cost_usd: Option<f64>,
+    #[serde(borrow, default)]
+    pub model: Option<Cow<'l, str>>,
+    #[serde(default)]
+    pub model_usage: Vec<ModelUsage>,
     #[serde(borrow, default)]
     pub start: Option<Cow<'l, str>>,
     #[serde(borrow, default)]
@@ -114,6 +121,13 @@ impl<'l> OutcomeHead<'l> {
 }
 
 impl<'l> JudgedHead<'l> {
+    /// Fills in the cost of the agent from tokens and prices where the trace does not state it.
+    pub(super) fn estimate_cost(&mut self, prices: &PriceTable) {
+        let (model, model_usage) = (self.model.as_deref(), &self.model_usage[..]);
+        let usage = StatedUsage { cost_usd: self.cost_usd, model, tokens: self.tokens, model_usage };
+        self.cost_usd = usage.known_cost(prices);
+    }
+
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }

@@ -23,7 +23,7 @@ mod summary;
 mod trial_index;
 mod variance_split;
 
-pub use agent_cost::{AgentCost, UnpricedModel};
+pub use agent_cost::{AgentCost, UnpricedModel, known_agent_cost};
 pub use failure_group::{
     FailureExample, FailureGroup, FailureGroupBuilder, MAX_FAILURE_GROUPS, VerdictGroup, excerpt_request,
 };

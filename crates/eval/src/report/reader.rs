@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
+use gradus_llm::price::PriceTable;
 
 use super::head::{JudgedHead, OutcomeHead, TrajectoryHead, VerdictHead};
 use crate::outcome::OutcomeLine;
@@ -18,6 +19,8 @@ use crate::run::{RunFileError, RunFolder, RunManifest};
 #[derive(Debug)]
 pub struct RunReader {
     pub record: RunManifest,
+    /// For the cost of agents whose traces state none.
+    prices: PriceTable,
     trajectories: LineFile,
     /// Offset and length of each trajectory's line, in the order of the source.
     trajectory_places: Vec<(u64, u32)>,
@@ -84,7 +87,18 @@ impl RunReader {
             });
         }
         let record = folder.record.clone();
-        Ok(RunReader { record, trajectories, trajectory_places, rewritten, outcomes, by_trajectory, superseded })
+        let mut prices = PriceTable::default();
+        prices.add_prices(&record.prices);
+        Ok(RunReader {
+            record,
+            prices,
+            trajectories,
+            trajectory_places,
+            rewritten,
+            outcomes,
+            by_trajectory,
+            superseded,
+        })
     }
 
     /// Visits the outcomes that later ones replaced.
@@ -170,7 +184,8 @@ impl RunReader {
         for (number, places) in self.by_trajectory.iter().enumerate() {
             let (at, length) = self.trajectory_places[number];
             let Some(line) = self.trajectories.read_line(at, length)? else { continue };
-            let Some(head) = JudgedHead::read(line) else { continue };
+            let Some(mut head) = JudgedHead::read(line) else { continue };
+            head.estimate_cost(&self.prices);
             let steps: Option<Trajectory> =
                 self.rewritten.contains(&number).then(|| serde_json::from_slice(line).ok()).flatten();
             verdicts.clear();

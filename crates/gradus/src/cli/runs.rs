@@ -155,6 +155,9 @@ fn is_selected(folder: &RunFolder, arguments: &RunsArguments) -> bool {
 fn describe_run(state: &StateFolder, folder: &RunFolder) -> Result<ListedRun, RunFileError> {
     let record = &folder.record;
     let results = VersionResults::from_run(&mut RunReader::open(folder)?, &load_trial_measurements(folder.path()))?;
+    let mut metrics = results.metric_values();
+    // Results of benchmarks and experiments are there by two names: `success` and `bench: success`.
+    metrics.retain(|name, _| !name.contains(": "));
     Ok(ListedRun {
         run_id: record.run_id.clone(),
         name: record.name.clone(),
@@ -173,7 +176,7 @@ fn describe_run(state: &StateFolder, folder: &RunFolder) -> Result<ListedRun, Ru
         sources: record.sources.clone(),
         runs: results.run_count() as u64,
         shares: results.share_names(),
-        metrics: results.metric_values(),
+        metrics,
     })
 }
 

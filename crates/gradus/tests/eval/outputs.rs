@@ -241,6 +241,11 @@ fn the_cost_of_the_agent_is_estimated_from_tokens() {
     let document: Json = serde_json::from_str(&lab.read("s.json")).unwrap();
     assert_eq!(document["summary"]["agent_cost"]["usd"], 2.0);
     assert_eq!(document["summary"]["agent_cost"]["unpriced_models"][0]["model"], "stranger");
+    // What gates, baselines and comparisons are given is the same: the mean over runs whose cost is known.
+    let runs: Json = serde_json::from_str(&lab.run(&["runs", "--json"]).exits_with(0).out).unwrap();
+    assert_eq!(runs[0]["metrics"]["agent_cost"], 1.0);
+    lab.run(&["report", "--gate", "agent_cost <= 1"]).exits_with(0);
+    lab.run(&["report", "--gate", "agent_cost < 1"]).exits_with(3);
 }
 
 #[test]

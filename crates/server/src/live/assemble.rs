@@ -346,7 +346,7 @@ fn assemble_trace_group(
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
         let rule = reloadable.rules.iter().find(|rule| rule.matches_project(project_or_default(&trajectory)));
-        let record = record_of(&mut trajectory);
+        let record = record_of(&mut trajectory, &reloadable.prices);
         records.push(match rule.filter(|rule| rule.should_grade(&trajectory)) {
             Some(rule) => judges.judge(server, rule, trajectory, record),
             None => record,

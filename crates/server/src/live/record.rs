@@ -7,7 +7,9 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::report::known_agent_cost;
 use gradus_eval::scale::ScoreScale;
+use gradus_llm::price::PriceTable;
 use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 /// Bytes of the query that lists show. The whole text is in the stored JSON.
@@ -19,7 +21,7 @@ const MAX_TOOLS: usize = 500;
 
 /// The record of a trajectory. The tools on offer are left out of the JSON: they repeat in every trajectory and are
 /// read from the spans again when a model judges.
-pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
+pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
     trajectory.tools = offered;
@@ -43,7 +45,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
         steps: trajectory.steps.len() as u32,
         is_error: trajectory.is_error,
         tokens: trajectory.tokens.total(),
-        cost_usd: trajectory.cost_usd,
+        cost_usd: known_agent_cost(trajectory, prices),
         tools,
         json,
         words: build_search_text(trajectory),
@@ -134,9 +136,24 @@ pub(super) fn outcome_record(
 
 #[cfg(test)]
 mod tests {
+    use gradus_core::trajectory::TokenUsage;
     use gradus_eval::rubric::{Rubric, RubricOrigin};
+    use gradus_llm::price::{ModelPrices, TokenPrice};
 
     use super::*;
+
+    #[test]
+    fn a_cost_that_the_trace_lacks_is_estimated() {
+        let price = TokenPrice { input: 2.0, output: 10.0, cached_input: None };
+        let mut prices = PriceTable::default();
+        prices.add_prices(&ModelPrices::from([("mine".to_owned(), price)]));
+        let tokens = TokenUsage { prompt: 1_000_000, completion: 100_000, cached_prompt: 0 };
+        let trajectory = |model: &str| Trajectory { model: Some(model.to_owned()), tokens, ..Trajectory::default() };
+        assert_eq!(record_of(&mut trajectory("mine"), &prices).cost_usd, Some(3.0));
+        assert_eq!(record_of(&mut trajectory("model x"), &prices).cost_usd, None);
+        let mut stated = Trajectory { cost_usd: Some(0.5), ..trajectory("mine") };
+        assert_eq!(record_of(&mut stated, &prices).cost_usd, Some(0.5));
+    }
 
     #[test]
     fn what_is_below_the_best_is_wrong_on_any_scale() {

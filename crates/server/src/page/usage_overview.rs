@@ -29,14 +29,14 @@ pub(super) struct VersionUsageRow {
     /// Median and 95th percentile of the duration.
     pub(super) median: String,
     pub(super) slow: String,
-    /// Mean cost of a trajectory; none if no cost was recorded.
+    /// Mean cost of a trajectory; none if no cost is known.
     pub(super) cost: Option<String>,
 }
 
 /// Charts over time, with the same numbers as a table.
 pub(super) struct UsageTimeline {
     pub(super) took: ResponsiveChart,
-    /// None if no cost was recorded in any period.
+    /// None if no cost is known in any period.
     pub(super) cost: Option<ResponsiveChart>,
     pub(super) rows: Vec<UsagePeriodRow>,
 }
@@ -122,7 +122,7 @@ fn summarize_usage(
     facts.extend(format_duration_percentile(latest, 0.5).map(|time| ("Duration, median", time)));
     facts.extend(format_duration_percentile(latest, 0.95).map(|time| ("Duration, p95", time)));
     facts.push(("Agent tokens", format_count(positive(sum.tokens))));
-    let cost = if sum.costed > 0 { number::format_usd(sum.cost_usd) } else { "not recorded".to_owned() };
+    let cost = if sum.costed > 0 { number::format_usd(sum.cost_usd) } else { "not known".to_owned() };
     facts.push(("Agent cost", cost));
     facts.extend(judging.map(|spent| ("Judging cost", spent_words(spent))));
     facts
