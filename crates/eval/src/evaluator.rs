@@ -31,7 +31,7 @@ pub const ARGUMENT_PROVENANCE: &str = "argument_provenance";
 pub const ERROR_RECOVERY: &str = "error_recovery";
 /// Stands in for the rubric hash of outcomes by rules. Raise it with every change to the rules, so that outcomes of
 /// different rules can be distinguished.
-const RULES_VERSION: &str = "rules-3";
+const RULES_VERSION: &str = "rules-4";
 /// The judge's name in outcomes of a rubric that rules answered.
 pub const OFFLINE: &str = "offline";
 /// The judge's name in outcomes of `call_validity`, which no model ever answers.
