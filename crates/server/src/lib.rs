@@ -23,6 +23,7 @@ mod judge_pause;
 mod large_arrival;
 mod listen;
 mod live;
+mod live_calibration;
 mod logging;
 mod memory;
 mod metered_stream;

@@ -56,6 +56,9 @@ pub struct ServeSection {
     #[serde(default)]
     pub require_key: bool,
     pub retention: Option<RetentionSection>,
+    /// Files of `gradus judge calibrate` that scores of model judges are corrected by.
+    #[serde(default)]
+    pub calibration: Vec<PathBuf>,
     #[serde(default)]
     pub redact: Vec<RedactSection>,
 }

@@ -25,6 +25,7 @@ use super::connections::ConnectionLimits;
 use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
 use super::queries::QueryLimits;
 use crate::alert;
+use crate::live_calibration::LiveCalibrations;
 use crate::redaction::{Redaction, RedactionError};
 use crate::serve_section::ServeSection;
 
@@ -76,6 +77,7 @@ pub(crate) struct ReloadableSettings {
     pub(super) library: RubricLibrary,
     /// Names and targets of the annotations that verdicts are shown as to Phoenix clients.
     pub(super) annotations: AnnotationSettings,
+    pub(super) calibrations: LiveCalibrations,
 }
 
 /// A hundred years: ages up to this fit in nanoseconds as `i64`.
@@ -130,6 +132,9 @@ pub enum ServerSettingsError {
     /// A file of rubrics is wrong; the message names the file.
     #[error(transparent)]
     Rubrics(Box<dyn Error + Send + Sync>),
+    /// A calibration cannot be read; the message names the file.
+    #[error("serve.calibration: {0}")]
+    Calibration(Box<dyn Error + Send + Sync>),
     #[error(transparent)]
     Rule(#[from] GradingRuleError),
     #[error(transparent)]
@@ -304,6 +309,8 @@ impl ReloadableSettings {
             retention: parse_retention_policy(&config.serve)?,
             library,
             annotations: config.annotations.clone(),
+            calibrations: LiveCalibrations::load(&config.serve.calibration)
+                .map_err(|error| ServerSettingsError::Calibration(error.into()))?,
         })
     }
 }
@@ -319,6 +326,7 @@ impl ReloadableSettings {
             retention: RetentionPolicy::default(),
             library: RubricLibrary::built_in(),
             annotations: AnnotationSettings::default(),
+            calibrations: LiveCalibrations::default(),
         }
     }
 }
