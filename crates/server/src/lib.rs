@@ -19,6 +19,7 @@ mod grading_rule;
 mod http_error;
 mod identity_key;
 mod json_size;
+mod judge_anchors;
 mod judge_pause;
 mod large_arrival;
 mod listen;

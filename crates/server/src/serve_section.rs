@@ -59,6 +59,10 @@ pub struct ServeSection {
     /// Files of `gradus judge calibrate` that scores of model judges are corrected by.
     #[serde(default)]
     pub calibration: Vec<PathBuf>,
+    /// Questions that each model judge is asked again; 0 asks none.
+    pub anchors: Option<usize>,
+    /// How often, as `1d` or `12h`.
+    pub anchor_every: Option<String>,
     #[serde(default)]
     pub redact: Vec<RedactSection>,
 }

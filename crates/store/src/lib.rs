@@ -5,6 +5,7 @@
 //! interpret spans: bodies are compressed OTLP export requests.
 
 mod alert_events;
+mod anchor_sets;
 mod annotations;
 mod buckets;
 mod check;
@@ -37,6 +38,7 @@ mod writer;
 pub use crate::records::BlockSignal;
 pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use alert_events::AlertEvent;
+pub use anchor_sets::AnchorSetRow;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use coarse_rollup::NameKind;

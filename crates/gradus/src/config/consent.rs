@@ -162,6 +162,9 @@ impl ConsentFinder<'_> {
             require_key: _,
             retention,
             calibration,
+            // Within the budget of a rule whose model has consent.
+            anchors: _,
+            anchor_every: _,
             redact,
         } = section;
         self.add_listener("serve.http", http.as_deref());

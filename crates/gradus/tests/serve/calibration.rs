@@ -1,6 +1,7 @@
 //! How far a judge of live traffic can be trusted: blind random samples, corrected numbers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gradus_test_endpoint::{Endpoint, Incoming};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -140,4 +141,40 @@ fn a_blind_sample_of_live_traffic_calibrates_its_judge() {
     lab.write("calibration.json", "{}");
     let ran = lab.serve_in_vain(&[]).exits_with(2);
     assert!(ran.err.contains("serve.calibration: calibration.json: no calibration"), "{}", ran.err);
+}
+
+#[test]
+fn a_judge_that_answers_differently_is_noticed() {
+    let has_moved = Arc::new(AtomicBool::new(false));
+    let now_moved = Arc::clone(&has_moved);
+    let judge = Endpoint::start(Arc::new(move |incoming: &Incoming<'_>| {
+        let says_right = is_right(file_number(incoming)) || now_moved.load(Ordering::Relaxed);
+        incoming.verdict(if says_right { "correct" } else { "incorrect" })
+    }))
+    .unwrap();
+    let alert = "[[alert]]\nname = \"judge\"\nwhen = \"judge_drift over 1d\"\n";
+    let lab = Lab::with("anchors = 20\nanchor_every = \"1s\"", &(rule(&judge) + alert));
+    let server = lab.serve();
+    for trace in 1..=VISITS {
+        server.export(&Visit::new(trace).export("shop"));
+    }
+    let labels = "rule=\"default\",evaluator=\"thought_to_tool\",judge=\"openai:gpt-4o\"";
+    let gauge = |name: &str| server.metric(&format!("gradus_{name}{{{labels}}}"));
+    eventually("two rounds of the same judge", || (gauge("judge_anchor_rounds")? >= 2.0).then_some(()));
+    assert_eq!((gauge("judge_anchor_changed_share"), gauge("judge_drift")), (Some(0.0), Some(0.0)));
+    let alerts = || server.json("/api/v1/alerts");
+    assert_eq!(alerts()["events"].as_array().unwrap().len(), 0);
+    assert!(page(&server, "/server").contains("0 of 20 answers changed (0 of 20 when they were first repeated)"));
+    has_moved.store(true, Ordering::Relaxed);
+    let event = eventually("the alert", || alerts()["events"].get(0).cloned());
+    assert_eq!((&event["kind"], &event["notice"]["subject"]), (&"fired".into(), &"judge_drift".into()));
+    let told = event["notice"]["unseen"][0].as_str().unwrap();
+    assert!(told.starts_with("thought_to_tool by openai:gpt-4o: ") && told.contains("of 20 answers changed"), "{told}");
+    assert!(page(&server, "/server").contains("<span class=\"error-word\">moved</span>"));
+    assert_eq!(gauge("judge_drift"), Some(1.0));
+    has_moved.store(false, Ordering::Relaxed);
+    eventually("it is over", || (alerts()["events"][0]["kind"] == "resolved").then_some(()));
+    // Anchors are charged to the rule and nothing of them is a verdict.
+    let count = "SELECT count(*) FROM outcome WHERE evaluator = 'thought_to_tool' AND kind = 0";
+    assert_eq!(lab.sql().query_row(count, [], |row| row.get(0)), Ok(VISITS as i64));
 }
