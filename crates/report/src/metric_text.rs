@@ -142,13 +142,18 @@ pub fn format_coverage(metric: &MetricResult) -> Option<String> {
 /// `uncalibrated`, `not corrected: it expired at ...`, or `corrected 51.2 %, 95 % interval 36.0 to 66.1 % (by 50 labels of
 /// 41 trajectories, post-stratified)`. `None` for numbers that no model judged.
 pub fn format_calibration(metric: &MetricResult) -> Option<String> {
-    Some(match metric.calibration.as_ref()? {
+    metric.calibration.as_ref().map(|calibration| describe_calibration(calibration, metric.is_share))
+}
+
+/// As [`format_calibration`], for a number that is no metric of a run.
+pub fn describe_calibration(calibration: &MetricCalibration, is_share: bool) -> String {
+    match calibration {
         MetricCalibration::Uncalibrated => "uncalibrated".to_owned(),
         MetricCalibration::NotApplied { reason } => format!("uncalibrated: {}", printable_line(reason)),
         MetricCalibration::Corrected(corrected) => {
-            let value = format_corrected_value(metric, corrected);
+            let value = format_corrected_value(is_share, corrected);
             let (low, high) = (corrected.interval.low, corrected.interval.high);
-            let interval = match metric.is_share {
+            let interval = match is_share {
                 true => format!("{:.1} to {:.1} %", 100.0 * low, 100.0 * high),
                 false => format!("{low:.2} to {high:.2}"),
             };
@@ -157,12 +162,12 @@ pub fn format_calibration(metric: &MetricResult) -> Option<String> {
             let method = describe_correction(corrected.estimator);
             format!("corrected {value}, 95 % interval {interval} ({method}, {labels} of {of})")
         }
-    })
+    }
 }
 
 /// `51.2 %`, or a mean on the scale of the rubric.
-pub fn format_corrected_value(metric: &MetricResult, corrected: &CorrectedMetric) -> String {
-    if metric.is_share { format!("{:.1} %", 100.0 * corrected.value) } else { format!("{:.2}", corrected.value) }
+pub fn format_corrected_value(is_share: bool, corrected: &CorrectedMetric) -> String {
+    if is_share { format!("{:.1} %", 100.0 * corrected.value) } else { format!("{:.2}", corrected.value) }
 }
 
 /// The name of the estimator.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gradus_eval::calibration::apply_run_calibration;
 use gradus_eval::report::{
     EvaluationSummary, GateBasis, GateContext, GateError, GateResult, GateTrials, GateVerdict, GateVocabulary,
     MetricResult, QualityGate, RunReader, measure_gate_metrics,
@@ -39,6 +40,7 @@ impl RunReportParts {
     fn load_run(run: &RunFolder, supplements: SupplementLoader) -> Result<RunReportParts, RunFileError> {
         let mut reader = RunReader::open(run)?;
         let mut summary = EvaluationSummary::from_run(&mut reader)?;
+        apply_run_calibration(&mut summary, &mut reader)?;
         let (mut supplement, is_partial) = match supplements(run.path()) {
             Ok(supplement) => (supplement, false),
             Err(error) => {

@@ -56,6 +56,13 @@ pub struct ServeSection {
     #[serde(default)]
     pub require_key: bool,
     pub retention: Option<RetentionSection>,
+    /// Files of `gradus judge calibrate` that scores of model judges are corrected by.
+    #[serde(default)]
+    pub calibration: Vec<PathBuf>,
+    /// Questions that each model judge is asked again; 0 asks none.
+    pub anchors: Option<usize>,
+    /// How often, as `1d` or `12h`.
+    pub anchor_every: Option<String>,
     #[serde(default)]
     pub redact: Vec<RedactSection>,
 }

@@ -26,6 +26,7 @@ use super::connections::ConnectionLimits;
 use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
 use super::queries::QueryLimits;
 use crate::alert;
+use crate::live_calibration::LiveCalibrations;
 use crate::redaction::{Redaction, RedactionError};
 use crate::serve_section::ServeSection;
 
@@ -65,6 +66,15 @@ pub(crate) struct ServerSettings {
     /// Whether requests need an API key: always when an address is not loopback.
     pub(super) needs_key: bool,
     pub(super) supplements: SupplementLoader,
+    pub(super) anchors: AnchorSettings,
+}
+
+/// How judges are asked the same questions again, to notice that their answers moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnchorSettings {
+    /// Questions of each evaluator that a model answers; 0 asks none.
+    pub(super) count: usize,
+    pub(super) every: Duration,
 }
 
 /// Settings that SIGHUP replaces as a whole. Readers take an `Arc` of one version and keep it for the whole operation.
@@ -79,6 +89,7 @@ pub(crate) struct ReloadableSettings {
     pub(super) annotations: AnnotationSettings,
     /// For the cost of agents whose traces state none.
     pub(super) prices: PriceTable,
+    pub(super) calibrations: LiveCalibrations,
 }
 
 /// A hundred years: ages up to this fit in nanoseconds as `i64`.
@@ -95,6 +106,10 @@ pub enum ServerSettingsError {
     Seconds { name: &'static str, value: f64 },
     #[error("serve.{name} = 0: give a number of megabytes above 0")]
     Megabytes { name: &'static str },
+    #[error("serve.anchors = {given}: give 10 to 500, or 0 to ask nothing again")]
+    AnchorCount { given: usize },
+    #[error("serve.anchor_every = {text:?}: write it as \"1d\" or \"12h\"")]
+    AnchorInterval { text: String },
     #[error("serve.connections = {given}: give 3 or more")]
     TooFewConnections { given: usize },
     #[error("serve.requests_per_second = {rate}: give a number above 0, or leave it out for no limit")]
@@ -136,6 +151,9 @@ pub enum ServerSettingsError {
     /// The file of `eval.prices` cannot be used.
     #[error(transparent)]
     Prices(Box<JudgeConfigError>),
+    /// A calibration cannot be read; the message names the file.
+    #[error("serve.calibration: {0}")]
+    Calibration(Box<dyn Error + Send + Sync>),
     #[error(transparent)]
     Rule(#[from] GradingRuleError),
     #[error(transparent)]
@@ -212,6 +230,7 @@ impl ServerConfig {
                 // Phoenix's port is on the address of HTTP, so it needs no condition of its own.
                 needs_key: !http.ip().is_loopback() || !grpc.ip().is_loopback() || serve.require_key,
                 supplements: self.supplements,
+                anchors: parse_anchor_settings(serve)?,
             },
             reloadable,
         ))
@@ -234,6 +253,18 @@ impl ServerConfig {
             needs_key: settings.needs_key,
         })
     }
+}
+
+/// Fewer than ten anchors could never show that answers moved.
+fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerSettingsError> {
+    let count = serve.anchors.unwrap_or(20);
+    if !(count == 0 || (10..=500).contains(&count)) {
+        return Err(ServerSettingsError::AnchorCount { given: count });
+    }
+    let text = serve.anchor_every.as_deref().unwrap_or("1d");
+    let every = parse_duration_up_to(text, MAX_AGE).filter(|every| !every.is_zero());
+    let every = every.ok_or_else(|| ServerSettingsError::AnchorInterval { text: text.to_owned() })?;
+    Ok(AnchorSettings { count, every })
 }
 
 /// The share of one client address: half of the budget, raised to what the largest request needs, and never more than
@@ -311,6 +342,8 @@ impl ReloadableSettings {
             library,
             annotations: config.annotations.clone(),
             prices: config.judge.price_table().map_err(|error| ServerSettingsError::Prices(error.into()))?,
+            calibrations: LiveCalibrations::load(&config.serve.calibration)
+                .map_err(|error| ServerSettingsError::Calibration(error.into()))?,
         })
     }
 }
@@ -327,6 +360,7 @@ impl ReloadableSettings {
             library: RubricLibrary::built_in(),
             annotations: AnnotationSettings::default(),
             prices: PriceTable::default(),
+            calibrations: LiveCalibrations::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod calibration;
 mod changed_share;
 pub mod comparison;
 mod distributions;
+pub mod exact_test;
 pub mod interval;
 pub mod sequential;
 mod significance;

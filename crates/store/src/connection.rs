@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
     include_str!("../migrations/0004.sql"),
+    include_str!("../migrations/0005.sql"),
 ];
 /// Marks the file as ours, for the program `file` and for ourselves: "grad" in ASCII.
 const APPLICATION_ID: i64 = 0x6772_6164;

@@ -5,6 +5,7 @@
 //! interpret spans: bodies are compressed OTLP export requests.
 
 mod alert_events;
+mod anchor_sets;
 mod annotations;
 mod buckets;
 mod check;
@@ -37,6 +38,7 @@ mod writer;
 pub use crate::records::BlockSignal;
 pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use alert_events::AlertEvent;
+pub use anchor_sets::AnchorSetRow;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use coarse_rollup::NameKind;
@@ -47,11 +49,12 @@ pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ExampleRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod,
-    MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem,
-    ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock, StoredTraceGroup, TaskRow,
-    ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow, TraceRowPage, TraceWalk,
-    TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
+    AnnotationQuery, BUCKET_NS, ExampleRow, JudgedCaseRow, LabelRow, LatestOverview, MAX_JUDGED_TRAJECTORIES,
+    MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition,
+    ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace,
+    StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords,
+    TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine,
+    VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

@@ -99,7 +99,7 @@ pub fn build_calibration(input: &CalibrationInput<'_>) -> JudgeCalibration {
 }
 
 /// The confusion matrix and its measures. Cases that were drawn with a small probability stand for many.
-fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorRecord) -> CalibrationMeasures {
+pub(super) fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorRecord) -> CalibrationMeasures {
     let score = |label: &str| evaluator.labels.iter().find(|(known, _)| known == label).map(|(_, score)| *score);
     let as_share = |is_right: bool| f64::from(u8::from(is_right));
     let is_right = |label: &str| evaluator.is_right(score(label));

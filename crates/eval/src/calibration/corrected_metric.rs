@@ -13,7 +13,7 @@ use super::calibration_builder::CONFIDENCE;
 use super::calibration_file::{CalibrationFile, CalibrationMismatch, JudgeCalibration, LabelSampling};
 use super::label_draw::PopulationDigest;
 use crate::outcome::OutcomeKind;
-use crate::report::{CorrectedMetric, EvaluationSummary, MetricCalibration, RunReader};
+use crate::report::{CorrectedMetric, EvaluationSummary, JudgedHead, MetricCalibration, RunReader, VerdictHead};
 use crate::run::{EvaluatorRecord, RunFileError};
 
 /// Where an estimator draws random numbers, the same file gives the same result.
@@ -76,20 +76,20 @@ pub fn apply_calibrations(
     Ok(())
 }
 
-/// How often each evaluator gave each of its labels, run by run.
-struct JudgedPopulation {
+/// How often each evaluator gave each of its labels, trajectory by trajectory.
+#[derive(Clone, Debug)]
+pub struct JudgedPopulation {
     /// Labels by evaluator; the position of a label is its stratum.
-    labels: Vec<Vec<String>>,
+    labels: Vec<Vec<(String, f64)>>,
     /// By evaluator.
     runs: Vec<Vec<JudgedRun>>,
     digest: PopulationDigest,
 }
 
 impl JudgedPopulation {
-    fn new(evaluators: &[EvaluatorRecord]) -> JudgedPopulation {
-        let names = |evaluator: &EvaluatorRecord| evaluator.labels.iter().map(|(label, _)| label.clone()).collect();
+    pub fn new(evaluators: &[EvaluatorRecord]) -> JudgedPopulation {
         JudgedPopulation {
-            labels: evaluators.iter().map(names).collect(),
+            labels: evaluators.iter().map(|evaluator| evaluator.labels.clone()).collect(),
             runs: vec![Vec::new(); evaluators.len()],
             digest: PopulationDigest::default(),
         }
@@ -97,28 +97,51 @@ impl JudgedPopulation {
 
     fn read(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
         reader.visit_verdicts(|head, verdicts| {
-            self.digest.add(&head.trajectory_id);
-            let mut counts: Vec<Vec<u32>> = self.labels.iter().map(|labels| vec![0; labels.len()]).collect();
-            for verdict in verdicts.iter().filter(|verdict| verdict.outcome == OutcomeKind::Scored) {
-                let labels = self.labels.get(verdict.evaluator);
-                let stratum =
-                    labels.and_then(|labels| labels.iter().position(|known| verdict.label.as_ref() == Some(known)));
-                if let (Some(stratum), Some(_)) = (stratum, verdict.score) {
-                    counts[verdict.evaluator][stratum] += 1;
-                }
-            }
-            for (runs, stratum_counts) in self.runs.iter_mut().zip(counts) {
-                if stratum_counts.iter().any(|count| *count > 0) {
-                    runs.push(JudgedRun { stratum_counts });
-                }
-            }
+            self.add_trajectory(head, verdicts);
             ControlFlow::Continue(())
         })
     }
 
+    /// Adds the verdicts on one trajectory.
+    pub fn add_trajectory(&mut self, head: &JudgedHead<'_>, verdicts: &[VerdictHead]) {
+        let scored =
+            verdicts.iter().filter(|verdict| verdict.outcome == OutcomeKind::Scored && verdict.score.is_some());
+        let labelled = scored.filter_map(|verdict| Some((verdict.evaluator, verdict.label.as_deref()?)));
+        self.add_labels(&head.trajectory_id, labelled);
+    }
+
+    /// Adds the labels that evaluators, by their index, gave to one trajectory.
+    pub fn add_labels<'l>(&mut self, trajectory_id: &str, labels: impl IntoIterator<Item = (usize, &'l str)>) {
+        self.digest.add(trajectory_id);
+        let mut counts: Vec<Vec<u32>> = self.labels.iter().map(|labels| vec![0; labels.len()]).collect();
+        for (evaluator, label) in labels {
+            let known = self.labels.get(evaluator);
+            if let Some(stratum) = known.and_then(|labels| labels.iter().position(|(known, _)| known == label)) {
+                counts[evaluator][stratum] += 1;
+            }
+        }
+        for (runs, stratum_counts) in self.runs.iter_mut().zip(counts) {
+            if stratum_counts.iter().any(|count| *count > 0) {
+                runs.push(JudgedRun { stratum_counts });
+            }
+        }
+    }
+
+    /// The mean score of an evaluator; `None` without verdicts.
+    pub fn raw_value(&self, evaluator: usize) -> Option<f64> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for run in &self.runs[evaluator] {
+            for (verdicts, (_, score)) in run.stratum_counts.iter().zip(&self.labels[evaluator]) {
+                sum += f64::from(*verdicts) * score;
+                count += f64::from(*verdicts);
+            }
+        }
+        (count > 0.0).then(|| sum / count)
+    }
+
     /// Labels that were drawn from these very trajectories allow post-stratification; others only say how often the
     /// judge errs.
-    fn correct(&self, evaluator: usize, calibration: &JudgeCalibration) -> MetricCalibration {
+    pub fn correct(&self, evaluator: usize, calibration: &JudgeCalibration) -> MetricCalibration {
         let is_drawn = calibration.population.sampling != LabelSampling::Given;
         let is_same = calibration.population.digest == self.digest.to_text();
         let origin = if is_drawn && is_same { LabelOrigin::SamePopulation } else { LabelOrigin::OtherPopulation };

@@ -31,6 +31,7 @@ pub struct RunReader {
     by_trajectory: Vec<Vec<OutcomePosition>>,
     /// Outcomes of questions that were asked again. They do not count, but they were paid for.
     superseded: Vec<OutcomePosition>,
+    calibration_path: PathBuf,
 }
 
 /// The location of an outcome line, and its sort key. `step` is `u32::MAX` for the whole trajectory.
@@ -98,7 +99,13 @@ impl RunReader {
             outcomes,
             by_trajectory,
             superseded,
+            calibration_path: folder.calibration_path(),
         })
+    }
+
+    /// See [`RunFolder::calibration_path`].
+    pub fn calibration_path(&self) -> &Path {
+        &self.calibration_path
     }
 
     /// Visits the outcomes that later ones replaced.

@@ -242,7 +242,7 @@ impl MetricResult {
 
 impl MetricCalibration {
     /// What holds for the numbers of a judge before any calibration is applied.
-    pub(super) fn for_judge(judge: &str) -> Option<MetricCalibration> {
+    pub fn for_judge(judge: &str) -> Option<MetricCalibration> {
         (!KNOWN_INSTRUMENTS.contains(&judge)).then_some(MetricCalibration::Uncalibrated)
     }
 }

@@ -250,6 +250,11 @@ impl RunFolder {
         self.path.join("responses.jsonl")
     }
 
+    /// The calibration that the run was judged with. Most runs have none.
+    pub fn calibration_path(&self) -> PathBuf {
+        self.path.join("calibration.json")
+    }
+
     /// Writes the manifest to a new file, syncs it and renames it, so that readers see the old or the new one, never a
     /// part.
     pub fn save_manifest(&self) -> Result<(), RunFileError> {

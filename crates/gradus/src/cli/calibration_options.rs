@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gradus_eval::calibration::{
-    CalibrationFile, CalibrationFileError, CalibrationMismatch, apply_calibrations, find_refusals,
+    CalibrationFile, CalibrationFileError, CalibrationMismatch, apply_calibrations, find_refusals, judged_at,
+    read_run_calibration,
 };
 use gradus_eval::report::{EvaluationSummary, GateMetric, QualityGate, RunReader};
-use gradus_eval::run::{EvaluatorRecord, RunFileError};
+use gradus_eval::run::{EvaluatorRecord, RunFileError, RunFolder};
 
 #[derive(Args, Clone, Default)]
 pub(super) struct CalibrationOptions {
@@ -17,7 +18,7 @@ pub(super) struct CalibrationOptions {
     #[arg(long, value_name = "FILE", help_heading = "Gates")]
     calibration: Option<PathBuf>,
     /// Let gates decide by raw numbers where the calibration is of another judge or rubric, or has expired.
-    #[arg(long, requires = "calibration", help_heading = "Gates")]
+    #[arg(long, help_heading = "Gates")]
     uncalibrated: bool,
 }
 
@@ -52,10 +53,38 @@ impl CalibrationOptions {
     ) -> Result<Option<CalibrationFile>, CalibrationOptionError> {
         let Some(path) = &self.calibration else { return Ok(None) };
         let file = CalibrationFile::read(path)?;
-        if self.uncalibrated {
-            return Ok(Some(file));
+        self.check_gates(&file, evaluators, gates, jiff::Timestamp::now())?;
+        Ok(Some(file))
+    }
+
+    /// For a run that was judged before: the file, else the calibration that the run was judged with.
+    pub(super) fn load_for_run(
+        &self,
+        folder: &RunFolder,
+        gates: &[QualityGate],
+    ) -> Result<Option<DatedCalibration>, CalibrationOptionError> {
+        let evaluators = &folder.record.evaluators;
+        if self.is_given() {
+            let file = self.load(evaluators, gates)?;
+            return Ok(file.map(|file| DatedCalibration { file, now: jiff::Timestamp::now() }));
         }
-        for (evaluator, mismatch) in find_refusals(&file, evaluators, jiff::Timestamp::now()) {
+        let Some(file) = read_run_calibration(&folder.calibration_path())? else { return Ok(None) };
+        let now = judged_at(&folder.record);
+        self.check_gates(&file, evaluators, gates, now)?;
+        Ok(Some(DatedCalibration { file, now }))
+    }
+
+    fn check_gates(
+        &self,
+        file: &CalibrationFile,
+        evaluators: &[EvaluatorRecord],
+        gates: &[QualityGate],
+        now: jiff::Timestamp,
+    ) -> Result<(), CalibrationOptionError> {
+        if self.uncalibrated {
+            return Ok(());
+        }
+        for (evaluator, mismatch) in find_refusals(file, evaluators, now) {
             let is_about = |gate: &&QualityGate| matches!(&gate.metric, GateMetric::Named(name) if name == evaluator);
             if let Some(gate) = gates.iter().find(is_about) {
                 return Err(CalibrationOptionError::Refused {
@@ -65,18 +94,24 @@ impl CalibrationOptions {
                 });
             }
         }
-        Ok(Some(file))
+        Ok(())
     }
+}
+
+/// A calibration, and the time at which it must not have expired.
+pub(super) struct DatedCalibration {
+    file: CalibrationFile,
+    now: jiff::Timestamp,
 }
 
 /// Corrects the metrics of a summary, if there is a calibration.
 pub(super) fn correct_summary(
     summary: &mut EvaluationSummary,
     reader: &mut RunReader,
-    file: Option<&CalibrationFile>,
+    calibration: Option<&DatedCalibration>,
 ) -> Result<(), RunFileError> {
-    match file {
-        Some(file) => apply_calibrations(summary, reader, file, jiff::Timestamp::now()),
+    match calibration {
+        Some(DatedCalibration { file, now }) => apply_calibrations(summary, reader, file, *now),
         None => Ok(()),
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         Ok(baseline) => baseline,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
-    let calibration = match arguments.outputs.calibration.load(&folder.record.evaluators, &gates) {
+    let calibration = match arguments.outputs.calibration.load_for_run(&folder, &gates) {
         Ok(calibration) => calibration,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };

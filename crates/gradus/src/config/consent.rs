@@ -161,6 +161,10 @@ impl ConsentFinder<'_> {
             // Can only make the server stricter: an open address requires a key without it.
             require_key: _,
             retention,
+            calibration,
+            // Within the budget of a rule whose model has consent.
+            anchors: _,
+            anchor_every: _,
             redact,
         } = section;
         self.add_listener("serve.http", http.as_deref());
@@ -172,6 +176,9 @@ impl ConsentFinder<'_> {
         }
         for (index, origin) in cors_origins.iter().enumerate() {
             self.add_text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
+        }
+        for (index, path) in calibration.iter().enumerate() {
+            self.add_path(&format!("serve.calibration[{index}]"), Some(path));
         }
         if let Some(RetentionSection { max_age, max_size }) = retention {
             self.add_text("serve.retention.max_age", ConsentEffect::DeletesTraces, max_age.as_deref());

@@ -110,6 +110,48 @@ fn a_lenient_judge_is_corrected_and_gates_decide_by_the_corrected_number() {
 }
 
 #[test]
+fn a_run_keeps_its_calibration_and_comparisons_show_both_numbers() {
+    let (lab, judge) = lenient_world();
+    calibrate(&lab, &["--cases", "80", "--write-cases", "cases-to-label.jsonl"]).exits_with(0);
+    label_cases(&lab, "cases-to-label.jsonl");
+    calibrate(&lab, &["--labels", "cases-to-label.jsonl"]).exits_with(0);
+    let eval = ["eval", "cases.jsonl", "--evaluators", "thought_to_tool", "--name", "second"];
+    lab.run_at(&judge, &[&eval[..], &["--calibration", "calibration.json"]].concat()).exits_with(0);
+    // The file may change or go: the run has its own.
+    std::fs::remove_file(lab.path("calibration.json")).unwrap();
+    let ran = lab.run(&["report", "second", "--json", "out.json", "--gate", "thought_to_tool >= 0.65"]).exits_with(3);
+    assert!(ran.out.contains("(post-stratified, 80 labels of 80 trajectories)"), "{}", ran.out);
+    assert_eq!(metric(&lab, "out.json")["calibration"]["status"], "corrected");
+    let outputs = ["--json", "compared.json", "--markdown", "compared.md", "--html", "compared.html"];
+    let ran = lab.run(&[&["compare", "first", "second"], &outputs[..]].concat()).exits_with(0);
+    for text in [&ran.out, &lab.read("compared.md"), &lab.read("compared.html")] {
+        assert!(
+            text.contains("Corrected for errors of the judge") && text.contains("(post-stratified, 80 labels"),
+            "{text}"
+        );
+        assert!(text.contains("70.0 %") && text.contains("uncalibrated"), "{text}");
+    }
+    let compared: Json = serde_json::from_str(&lab.read("compared.json")).unwrap();
+    let [first, second] = &compared["calibrations"].as_array().unwrap()[..] else { panic!("{compared}") };
+    assert_eq!((&first["version"], &first["calibration"]["status"]), (&json!("A"), &json!("uncalibrated")));
+    assert_eq!((&second["version"], &second["calibration"]["status"]), (&json!("B"), &json!("corrected")));
+    assert_eq!(second["raw"], 0.7);
+    let ran = lab.run(&["compare", "first", "first"]).exits_with(0);
+    assert!(ran.out.contains("note: Uncalibrated: "), "{}", ran.out);
+    // A baseline has the corrected number, too.
+    lab.run(&["report", "second", "--save-baseline", "second.baseline"]).exits_with(0);
+    let ran = lab.run(&["compare", "second.baseline", "second"]).exits_with(0);
+    assert_eq!(ran.out.matches("(post-stratified, 80 labels").count(), 2, "{}", ran.out);
+    // A broken file is named by the command, and marks the numbers elsewhere.
+    let id = compared["versions"][1]["run_id"].as_str().unwrap();
+    lab.write(&format!(".gradus/runs/{id}/calibration.json"), "{}");
+    let ran = lab.run(&["report", "second"]).exits_with(2);
+    assert!(ran.err.contains("calibration.json: no calibration"), "{}", ran.err);
+    let ran = lab.run(&["compare", "first", "second"]).exits_with(0);
+    assert!(ran.out.contains("uncalibrated: the calibration.json of the run cannot be read"), "{}", ran.out);
+}
+
+#[test]
 fn labels_in_the_terminal_are_blind_and_can_be_continued() {
     let (lab, _judge) = lenient_world();
     let label = |labeller: &str, input: &str| {

@@ -402,6 +402,14 @@ fn a_rubric_with_a_scale_of_its_own_has_an_interval_and_can_give_alarm() {
     near("high", interval.high);
     let shown = format!("{:.2}\u{a0}–\u{a0}{:.2}", interval.low, interval.high);
     assert!(card.contains(&shown), "{shown}: {card}");
+    // Four trajectories prove nothing about the mean.
+    let text = eventually("the alert is measured", || {
+        Some(page(&server, "/alerts")).filter(|text| text.contains("which may be chance"))
+    });
+    assert!(!text.contains("</svg>firing"), "{text}");
+    for trace in 5..=24 {
+        server.export(&Visit::new(trace).export("shop"));
+    }
     eventually("it fires", || page(&server, "/alerts").contains("</svg>firing").then_some(()));
     assert!(page(&server, "/alerts").contains("helpful &#60; 4.5 over 1h"));
 }

@@ -5,6 +5,7 @@
 mod alerts;
 mod amplified;
 mod api;
+mod calibration;
 mod connections;
 mod cross_site;
 mod duplicates;

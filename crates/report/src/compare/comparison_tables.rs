@@ -4,6 +4,7 @@ use gradus_stats::comparison::{
     ComparisonVerdict, DimensionComparison, EffectScale, TrialAdvice, VersionPairComparison, relative_change,
 };
 
+use super::calibration_table::build_calibration_table;
 use super::task_flips::{TaskFlip, TaskFlips};
 use super::version_comparison::VersionComparison;
 use crate::report_table::{ReportTable, TableColumn};
@@ -29,6 +30,7 @@ pub fn verdict_word(verdict: ComparisonVerdict) -> &'static str {
 /// All tables of a comparison, in the order in which they are shown.
 pub fn build_comparison_tables(comparison: &VersionComparison) -> Vec<ReportTable> {
     let mut tables = vec![build_verdict_table(comparison)];
+    tables.extend(build_calibration_table(comparison));
     for (title, is_worse) in [("Tasks that got worse", true), ("Tasks that got better", false)] {
         tables.extend(build_flip_table(comparison, title, is_worse));
     }

@@ -1,6 +1,8 @@
 //! Comparison of versions of an agent: their results, baseline files, and what differs.
 
 mod baseline_file;
+mod calibration_table;
+mod compared_calibration;
 mod comparison_output;
 mod comparison_tables;
 mod group_changes;
@@ -12,6 +14,7 @@ mod version_comparison;
 mod version_results;
 
 pub use baseline_file::{BaselineError, is_baseline, read_baseline, write_baseline};
+pub use compared_calibration::ComparedCalibration;
 pub use comparison_output::{print_comparison, write_comparison_html, write_comparison_markdown};
 pub use comparison_tables::{build_comparison_tables, verdict_word};
 pub use group_changes::FailureGroupChange;

@@ -12,6 +12,7 @@ use gradus_stats::comparison::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::compared_calibration::{ComparedCalibration, collect_calibrations, describe_uncalibrated};
 use super::group_changes::{FailureGroupChange, find_group_changes};
 use super::pairing_keys::{PairingKeys, version_letter};
 use super::task_flips::{TaskFlips, add_flip_paths, find_task_flips};
@@ -31,6 +32,10 @@ pub struct VersionComparison {
     /// Dimensions with the name that people read, in the order in which they are shown.
     pub dimensions: Vec<DimensionTitle>,
     pub report: ComparisonReport,
+    /// Dimensions that a model judged: how far its errors are known, and the corrected numbers. Verdicts compare the raw
+    /// ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calibrations: Vec<ComparedCalibration>,
     /// Tasks whose scores changed, for each pair of versions.
     pub flips: Vec<TaskFlips>,
     /// What goes wrong more often or less often; empty if a version is a baseline.
@@ -145,6 +150,7 @@ impl VersionComparison {
             mismatches: describe_mismatches(versions),
             dimensions: titles.map(|(name, title)| DimensionTitle { name, title }).collect(),
             report,
+            calibrations: collect_calibrations(versions, &scored),
             flips: find_task_flips(versions, &scored, &keys),
             failure_groups: Vec::new(),
         })
@@ -167,7 +173,11 @@ impl VersionComparison {
         let mismatches = self.mismatches.iter().map(|mismatch| {
             format!("Not judged in the same way: {mismatch}. A difference there can be one of the judges.")
         });
-        self.task_mix.iter().cloned().chain(mismatches)
+        self.task_mix
+            .iter()
+            .cloned()
+            .chain(mismatches)
+            .chain(describe_uncalibrated(&self.calibrations, |name| self.title(name)))
     }
 
     /// The name of a dimension that people read.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
+use gradus_eval::calibration::{DimensionCalibration, JudgedPopulation, RunCalibration};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{JudgedHead, MetricResult, RunReader, TrialIndex, VerdictHead};
 use gradus_eval::run::{EvaluatorRecord, RunFileError, RunManifest, RunState};
@@ -47,6 +48,9 @@ pub struct VersionHeader {
     pub judge: String,
     /// One for each score of [`RunValues::scores`], in the same order.
     pub dimensions: Vec<ScoredDimension>,
+    /// Numbers of model judges, corrected by the calibration that the run was judged with; empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibrations: Vec<DimensionCalibration>,
     pub gradus_version: String,
 }
 
@@ -140,15 +144,26 @@ impl VersionResults {
         mut select: impl FnMut(&JudgedHead<'_>) -> ControlFlow<(), bool>,
     ) -> Result<VersionResults, RunFileError> {
         let mut collector = ResultsCollector::new(&reader.record, measurements);
+        let calibration = RunCalibration::load(reader);
+        let mut population = JudgedPopulation::new(&reader.record.evaluators);
         reader.visit_verdicts(|head, verdicts| {
             match select(head) {
                 ControlFlow::Break(()) => return ControlFlow::Break(()),
-                ControlFlow::Continue(true) => collector.add_run(head, verdicts),
+                ControlFlow::Continue(true) => {
+                    collector.add_run(head, verdicts);
+                    if calibration.is_some() {
+                        population.add_trajectory(head, verdicts);
+                    }
+                }
                 ControlFlow::Continue(false) => {}
             }
             ControlFlow::Continue(())
         })?;
-        Ok(collector.results)
+        let mut results = collector.results;
+        if let Some(calibration) = calibration {
+            results.header.calibrations = calibration.correct_population(&population, &reader.record);
+        }
+        Ok(results)
     }
 
     pub fn run_count(&self) -> usize {
@@ -258,6 +273,7 @@ impl<'m> ResultsCollector<'m> {
             agent_versions: Vec::new(),
             judge: manifest.judge.clone(),
             dimensions,
+            calibrations: Vec::new(),
             gradus_version: manifest.gradus_version.clone(),
         };
         ResultsCollector {

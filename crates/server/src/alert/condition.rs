@@ -13,7 +13,8 @@ use gradus_core::duration_text::{format_duration, parse_duration};
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertCondition {
     pub subject: AlertMetric,
-    /// The comparison. None only for `unseen_tool`, which fires as soon as one tool is unseen.
+    /// The comparison. None only for `unseen_tool` and `judge_drift`, which fire as soon
+    /// as there is one.
     pub bar: Option<AlertThreshold>,
     /// Length of the period before now that is measured.
     pub window: Duration,
@@ -58,8 +59,8 @@ pub enum ConditionError {
     NoComparison { subject: String, example: String },
     #[error("{found:?} is no comparison; write < <= > or >=, as in '{example}'")]
     Comparison { found: String, example: String },
-    #[error("unseen_tool is there or not and takes no comparison; write 'unseen_tool over 7d'")]
-    NeedlessComparison,
+    #[error("{subject} is there or not and takes no comparison; write '{example}'")]
+    NeedlessComparison { subject: String, example: String },
     #[error("{found:?} is no threshold for {subject}; write {form}, as in '{example}'")]
     Threshold { found: String, subject: String, form: String, example: String },
     #[error("'{written}' is {always} true; write another threshold, as in '{example}'")]
@@ -166,8 +167,10 @@ fn parse_subject(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<Al
 fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThreshold>, ConditionError> {
     let example = subject.example_condition();
     match (subject, compared.is_empty()) {
-        (AlertMetric::UnseenTool, true) => return Ok(None),
-        (AlertMetric::UnseenTool, false) => return Err(ConditionError::NeedlessComparison),
+        (AlertMetric::UnseenTool | AlertMetric::JudgeDrift, true) => return Ok(None),
+        (AlertMetric::UnseenTool | AlertMetric::JudgeDrift, false) => {
+            return Err(ConditionError::NeedlessComparison { subject: subject.to_string(), example });
+        }
         (_, true) => return Err(ConditionError::NoComparison { subject: subject.to_string(), example }),
         (_, false) => {}
     }

@@ -9,6 +9,9 @@ pub struct AlertMeasurement {
     pub count: u64,
     /// Tools that were called now and not in the window before. Empty for other metrics than `unseen_tool`.
     pub unseen: Vec<String>,
+    /// Whether the scores prove that their mean is on the bad side of the threshold (see [`super::ScoreWatch`]). `None`
+    /// for metrics that are no scores: there the value alone decides.
+    pub is_proven: Option<bool>,
 }
 
 /// A step or a trajectory that shows the problem.

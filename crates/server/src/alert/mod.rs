@@ -9,6 +9,7 @@ mod measurement;
 mod name_suggestion;
 mod notice;
 mod rule;
+mod score_watch;
 mod slack;
 mod state;
 mod subject;
@@ -19,6 +20,7 @@ pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSiz
 pub use deliver::{DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError};
 pub use notice::{AlertNotice, NoticeKind, SCHEMA};
 pub use rule::{AlertRule, AlertRuleError, AlertSection, AlertSettingError, ClearingThreshold};
+pub use score_watch::{FALSE_ALARMS, ScoreWatch};
 pub use state::{AlertState, advance_alert_state};
 pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};
 pub use target::{AlertTarget, TargetKind, WebhookUrl, WebhookUrlError};

@@ -82,7 +82,7 @@ impl AlertNotice {
         since: Timestamp,
         at: Timestamp,
     ) -> AlertNotice {
-        let AlertMeasurement { value, count, mut unseen } = measured;
+        let AlertMeasurement { value, count, mut unseen, .. } = measured;
         unseen.truncate(MAX_UNSEEN);
         for name in &mut unseen {
             *name = one_line(name, MAX_TEXT);
@@ -225,7 +225,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_json_form_is_as_documented() {
-        let measured = AlertMeasurement { value: 0.7125, count: 40, unseen: vec![] };
+        let measured = AlertMeasurement { value: 0.7125, count: 40, ..AlertMeasurement::default() };
         let json = notice(measured, vec![example("calls\n rm")]).to_json(Some("https://gradus.example/"));
         insta::assert_snapshot!(format!("{json:#}"));
         assert!(notice(AlertMeasurement::default(), vec![example("")]).to_json(None)["examples"][0]["url"].is_null());

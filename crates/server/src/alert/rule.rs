@@ -95,9 +95,9 @@ pub enum AlertSettingError {
     Project,
     #[error(transparent)]
     Condition(ConditionError),
-    /// `unseen_tool` compares no value, so there is none at which the alert could be over.
-    #[error("an unseen tool has no value to come back; leave clear_at out")]
-    NeedlessClearAt,
+    /// `unseen_tool` and `judge_drift` compare no value, so there is none at which the alert could be over.
+    #[error("{subject} has no value to come back; leave clear_at out")]
+    NeedlessClearAt { subject: String },
     #[error("{text:?} does not fit {subject}; write {form}")]
     ClearAt { text: String, subject: String, form: String },
     /// The alert would be over while its condition still holds.
@@ -123,7 +123,7 @@ impl AlertSettingError {
         match self {
             AlertSettingError::Project => "project",
             AlertSettingError::Condition(_) => "when",
-            AlertSettingError::NeedlessClearAt
+            AlertSettingError::NeedlessClearAt { .. }
             | AlertSettingError::ClearAt { .. }
             | AlertSettingError::ClearAtSide { .. } => "clear_at",
             AlertSettingError::CoolDown { .. } => "cool_down",
@@ -193,7 +193,7 @@ impl AlertRule {
 
     /// Whether the value is past the clearing threshold. A value that still meets the condition is never clear,
     /// whatever `clear_at` says.
-    pub(super) fn is_clear(&self, bar: &AlertThreshold, value: f64) -> bool {
+    pub fn is_clear(&self, bar: &AlertThreshold, value: f64) -> bool {
         let clear_at = self.clears_at().unwrap_or(bar.threshold);
         let is_past = if bar.comparison.is_below() { value >= clear_at } else { value <= clear_at };
         is_past && !bar.is_met_by(value)
@@ -221,7 +221,7 @@ fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
 /// hold; the threshold itself is allowed.
 fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Result<f64, AlertSettingError> {
     let (subject, Some(bar)) = (&condition.subject, &condition.bar) else {
-        return Err(AlertSettingError::NeedlessClearAt);
+        return Err(AlertSettingError::NeedlessClearAt { subject: condition.subject.to_string() });
     };
     let text = match clear_at {
         ClearingThreshold::Number(number) => number.to_string(),

@@ -7,6 +7,7 @@
 use serde_json::{Value as Json, json};
 
 use super::notice::{AlertNotice, NoticeKind, build_example_url, one_line};
+use super::subject::AlertMetric;
 
 /// Fewer than in the JSON form: a chat message should fit on a screen. Texts are counted in characters.
 const MAX_EXAMPLES: usize = 5;
@@ -72,9 +73,10 @@ impl AlertNotice {
 
     fn format_unseen_tools(&self) -> String {
         let names: Vec<String> = self.unseen.iter().take(MAX_UNSEEN).map(|name| escape_truncated(name, 50)).collect();
+        let what = if self.subject == AlertMetric::JudgeDrift.name() { "Judges" } else { "Tools" };
         match self.unseen.len().saturating_sub(MAX_UNSEEN) {
-            0 => format!("Tools: {}", names.join(", ")),
-            more => format!("Tools: {} and {more} more", names.join(", ")),
+            0 => format!("{what}: {}", names.join(", ")),
+            more => format!("{what}: {} and {more} more", names.join(", ")),
         }
     }
 }
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_message_for_each_kind_of_notice() {
-        let measured = AlertMeasurement { value: 0.7125, count: 40, unseen: vec![] };
+        let measured = AlertMeasurement { value: 0.7125, count: 40, ..AlertMeasurement::default() };
         let mut notice = notice(measured, vec![example("calls rm without a reason"), example("calls rm twice")]);
         notice.examples[1].step_index = None;
         notice.examples[1].score = None;
@@ -120,7 +122,7 @@ mod tests {
     #[test]
     fn unseen_tools_are_listed_without_links() {
         let unseen = (1..=12).map(|number| format!("tool_{number}")).collect();
-        let measured = AlertMeasurement { value: 12.0, count: 90, unseen };
+        let measured = AlertMeasurement { value: 12.0, count: 90, unseen, is_proven: None };
         let notice = notice(measured, vec![example("calls tool_1")]);
         insta::assert_snapshot!(format!("{:#}", notice.to_slack_message(None)));
     }
@@ -129,7 +131,7 @@ mod tests {
     fn recorded_text_cannot_mention_or_link() {
         let mut odd = example("<!channel> & <https://evil.example|click>");
         odd.trajectory_id = "a|<b>".to_owned();
-        let measured = AlertMeasurement { value: 0.5, count: 3, unseen: vec!["<!here>".to_owned()] };
+        let measured = AlertMeasurement { value: 0.5, count: 3, unseen: vec!["<!here>".to_owned()], is_proven: None };
         let notice = notice(measured, vec![odd]);
         let message = notice.to_slack_message(Some("https://gradus.example"));
         let text = message.to_string();

@@ -49,7 +49,7 @@ pub fn advance_alert_state(
     now: Timestamp,
 ) -> (AlertState, Option<AlertNotice>) {
     let Some((finding, measured)) =
-        measured.and_then(|measured| Some((evaluate_condition(rule, &measured)?, measured)))
+        measured.and_then(|measured| Some((evaluate_condition(rule, &state, &measured)?, measured)))
     else {
         return (state, None);
     };
@@ -79,8 +79,9 @@ pub fn advance_alert_state(
     }
 }
 
-/// None if the sample is too small or the value is not a number.
-fn evaluate_condition(rule: &AlertRule, measured: &AlertMeasurement) -> Option<ConditionStatus> {
+/// None if the sample is too small or the value is not a number. A mean that is bad by chance fires nothing; once it was
+/// proven to be bad, the value decides when it is over.
+fn evaluate_condition(rule: &AlertRule, state: &AlertState, measured: &AlertMeasurement) -> Option<ConditionStatus> {
     let AlertCondition { bar, .. } = &rule.condition;
     if measured.count < rule.condition.least_count() {
         return None;
@@ -89,7 +90,10 @@ fn evaluate_condition(rule: &AlertRule, measured: &AlertMeasurement) -> Option<C
         None if measured.unseen.is_empty() => ConditionStatus::Good,
         None => ConditionStatus::Bad,
         Some(_) if measured.value.is_nan() => return None,
-        Some(bar) if bar.is_met_by(measured.value) => ConditionStatus::Bad,
+        Some(bar) if bar.is_met_by(measured.value) => match (state, measured.is_proven) {
+            (AlertState::Quiet { .. }, Some(false)) => ConditionStatus::Between,
+            _ => ConditionStatus::Bad,
+        },
         Some(bar) if rule.is_clear(bar, measured.value) => ConditionStatus::Good,
         Some(_) => ConditionStatus::Between,
     })

@@ -121,7 +121,7 @@ fn unseen_tools_fire_and_pass() {
     let mut watch = Watch::new("unseen_tool over 7d");
     let seen = |unseen: &[&str]| {
         let unseen: Vec<String> = unseen.iter().map(|name| (*name).to_owned()).collect();
-        Some(AlertMeasurement { value: unseen.len() as f64, count: 10, unseen })
+        Some(AlertMeasurement { value: unseen.len() as f64, count: 10, unseen, is_proven: None })
     };
     assert_eq!(watch.take(0, seen(&[])), None);
     let notice = watch.take(1, seen(&["drop_table"])).expect("a notice");

@@ -27,6 +27,8 @@ pub enum AlertMetric {
     Latency(LatencyPercentile),
     /// Tools that were called now and not in the window before.
     UnseenTool,
+    /// Judges that give other labels to their anchors than they used to.
+    JudgeDrift,
 }
 
 /// The percentiles that a condition can name, as in `latency_p95`.
@@ -89,7 +91,7 @@ impl SampleUnit {
 }
 
 /// Names of the metrics that are not evaluators. They are part of the configuration format.
-const BUILT_IN: [(&str, AlertMetric); 8] = [
+const BUILT_IN: [(&str, AlertMetric); 9] = [
     ("failure_rate", AlertMetric::FailureRate),
     ("error_rate", AlertMetric::ErrorRate),
     ("cost_per_hour", AlertMetric::CostPerHour),
@@ -98,6 +100,7 @@ const BUILT_IN: [(&str, AlertMetric); 8] = [
     ("latency_p95", AlertMetric::Latency(LatencyPercentile::P95)),
     ("latency_p99", AlertMetric::Latency(LatencyPercentile::P99)),
     ("unseen_tool", AlertMetric::UnseenTool),
+    ("judge_drift", AlertMetric::JudgeDrift),
 ];
 
 impl AlertMetric {
@@ -133,7 +136,9 @@ impl AlertMetric {
         match self {
             AlertMetric::Evaluator { worst, best, .. } => (*worst, *best),
             AlertMetric::FailureRate | AlertMetric::ErrorRate => (0.0, 1.0),
-            AlertMetric::CostPerHour | AlertMetric::Latency(_) | AlertMetric::UnseenTool => (0.0, f64::INFINITY),
+            AlertMetric::CostPerHour | AlertMetric::Latency(_) | AlertMetric::UnseenTool | AlertMetric::JudgeDrift => {
+                (0.0, f64::INFINITY)
+            }
         }
     }
 
@@ -148,7 +153,7 @@ impl AlertMetric {
     pub fn units(&self) -> &'static [SampleUnit] {
         match self {
             AlertMetric::Evaluator { .. } => &[SampleUnit::Steps, SampleUnit::Trajectories],
-            AlertMetric::FailureRate => &[SampleUnit::Questions],
+            AlertMetric::FailureRate | AlertMetric::JudgeDrift => &[SampleUnit::Questions],
             AlertMetric::ErrorRate | AlertMetric::Latency(_) => &[SampleUnit::Trajectories],
             AlertMetric::CostPerHour => &[],
             AlertMetric::UnseenTool => &[SampleUnit::Steps],
@@ -167,6 +172,7 @@ impl AlertMetric {
             AlertMetric::CostPerHour => "cost_per_hour > $5 over 1h".to_owned(),
             AlertMetric::Latency(_) => format!("{} > 30s over 15m, at least 20 trajectories", self.name()),
             AlertMetric::UnseenTool => "unseen_tool over 7d".to_owned(),
+            AlertMetric::JudgeDrift => "judge_drift over 2d".to_owned(),
         }
     }
 
@@ -187,7 +193,7 @@ impl AlertMetric {
     pub(super) fn parse_threshold(&self, text: &str) -> Option<f64> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let value = match self {
-            AlertMetric::UnseenTool => return None,
+            AlertMetric::UnseenTool | AlertMetric::JudgeDrift => return None,
             AlertMetric::CostPerHour => plain_number(text.strip_prefix('$').unwrap_or(&text))?,
             AlertMetric::Latency(_) => {
                 let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -232,7 +238,7 @@ impl AlertMetric {
             AlertMetric::CostPerHour => format!("${value:.2}"),
             AlertMetric::Latency(_) if value < 1.0 => format!("{:.0}ms", value * 1e3),
             AlertMetric::Latency(_) => format!("{value:.1}s"),
-            AlertMetric::UnseenTool => format!("{value:.0}"),
+            AlertMetric::UnseenTool | AlertMetric::JudgeDrift => format!("{value:.0}"),
         }
     }
 }

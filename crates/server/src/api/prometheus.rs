@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::connection::ConnectionCloseReason;
-use crate::server_metrics::CounterFamily;
+use crate::judge_anchors::load_anchor_sets;
+use crate::server_metrics::{CounterFamily, MetricLabels};
 use crate::state::ServerState;
 
 /// Renders all metrics with the prefix `gradus_`. The registry is built for each scrape, since gauges are read from
@@ -39,6 +41,7 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     );
     register_connections(server, &mut registry);
     register_state(server, &mut registry);
+    register_anchors(server, &mut registry);
     let mut text = String::new();
     // OpenMetrics requires the `# EOF` marker; without it a scraper rejects the answer as truncated.
     if encode(&mut text, &registry).is_err() {
@@ -62,6 +65,24 @@ fn register_connections(server: &ServerState, registry: &mut Registry) {
         closed.get_or_create(&labels).inc_by(server.connections.closed_count(reason));
     }
     registry.register("connections_closed", "Connections that the server closed, by reason", closed);
+}
+
+/// What came of asking judges their anchors again. Labels are names of the settings.
+fn register_anchors(server: &ServerState, registry: &mut Registry) {
+    let Ok(sets) = load_anchor_sets(&server.store) else { return };
+    let family = || Family::<MetricLabels, Gauge<f64, AtomicU64>>::default();
+    let (changed, moved, rounds) = (family(), family(), family());
+    for known in sets {
+        let labels = vec![("rule", known.rule), ("evaluator", known.evaluator), ("judge", known.judge)];
+        rounds.get_or_create(&labels).set(known.set.rounds as f64);
+        if let Some(share) = known.set.changed_share() {
+            changed.get_or_create(&labels).set(share);
+            moved.get_or_create(&labels).set(f64::from(u8::from(known.set.is_moved())));
+        }
+    }
+    registry.register("judge_anchor_rounds", "Rounds in which a judge was asked its anchors again", rounds);
+    registry.register("judge_anchor_changed_share", "Share of anchors with another label in the last round", changed);
+    registry.register("judge_drift", "Whether the answers of a judge moved: 1 or 0", moved);
 }
 
 /// Current values as gauges. What cannot be read is left out of this scrape: a missing series is visible, a zero would

@@ -9,6 +9,7 @@ use gradus_store::{
 use crate::alert::{
     AlertCondition, AlertMeasurement, AlertMetric, AlertRule, AlertThreshold, SampleUnit, ThresholdComparison,
 };
+use crate::judge_anchors::load_anchor_sets;
 use crate::project_pattern;
 
 /// A tool is new for `unseen_tool` if its first use lies within this time: ten minutes.
@@ -48,7 +49,7 @@ pub(super) fn measure_condition(
     windows: &[TrajectoryWindow],
     now_ns: i64,
 ) -> Result<Option<AlertMeasurement>, StoreError> {
-    let of = |value: f64, count: u64| Some(AlertMeasurement { value, count, unseen: Vec::new() });
+    let of = |value: f64, count: u64| Some(AlertMeasurement { value, count, ..AlertMeasurement::default() });
     Ok(match &condition.subject {
         AlertMetric::Evaluator { name, .. } => {
             let sums = sum_score_moments(store, windows, Some(name))?;
@@ -104,7 +105,28 @@ pub(super) fn measure_condition(
             measured.value = measured.unseen.len() as f64;
             Some(measured)
         }
+        AlertMetric::JudgeDrift => measure_judge_drift(store, condition, now_ns)?,
     })
+}
+
+/// The judges whose answers moved, of those that were asked within the window. Sets of judges that are not configured any
+/// more are not asked, so they leave it.
+fn measure_judge_drift(
+    store: &Store,
+    condition: &AlertCondition,
+    now_ns: i64,
+) -> Result<Option<AlertMeasurement>, StoreError> {
+    let window_ns = i64::try_from(condition.window.as_nanos()).unwrap_or(i64::MAX);
+    let mut measured = AlertMeasurement::default();
+    for known in load_anchor_sets(store)? {
+        let Some(last) = known.set.last.filter(|last| last.at_ns >= now_ns.saturating_sub(window_ns)) else { continue };
+        measured.count += last.asked;
+        if known.set.is_moved() {
+            measured.unseen.push(format!("{} by {}: {}", known.evaluator, known.judge, known.set.describe()));
+        }
+    }
+    measured.value = measured.unseen.len() as f64;
+    Ok((measured.count > 0).then_some(measured))
 }
 
 /// Adds up the rollups of all windows, of one evaluator or of all.
@@ -160,7 +182,7 @@ pub(super) fn load_alert_examples(
             AlertMetric::ErrorRate => store.worst_trajectories(window, false, most)?,
             AlertMetric::Latency(_) => store.worst_trajectories(window, true, most)?,
             AlertMetric::UnseenTool => store.uses_of_tools(window, unseen, most)?,
-            AlertMetric::CostPerHour => Vec::new(),
+            AlertMetric::CostPerHour | AlertMetric::JudgeDrift => Vec::new(),
         });
     }
     // If the condition fires below a threshold, examples above it would mislead, unless there are no others.

@@ -7,6 +7,7 @@
 mod assemble;
 mod assembly_failure;
 mod assembly_queue;
+mod drift;
 #[cfg(test)]
 mod fixtures;
 mod grade;
@@ -31,12 +32,15 @@ use super::state::ServerState;
 /// How long a stop waits for models and for notices that are being sent.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
 
-/// The background workers of a server: assembly threads, one grader for each rule with a model, and the alert loop.
+/// The background workers of a server: assembly threads, one grader for each rule with a model, the alert loop, and the
+/// loop that asks judges their anchors again.
 pub(super) struct LiveWorkers {
     assemblers: assemble::AssemblyPool,
     graders: grade::GraderTasks,
     watch: tokio::task::JoinHandle<()>,
     stop_watch: oneshot::Sender<()>,
+    drift: tokio::task::JoinHandle<()>,
+    stop_drift: oneshot::Sender<()>,
 }
 
 impl LiveWorkers {
@@ -44,11 +48,14 @@ impl LiveWorkers {
     pub(super) async fn start(server: &Arc<ServerState>) -> Result<LiveWorkers, StoreError> {
         let assemblers = assemble::AssemblyPool::start(server).await?;
         let (stop_watch, stopped) = oneshot::channel();
+        let (stop_drift, drift_stopped) = oneshot::channel();
         Ok(LiveWorkers {
             assemblers,
             graders: grade::GraderTasks::start(server),
             watch: tokio::spawn(watch::watch_alerts(Arc::clone(server), stopped)),
             stop_watch,
+            drift: tokio::spawn(drift::watch_drift(Arc::clone(server), drift_stopped)),
+            stop_drift,
         })
     }
 
@@ -60,13 +67,15 @@ impl LiveWorkers {
     /// Waits for work under way, but not for long: what is not judged now is judged after the next start. The flag
     /// `is_stopping` of the server must be set before.
     pub(super) async fn stop(self, server: &Arc<ServerState>) {
-        let LiveWorkers { assemblers, graders, watch, stop_watch } = self;
+        let LiveWorkers { assemblers, graders, watch, stop_watch, drift, stop_drift } = self;
         let server = Arc::clone(server);
         let assembling = tokio::task::spawn_blocking(move || assemblers.stop(&server));
         let judging = async move {
             graders.stop().await;
             let _ = stop_watch.send(());
+            let _ = stop_drift.send(());
             let _ = watch.await;
+            let _ = drift.await;
         };
         if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
             tracing::info!("a model or alert target did not answer in time; pending work is left for the next start");

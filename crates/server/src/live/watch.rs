@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_store::{ExampleRow, StoreError};
+use gradus_store::{ExampleRow, StoreError, TrajectoryWindow};
 use tokio::sync::oneshot;
 
 use super::measure;
-use crate::alert::{self, AlertExample, AlertNotice, AlertRule, AlertState, NoticeDispatcher};
+use crate::alert::{
+    self, AlertExample, AlertMeasurement, AlertMetric, AlertNotice, AlertRule, AlertState, NoticeDispatcher, ScoreWatch,
+};
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
@@ -82,8 +84,18 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
     let before: AlertState = known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let now = now_ns();
     let windows = measure::build_rule_windows(store, rule, now)?;
-    let measured = measure::measure_condition(store, &rule.condition, &windows, now)?;
+    let mut measured = measure::measure_condition(store, &rule.condition, &windows, now)?;
+    let mut watch = load_score_watch(server, rule, &windows)?;
+    if let (Some(watch), AlertMetric::Evaluator { name, .. }) = (&mut watch, &rule.condition.subject) {
+        let (scores, cursor) = store.scores_after(name, &windows, watch.cursor, now.saturating_sub(MAX_WAIT_NS))?;
+        scores.into_iter().for_each(|score| watch.add(score));
+        watch.cursor = cursor;
+        if let Some(measured) = &mut measured {
+            measured.is_proven = Some(watch.is_proven());
+        }
+    }
     server.readings.put(rule, measured.clone(), now);
+    let is_over = measured.as_ref().is_some_and(|measured| is_clear(rule, measured));
     let (after, mut notice) = alert::advance_alert_state(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
         // Only now: examples cost queries, and most rounds send nothing.
@@ -96,6 +108,16 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
         server.meters.record_alert(&rule.name, &kind);
         (kind, json.to_string())
     });
+    if let Some(mut watch) = watch {
+        if is_over && watch.is_proven() {
+            watch.reset();
+        }
+        let text = serde_json::to_string(&watch).unwrap_or_default();
+        // Before the state: what was proven is not lost if the server ends in between.
+        if store.alert_state(&watch_key(rule))?.as_deref() != Some(&text) {
+            store.put_alert_state(watch_key(rule), text, None, now)?.wait()?;
+        }
+    }
     let state = serde_json::to_string(&after).unwrap_or_default();
     if event.is_some() || known.as_deref() != Some(&state) {
         // The state is on disk before the notice is sent, so that a crash in between loses one notice instead of
@@ -103,6 +125,41 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
         store.put_alert_state(rule.name.clone(), state, event, now)?.wait()?;
     }
     Ok(notice)
+}
+
+/// How long a trajectory that waits for its judge holds back the scores of later ones: 15 minutes. Scores are taken in the
+/// order of arrival, so that slow verdicts are no other sample than fast ones.
+const MAX_WAIT_NS: i64 = 15 * 60 * 1_000_000_000;
+
+/// Where the watch of a rule is stored. No rule has a control character in its name.
+fn watch_key(rule: &AlertRule) -> String {
+    format!("\u{1}{}", rule.name)
+}
+
+/// The watch of a rule on scores, or a new one that begins with the window.
+fn load_score_watch(
+    server: &ServerState,
+    rule: &AlertRule,
+    windows: &[TrajectoryWindow],
+) -> Result<Option<ScoreWatch>, StoreError> {
+    let Some(mut new) = ScoreWatch::new(rule, 0) else { return Ok(None) };
+    let known = server.store.alert_state(&watch_key(rule))?;
+    let known: Option<ScoreWatch> = known.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    match (known.filter(|known| known.is_of(rule)), windows.first()) {
+        (Some(known), _) => Ok(Some(known)),
+        (None, Some(window)) => {
+            new.cursor = server.store.last_trajectory_before(window)?;
+            Ok(Some(new))
+        }
+        // No project matches yet.
+        (None, None) => Ok(None),
+    }
+}
+
+/// Whether the value is back where the alert is over.
+fn is_clear(rule: &AlertRule, measured: &AlertMeasurement) -> bool {
+    measured.count >= rule.condition.least_count()
+        && rule.condition.bar.is_some_and(|bar| rule.is_clear(&bar, measured.value))
 }
 
 /// One line for people: the label and tool of a verdict, a new tool, or the duration of a trajectory.

@@ -13,6 +13,7 @@ use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
 use super::address::PageUrl;
+use super::blind_sample::UNDECIDED;
 use super::display_text::format_timestamp;
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
@@ -135,7 +136,7 @@ fn build_agreement_page(
 /// Groups labels by evaluator. Labels without a verdict to compare with are ignored.
 pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
     let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.judge_label.is_some()) {
+    for row in rows.iter().filter(|row| row.judge_label.is_some() && row.label != UNDECIDED) {
         by_evaluator.entry(&row.evaluator).or_default().push(row);
     }
     by_evaluator.into_iter().map(|(name, rows)| DimensionAgreement::from_labels(settings, name, &rows)).collect()
@@ -251,7 +252,8 @@ fn list_disagreements(
     speakers: &KeyNameSet,
     rows: &[LabelRow],
 ) -> Vec<LabelDisagreement> {
-    let differs = |row: &&LabelRow| row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
+    let differs =
+        |row: &&LabelRow| row.label != UNDECIDED && row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
     let shown = |row: &LabelRow| LabelDisagreement {
         href: loaded_trace::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
         what: about_step(settings, &row.evaluator, row.step),

@@ -77,6 +77,13 @@ impl AlertMeasurementView {
                 (false, false) if condition.subject == AlertMetric::UnseenTool => {
                     format!("new in the last {}, of {}", format_duration(RECENT_NS), counted(measured.count))
                 }
+                // The mean of the window is bad, but the scores do not prove that it is.
+                (false, false)
+                    if measured.is_proven == Some(false)
+                        && condition.bar.is_some_and(|bar| bar.is_met_by(measured.value)) =>
+                {
+                    format!("of {}, which may be chance", counted(measured.count))
+                }
                 (false, false) => format!("of {}", counted(measured.count)),
             },
             unseen: measured.unseen.iter().take(MAX_TOOLS).map(|name| text::format_display_line(name)).collect(),

@@ -16,7 +16,9 @@ use super::render::{self, PageError, PageQuery};
 use super::{NavigationQuery, PageLayout, form};
 use crate::clock::today_ns;
 use crate::http_error::ApiError;
+use crate::judge_anchors::{KnownAnchorSet, load_anchor_sets};
 use crate::judge_pause::{JudgePause, JudgePauseReason};
+use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
@@ -36,6 +38,7 @@ struct HealthPage {
     quarantined: Vec<QuarantinedTraceRow>,
     projects: Vec<ProjectHealthRow>,
     rules: Vec<GradingRuleRow>,
+    anchors: Vec<AnchorSetView>,
     keys: Vec<ApiKeyRow>,
     needs_key: bool,
 }
@@ -113,6 +116,36 @@ impl JudgePauseView {
             }
         }
     }
+}
+
+/// What came of asking a judge its anchors again.
+struct AnchorSetView {
+    evaluator: String,
+    judge: String,
+    result: String,
+    is_moved: bool,
+    at: String,
+}
+
+/// The sets of judges that are configured. Others are not asked any more.
+fn list_anchor_sets(server: &ServerState, settings: &ReloadableSettings) -> Result<Vec<AnchorSetView>, ApiError> {
+    let is_current = |known: &KnownAnchorSet| {
+        let rule = settings.rules.iter().find(|rule| rule.name == known.rule);
+        rule.is_some_and(|rule| {
+            let mut all = rule.evaluators.iter();
+            all.any(|one| {
+                *one.name == *known.evaluator && *one.judge == *known.judge && *one.hash == *known.rubric_hash
+            })
+        })
+    };
+    let view = |known: KnownAnchorSet| AnchorSetView {
+        evaluator: text::format_display_line(&known.evaluator),
+        judge: text::format_display_line(&known.judge),
+        result: known.set.describe(),
+        is_moved: known.set.is_moved(),
+        at: known.set.asked_at_ns().map(format_timestamp).unwrap_or_default(),
+    };
+    Ok(load_anchor_sets(&server.store)?.into_iter().filter(is_current).map(view).collect())
 }
 
 /// An API key without its secret, which the store does not have: it keeps a hash.
@@ -210,6 +243,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
             && quarantined_count == 0
             && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
         facts,
+        anchors: list_anchor_sets(server, &settings)?,
         // Any sender can create projects by naming them; the page stays readable.
         projects: projects.take(200).collect(),
         rules,

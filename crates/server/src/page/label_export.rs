@@ -94,7 +94,7 @@ fn write_label_export(
 }
 
 /// Columns of the CSV and, under the same names, fields of the JSON lines. An interface: append only.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 16] = [
     "project",
     "trace_id",
     "trajectory_id",
@@ -109,33 +109,54 @@ const COLUMNS: [&str; 14] = [
     "key",
     "note",
     "at",
+    "rubric_hash",
+    "sample",
 ];
 
-/// The current judge, the judge's label when the person labelled, and the API key that was used.
-fn read_label_context(row: &LabelRow) -> (Option<String>, Option<String>, Option<String>) {
-    let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
-    let (kept, key) = signature::split_signed_metadata(&row.metadata);
-    let then = kept.get("judge_label").and_then(|label| Some(label.as_str()?.to_owned()));
-    (now.map(|line| line.judge.to_string()), then, key)
+/// What was stored with a label, and the present judge.
+struct LabelContext {
+    judge: Option<String>,
+    /// The judge's label and rubric when the person labelled.
+    judge_label_then: Option<String>,
+    rubric_hash: Option<String>,
+    /// How the case was drawn; null if it was not.
+    sample: serde_json::Value,
+    /// The API key that was used.
+    key: Option<String>,
+}
+
+impl LabelContext {
+    fn read(row: &LabelRow) -> LabelContext {
+        let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
+        let (kept, key) = signature::split_signed_metadata(&row.metadata);
+        let text = |name: &str| kept.get(name).and_then(|value| Some(value.as_str()?.to_owned()));
+        LabelContext {
+            judge: now.map(|line| line.judge.to_string()),
+            judge_label_then: text("judge_label"),
+            rubric_hash: text("rubric_hash"),
+            sample: kept.get("sample").cloned().unwrap_or_default(),
+            key,
+        }
+    }
 }
 
 /// The fields of `COLUMNS`, with null for missing values.
 fn format_label_line(row: &LabelRow) -> String {
-    let (judge, then, key) = read_label_context(row);
+    let LabelContext { judge, judge_label_then, rubric_hash, sample, key } = LabelContext::read(row);
     let line = json!({
         "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
         "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
-        "judge": judge, "judge_label": row.judge_label, "judge_label_then": then, "label": row.label,
+        "judge": judge, "judge_label": row.judge_label, "judge_label_then": judge_label_then, "label": row.label,
         "author": row.author, "identifier": row.identifier, "key": key, "note": row.note,
-        "at": show_time(row.updated_ns),
+        "at": show_time(row.updated_ns), "rubric_hash": rubric_hash, "sample": sample,
     });
     format!("{line}\n")
 }
 
 /// Cells in the order of `COLUMNS`. Texts are sanitized against formula injection in spreadsheets.
-fn build_label_cells(row: &LabelRow) -> [String; 14] {
+fn build_label_cells(row: &LabelRow) -> [String; 16] {
     let text = |text: &Option<String>| sanitize_csv_cell(text.as_deref().unwrap_or_default());
-    let (judge, then, key) = read_label_context(row);
+    let LabelContext { judge, judge_label_then, rubric_hash, sample, key } = LabelContext::read(row);
     [
         sanitize_csv_cell(&row.project),
         format!("{:032x}", row.trace_id),
@@ -144,17 +165,19 @@ fn build_label_cells(row: &LabelRow) -> [String; 14] {
         sanitize_csv_cell(&row.evaluator),
         text(&judge),
         text(&row.judge_label),
-        text(&then),
+        text(&judge_label_then),
         sanitize_csv_cell(&row.label),
         sanitize_csv_cell(&row.author),
         sanitize_csv_cell(&row.identifier),
         text(&key),
         text(&row.note),
         show_time(row.updated_ns),
+        text(&rubric_hash),
+        if sample.is_null() { String::new() } else { sanitize_csv_cell(&sample.to_string()) },
     ]
 }
 
-fn encode_label_record(cells: [String; 14]) -> Vec<u8> {
+fn encode_label_record(cells: [String; 16]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail.
     let _ = writer.write_record(cells);

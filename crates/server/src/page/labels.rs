@@ -10,12 +10,13 @@ use axum::extract::{Extension, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use gradus_store::NewAnnotation;
+use gradus_store::{AnnotationFilter, NewAnnotation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::address::own_path;
+use super::blind_sample::{BlindSample, UNDECIDED};
 use super::render::PageError;
 use super::verdict::format_label_target;
 use super::{form, verdict};
@@ -43,6 +44,8 @@ struct LabelForm {
     seen: Option<String>,
     /// Path to return to.
     back: Option<String>,
+    /// The random sample that the case is from, if the verdict was hidden.
+    draw: Option<String>,
 }
 
 /// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year.
@@ -102,7 +105,8 @@ impl LabelForm {
             .verdict_on(&self.trajectory, &self.evaluator, step)?
             .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
             .ok_or_else(missing)?;
-        if self.seen.as_ref().is_some_and(|seen| *seen != verdict::fingerprint_verdict(&verdict)) {
+        let seen = self.seen.as_ref().filter(|seen| !seen.is_empty());
+        if seen.is_some_and(|seen| *seen != verdict::fingerprint_verdict(&verdict)) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 "The verdict changed after you opened the page, so the label was not stored. Go back and review it.",
@@ -119,6 +123,7 @@ impl LabelForm {
         let score = match known.iter().find(|(known, _)| known == label) {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
+            None if self.draw.is_some() && label == UNDECIDED => None,
             None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
             None if label.is_empty() => return Err(ApiError::bad_request("Enter the correct label.")),
             None => {
@@ -127,11 +132,14 @@ impl LabelForm {
         };
         let label = label.to_owned();
         // What the person saw, for the case that the verdict changes later.
-        let metadata = json!({
+        let mut metadata = json!({
             "judge": verdict.judge,
             "judge_label": verdict.label,
             "rubric_hash": verdict.rubric_hash,
         });
+        if let Some(draw) = self.draw.as_deref().filter(|draw| !draw.is_empty()) {
+            metadata["sample"] = self.describe_draw(server, draw, step, &person)?;
+        }
         Ok(NewAnnotation {
             target: format_label_target(&self.trajectory, step),
             trace_id: Some(trace_id.0),
@@ -145,7 +153,39 @@ impl LabelForm {
             author: person.name,
         })
     }
+
+    /// How the case was drawn. The form only names the draw, so that nobody can claim another probability.
+    fn describe_draw(
+        &self,
+        server: &ServerState,
+        draw: &str,
+        step: Option<u32>,
+        person: &LabelAuthor,
+    ) -> Result<serde_json::Value, ApiError> {
+        let (draw, project) = draw.split_once(' ').unwrap_or((draw, ""));
+        let draw = draw.parse().map_err(|()| ApiError::bad_request("draw: not a random sample"))?;
+        let sample = BlindSample::load(server, &self.evaluator, Some(project).filter(|name| !name.is_empty()), draw)?;
+        let position = sample.find_position(&self.trajectory, step).ok_or_else(|| {
+            ApiError::new(
+                StatusCode::CONFLICT,
+                "The verdict is not part of this sample any more, so the label was not stored. Go back and continue.",
+            )
+        })?;
+        // Who has labelled the case before has seen the verdict.
+        let filter = AnnotationFilter {
+            target: Some(format_label_target(&self.trajectory, step)),
+            name: Some(self.evaluator.clone()),
+            limit: MAX_EARLIER,
+            ..AnnotationFilter::default()
+        };
+        let earlier = server.store.annotations(&filter)?;
+        let is_blind = !earlier.iter().any(|label| label.identifier == person.identifier);
+        Ok(sample.describe_case(position, is_blind))
+    }
 }
+
+/// Labels of other people on the same case that are looked through.
+const MAX_EARLIER: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ mod address;
 mod agreement;
 mod alerts;
 mod asset;
+mod blind_sample;
 mod compare;
 mod display_text;
 mod failing_steps;

@@ -177,10 +177,14 @@ fn build_overview_page(
     let mut shown: Vec<(&&str, &ScoreMoments)> = current.iter().collect();
     // How runs ended stands before the opinions on their steps; the sort is stable.
     shown.sort_by_key(|(name, _)| **name != OUTCOME);
-    let cards = shown
-        .into_iter()
-        .map(|(name, moments)| DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces))
-        .collect();
+    let mut cards = Vec::new();
+    for (name, moments) in shown {
+        let calibration = match moments.scored {
+            0 => None,
+            _ => settings.calibrations.correct_score(&settings.rules, store, name, &filter)?,
+        };
+        cards.push(DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), calibration, &traces));
+    }
     // Rollups count trajectories by evaluator only, so this is a lower bound of the trajectories that were graded at
     // all.
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
@@ -420,7 +424,7 @@ mod tests {
         let traces = choice.traces_url(&time, false);
         let cards = sum_by_evaluator(rows.iter())
             .iter()
-            .map(|(name, sum)| DimensionTrendCard::from_moments(&settings, name, sum, Some(sum), &traces))
+            .map(|(name, sum)| DimensionTrendCard::from_moments(&settings, name, sum, Some(sum), None, &traces))
             .collect();
         let page = OverviewPage {
             frame: PageLayout::new("/", None, &HeaderMap::new()),

@@ -347,6 +347,7 @@ const KEYS = {
   j: ["next step", () => go(steps, 1), steps.length > 0],
   k: ["previous step", () => go(steps, -1), steps.length > 0],
   y: ["agree with the verdict", () => label("y"), all("[data-key=y]").length > 0],
+  u: ["leave it undecided", () => label("u"), all("[data-key=u]").length > 0],
   x: ["disagree with the verdict", () => label("x"), all("[data-key=x]").length > 0],
   n: ["next flagged step", () => go(failing, 1), steps.length > 0],
   p: ["previous flagged step", () => go(failing, -1), steps.length > 0],

@@ -7,11 +7,14 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::calibration::LabelSampling;
 use gradus_store::{ReviewFilter, ReviewItem, ReviewPlace};
 use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::agreement::{self, DimensionAgreement};
+use super::blind_sample::{self, BlindSample, MAX_SAMPLE_LABELS, SampleDraw};
+use super::display_text::format_timestamp;
 use super::loaded_trace::{self, LoadedTrace};
 use super::render::{self, PageError, PageQuery};
 use super::step::{StepView, TrajectoryVerdicts};
@@ -19,6 +22,7 @@ use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::caller::RequestCaller;
+use crate::clock::now_ns;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
 use crate::page::label_authors::LabelAuthor;
@@ -35,10 +39,15 @@ const MAX_LISTED: usize = 40;
 pub(super) struct ReviewQuery {
     project: Option<String>,
     evaluator: Option<String>,
-    /// `all`, `wrong`, or `failed` for questions without a verdict.
+    /// `all`, `wrong`, `failed` for questions without a verdict, `sample` and `sample_by_label` for a random sample
+    /// without the verdicts.
     which: ReviewSelection,
-    /// Cursor: the verdict after which to continue. Skipping sets it.
+    /// Cursor: the verdict after which to continue. Skipping sets it. In a sample, the first position to show.
     after: Option<String>,
+    /// The random sample, by the text of its draw; without it, the one that was labelled last, or a new one.
+    draw: Option<String>,
+    /// The position in the sample whose label this person has just given: its verdict is shown now.
+    revealed: Option<String>,
 }
 
 /// Which verdicts are reviewed. The default is all of them in order: labels on wrong verdicts only would bias the
@@ -51,6 +60,21 @@ enum ReviewSelection {
     All,
     Wrong,
     Failed,
+    /// Every verdict with the same probability, without the verdict.
+    Sample,
+    /// As many of each label of the judge, without the verdict.
+    SampleByLabel,
+}
+
+impl ReviewSelection {
+    /// How verdicts are drawn; `None` if they are shown in order.
+    fn sampling(self) -> Option<LabelSampling> {
+        match self {
+            ReviewSelection::Sample => Some(LabelSampling::Uniform),
+            ReviewSelection::SampleByLabel => Some(LabelSampling::Stratified),
+            _ => None,
+        }
+    }
 }
 
 impl ReviewQuery {
@@ -60,6 +84,8 @@ impl ReviewQuery {
             ReviewSelection::All => None,
             ReviewSelection::Wrong => Some("wrong"),
             ReviewSelection::Failed => Some("failed"),
+            ReviewSelection::Sample => Some("sample"),
+            ReviewSelection::SampleByLabel => Some("sample_by_label"),
         };
         PageUrl::from_path("/review")
             .with("project", self.project.as_deref())
@@ -77,6 +103,7 @@ struct ReviewPage {
     evaluators: Vec<SelectOption>,
     which: ReviewSelection,
     item: Option<ReviewItemView>,
+    sample: Option<SampleView>,
     /// URL to continue the search if its time was over before a verdict was found.
     further: Option<String>,
     author: LabelAuthor,
@@ -86,9 +113,28 @@ struct ReviewPage {
     agreement: String,
 }
 
+/// A random sample without the verdicts.
+struct SampleView {
+    /// How it was drawn and how far this person is, or why there is none.
+    about: String,
+    /// The case that this person has just labelled, with the judge's verdict.
+    revealed: Option<RevealedVerdict>,
+    /// URL of a new sample, up to now.
+    renew: Option<String>,
+}
+
+/// A verdict that was hidden until this person decided.
+struct RevealedVerdict {
+    verdict: VerdictDetailView,
+    own: String,
+    agrees: bool,
+}
+
 /// The verdict under review with its context.
 struct ReviewItemView {
     verdict: VerdictDetailView,
+    /// Nothing on the page tells the verdict.
+    is_blind: bool,
     /// Number of labels by others. Their content is hidden until this person has decided, so that people judge
     /// independently.
     others_said: usize,
@@ -127,6 +173,8 @@ pub(super) async fn render_review_page(
         evaluator: blank(choice.evaluator),
         which: choice.which,
         after: blank(choice.after),
+        draw: blank(choice.draw),
+        revealed: blank(choice.revealed),
     };
     let person = LabelAuthor::from_headers(&headers, &caller);
     let frame = PageLayout::new("/review", choice.project.as_deref(), &headers);
@@ -142,10 +190,6 @@ fn build_review_page(
     author: LabelAuthor,
 ) -> Result<ReviewPage, ApiError> {
     let settings = server.reloadable();
-    let after = match &choice.after {
-        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("after: not a position in the list"))?),
-        None => None,
-    };
     let filter = ReviewFilter {
         project: choice.project.clone(),
         evaluator: choice.evaluator.clone(),
@@ -153,7 +197,18 @@ fn build_review_page(
         only_failed: choice.which == ReviewSelection::Failed,
         author: author.identifier.clone(),
     };
-    let (item, further) = find_next_item(server, choice, &filter, after)?;
+    let (item, further, sample) = match choice.which.sampling() {
+        Some(sampling) => {
+            let (item, sample) = build_sample(server, choice, sampling, &author)?;
+            (item, None, Some(sample))
+        }
+        None => {
+            let wrong = |()| ApiError::bad_request("after: not a position in the list");
+            let after = choice.after.as_deref().map(str::parse).transpose().map_err(wrong)?;
+            let (item, further) = find_next_item(server, choice, &filter, after)?;
+            (item, further, None)
+        }
+    };
     let labels = server.store.labels(choice.project.as_deref(), agreement::FEW)?;
     let of_latest = (labels.len() == agreement::FEW).then(|| format_count(agreement::FEW as u64));
     let dimensions = agreement::compute_dimension_agreement(&settings, &labels);
@@ -177,6 +232,7 @@ fn build_review_page(
         evaluators: names.into_iter().map(evaluator).collect(),
         which: choice.which,
         item,
+        sample,
         further: further.map(|place| choice.to_url().with("after", Some(&place.to_string())).to_string()),
         author,
         dimensions,
@@ -208,6 +264,109 @@ fn find_next_item(
         after = Some(found.place);
     }
     Ok((None, after))
+}
+
+/// The next case of a random sample, and what the page says about the sample.
+fn build_sample(
+    server: &ServerState,
+    choice: &ReviewQuery,
+    sampling: LabelSampling,
+    author: &LabelAuthor,
+) -> Result<(Option<ReviewItemView>, SampleView), ApiError> {
+    let Some(evaluator) = &choice.evaluator else {
+        let about = "Choose a dimension: a sample is of the verdicts of one evaluator.".to_owned();
+        return Ok((None, SampleView { about, revealed: None, renew: None }));
+    };
+    let project = choice.project.as_deref();
+    let labels = server.store.labels(project, MAX_SAMPLE_LABELS)?;
+    let now_s = now_ns() / 1_000_000_000;
+    let draw = match &choice.draw {
+        Some(text) => text.parse().map_err(|()| ApiError::bad_request("draw: not a random sample"))?,
+        None => blind_sample::continue_or_begin(&labels, evaluator, project, sampling, now_s),
+    };
+    let sample = BlindSample::load(server, evaluator, project, draw)?;
+    let labelled = sample.labelled_by(&labels, &author.identifier);
+    let number = |text: &Option<String>| {
+        let number = text.as_deref().map(str::parse::<usize>).transpose();
+        number.map_err(|_| ApiError::bad_request("after: not a position in the sample"))
+    };
+    let mut from = number(&choice.after)?.unwrap_or(0);
+    let here = choice.to_url().with("draw", Some(&draw.to_string()));
+    let mut item = None;
+    for _ in 0..MAX_PASSED {
+        let Some(position) = sample.next_position(&labelled, from) else { break };
+        item = load_sampled_item(server, choice, &sample, position, &here)?;
+        if item.is_some() {
+            break;
+        }
+        from = position + 1;
+    }
+    let revealed = match number(&choice.revealed)?.and_then(|position| sample.item_at(position)) {
+        Some(found) => reveal_verdict(server, &found, author)?,
+        None => None,
+    };
+    let how = match draw.sampling {
+        LabelSampling::Stratified => "as many of each label of the judge",
+        _ => "every verdict with the same probability",
+    };
+    let about = format!(
+        "Random sample of {} verdicts up to {}, {how}. You have labelled {}. The judge's verdict is shown after yours.",
+        format_count(sample.len() as u64),
+        format_timestamp(draw.until_s * 1_000_000_000),
+        format_count(labelled.len() as u64),
+    );
+    let new = SampleDraw { until_s: now_s, ..sample.draw() };
+    let renew = choice.to_url().with("draw", Some(&new.to_string())).to_string();
+    Ok((item, SampleView { about, revealed, renew: Some(renew) }))
+}
+
+/// A case without anything that tells its verdict. `None` if it cannot be shown.
+fn load_sampled_item(
+    server: &ServerState,
+    choice: &ReviewQuery,
+    sample: &BlindSample,
+    position: usize,
+    here: &PageUrl,
+) -> Result<Option<ReviewItemView>, ApiError> {
+    let Some(found) = sample.item_at(position) else { return Ok(None) };
+    let mut item = match ReviewItemView::load_for_review(server, choice, &found) {
+        Ok(Some(item)) => item,
+        Ok(None) => return Ok(None),
+        Err(error) if error.status() == StatusCode::NOT_FOUND => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    item.is_blind = true;
+    item.others_said = 0;
+    item.skip = here.clone().with("after", Some(&(position + 1).to_string())).to_string();
+    let verdict = &mut item.verdict;
+    verdict.class = "na";
+    verdict.label = String::new();
+    (verdict.explanation, verdict.evidence, verdict.remarks) = (None, Vec::new(), Vec::new());
+    verdict.said.clear();
+    if let Some(form) = &mut verdict.labelling {
+        form.right = None;
+        form.others = sample.evaluator.labels.iter().map(|(label, _)| label.clone()).collect();
+        form.seen = String::new();
+        form.draw = Some(format!("{} {}", sample.draw(), choice.project.as_deref().unwrap_or_default()));
+        form.back = here.clone().with("revealed", Some(&position.to_string())).to_string();
+    }
+    Ok(Some(item))
+}
+
+/// The verdict on a case that this person has labelled. `None` if the person has not.
+fn reveal_verdict(
+    server: &ServerState,
+    found: &ReviewItem,
+    author: &LabelAuthor,
+) -> Result<Option<RevealedVerdict>, ApiError> {
+    let verdict = match ReviewItemView::load_for_review(server, &ReviewQuery::default(), found) {
+        Ok(Some(item)) => item.verdict,
+        Ok(None) => return Ok(None),
+        Err(error) if error.status() == StatusCode::NOT_FOUND => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let own = verdict.said.iter().find(|said| said.is_by(author)).map(|said| (said.label.clone(), said.agrees));
+    Ok(own.map(|(own, agrees)| RevealedVerdict { verdict, own, agrees }))
 }
 
 impl ReviewItemView {
@@ -248,6 +407,7 @@ impl ReviewItemView {
             trace: loaded_trace::step_address(&trace, Some(&found.trajectory_id), step),
             skip: choice.to_url().with("after", Some(&found.place.to_string())).to_string(),
             others_said: verdict.said.len(),
+            is_blind: false,
             verdict,
         }))
     }

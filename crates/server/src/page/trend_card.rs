@@ -1,6 +1,6 @@
 //! A card of the overview: the score of one evaluator, and how it changed.
 
-use gradus_eval::report::MetricResult;
+use gradus_eval::report::{MetricCalibration, MetricResult};
 use gradus_report::html::number;
 use gradus_report::html::view::metrics::MetricCard;
 use gradus_store::ScoreMoments;
@@ -26,15 +26,16 @@ pub(super) struct ScoreTrend {
 }
 
 impl DimensionTrendCard {
-    /// `now` and `before` are the sums of both ranges.
+    /// `now` and `before` are the sums of both ranges; `calibration` is of the first.
     pub(super) fn from_moments(
         settings: &ReloadableSettings,
         evaluator: &str,
         now: &ScoreMoments,
         before: Option<&ScoreMoments>,
+        calibration: Option<MetricCalibration>,
         traces: &PageUrl,
     ) -> DimensionTrendCard {
-        let now = build_metric_result(settings, evaluator, now);
+        let now = MetricResult { calibration, ..build_metric_result(settings, evaluator, now) };
         let before = before.map(|before| build_metric_result(settings, evaluator, before));
         DimensionTrendCard {
             trend: ScoreTrend::from_metrics(&now, before.as_ref()),

@@ -75,8 +75,10 @@ pub(super) struct LabelFormFields {
     pub(super) back: String,
     /// Makes element ids unique: a page has many of these forms.
     pub(super) key: String,
-    /// Fingerprint of the verdict, to detect that it changed.
+    /// Fingerprint of the verdict, to detect that it changed. Empty if the verdict is not shown.
     pub(super) seen: String,
+    /// The random sample that the case is from. The judge's verdict is hidden then.
+    pub(super) draw: Option<String>,
 }
 
 /// Number keys for shortcuts.
@@ -181,6 +183,7 @@ impl VerdictDetailView {
                 right: line.label.clone(),
                 back: here.clone().with_fragment(format_step_anchor(line.step_index)).to_string(),
                 seen: fingerprint_verdict(line),
+                draw: None,
                 key: format!(
                     "{:x}",
                     gradus_core::stable_digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96
@@ -206,6 +209,10 @@ impl VerdictDetailView {
 }
 
 impl HumanLabelView {
+    pub(super) fn is_by(&self, person: &LabelAuthor) -> bool {
+        self.identifier == person.identifier
+    }
+
     /// `agrees` compares labels, not scores: two labels may have the same score.
     fn from_annotation(row: &AnnotationRecord, line: &OutcomeLine) -> HumanLabelView {
         HumanLabelView {

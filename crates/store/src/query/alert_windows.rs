@@ -2,7 +2,7 @@
 //! is bounded by [`MAX_WATCHED_TRAJECTORIES`] and runs on an index.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -33,10 +33,67 @@ pub struct ExampleRow {
     pub duration_ns: i64,
 }
 
+/// Trajectories that one call of [`Store::scores_after`] reads.
+const MAX_NEW_TRAJECTORIES: i64 = 2_000;
+
 /// Trajectories that one measurement reads at most: the latest.
 const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 
 impl Store {
+    /// The number of the last trajectory that was stored before those of a window; 0 if there is none.
+    pub fn last_trajectory_before(&self, window: &TrajectoryWindow) -> Result<i64, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let first: Option<i64> = reader
+            .prepare_cached("SELECT no FROM trajectory WHERE start_ns >= ? ORDER BY start_ns LIMIT 1")?
+            .query_row([window.from_ns], |row| row.get(0))
+            .optional()?;
+        let last = || reader.prepare_cached(LAST_TRAJECTORY)?.query_row([], |row| row.get(0));
+        Ok(match first {
+            Some(first) => first - 1,
+            None => last()?,
+        })
+    }
+
+    /// The mean score of each trajectory behind a number, in the order in which they were stored, and the number to
+    /// continue from. Trajectories without a score are left out. One that waits for its judge since `waiting_since_ns` or
+    /// later ends the list, so that it is not passed over; whoever waits longer is. Of the windows only projects count.
+    pub fn scores_after(
+        &self,
+        evaluator: &str,
+        windows: &[TrajectoryWindow],
+        after: i64,
+        waiting_since_ns: i64,
+    ) -> Result<(Vec<f64>, i64), StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut projects = Vec::new();
+        for name in windows.iter().filter_map(|window| window.project.as_deref()) {
+            projects.extend(project_number(sql, name)?);
+        }
+        let is_all = windows.iter().any(|window| window.project.is_none());
+        let last: i64 = sql.prepare_cached(LAST_TRAJECTORY)?.query_row([], |row| row.get(0))?;
+        // Numbers begin anew when everything was deleted.
+        let mut cursor = after.min(last);
+        let mut trajectories = sql.prepare_cached(NEW_TRAJECTORIES)?;
+        let mut mean = sql.prepare_cached(
+            "SELECT avg(score) FROM outcome WHERE trajectory = ? AND evaluator = ? AND kind = 0 AND score IS NOT NULL",
+        )?;
+        let mut rows = trajectories.query((cursor, MAX_NEW_TRAJECTORIES))?;
+        let mut scores = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (trajectory, project, waits_since): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if waits_since.is_some_and(|since| since >= waiting_since_ns) {
+                break;
+            }
+            cursor = trajectory;
+            if is_all || projects.contains(&project) {
+                let score: Option<f64> = mean.query_row((trajectory, evaluator), |row| row.get(0))?;
+                scores.extend(score);
+            }
+        }
+        Ok((scores, cursor))
+    }
+
     /// Names of all projects.
     pub fn project_names(&self) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
@@ -153,6 +210,11 @@ impl Store {
         Ok((unseen, count))
     }
 }
+
+const LAST_TRAJECTORY: &str = "SELECT coalesce(max(no), 0) FROM trajectory";
+
+const NEW_TRAJECTORIES: &str = "SELECT t.no, t.project, ungraded.since_ns FROM trajectory t \
+                                LEFT JOIN ungraded ON ungraded.trajectory = t.no WHERE t.no > ? ORDER BY t.no LIMIT ?";
 
 /// The condition on project and time, with its parameters. Reads through the index of the project or of all
 /// trajectories.

@@ -16,7 +16,7 @@ pub(super) use settings::EvalSettingsError;
 
 use std::io::IsTerminal;
 
-use gradus_eval::calibration::CalibrationFile;
+use gradus_eval::calibration::{CalibrationFile, apply_run_calibration, store_run_calibration};
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::report::{EvaluationSummary, RunReader, TrialMetricNames};
@@ -26,7 +26,7 @@ use gradus_llm::{CallError, ModelCallFailure};
 
 use super::CommandExit;
 use super::baseline::{CompareError, LoadedVersion, baseline_values};
-use super::calibration_options::{CalibrationOptionError, correct_summary};
+use super::calibration_options::CalibrationOptionError;
 use super::destinations::{self, DestinationError, ReachableDestinations};
 use super::gates::gate_exit;
 use super::outputs::RunReport;
@@ -152,10 +152,11 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     }
     // The addition is saved before the manifest says `finished`: a server that shows finished runs must find both.
     addition.keep(folder.path())?;
+    store_run_calibration(&folder, calibration.as_ref())?;
     folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
-    correct_summary(&mut summary, &mut reader, calibration.as_ref())?;
+    apply_run_calibration(&mut summary, &mut reader)?;
     // An addition such as a benchmark can have results without trajectories.
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
         // An empty new run is removed. A run that was taken up has verdicts, even if its source is gone now.

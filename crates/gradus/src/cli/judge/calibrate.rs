@@ -10,7 +10,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::calibration::{
     CalibratedJudge, CalibrationFile, CalibrationFileError, CalibrationInput, CaseLabel, CasePopulation, DrawnCases,
     JudgeCalibration, LabelDraw, LabelDrawError, LabelMergeError, LabelSampling, MeasuredShare, MergedLabels,
-    apply_calibrations, build_calibration, merge_labels,
+    ReviewedSample, apply_calibrations, build_calibration, merge_labels,
 };
 use gradus_eval::evaluator_selection::rubric_library;
 use gradus_eval::outcome::{OutcomeLine, OutcomeSpans};
@@ -21,6 +21,7 @@ use gradus_report::json;
 use super::calibration_text::{CalibrationText, print_calibration};
 use super::label_file::{DrawnFrom, FileLabel, LabelFileError, read_label_file};
 use super::label_session::{LabelAnswer, LabelSession, ShownCase, ask_person, reveal_verdict};
+use super::review_sample::{ReviewSampleError, ReviewSampleFile};
 use crate::cli::CommandExit;
 use crate::cli::run_lookup::{RunLookupError, find_run, resolve_state_dir};
 use crate::cli::sources::print_diagnostic;
@@ -51,6 +52,10 @@ pub(super) struct CalibrateArguments {
     /// bench`, or annotations of Phoenix; may be given several times.
     #[arg(long, value_name = "FILE")]
     labels: Vec<PathBuf>,
+    /// Use a random sample that was labelled on the review page of `gradus serve`: the JSON Lines of `/labels`. No run is
+    /// needed, since the judge's verdicts are in the file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "labels", "write_cases"])]
+    review_sample: Option<PathBuf>,
     /// Write the drawn cases to a file for labelling elsewhere (fill in `label`), and stop.
     #[arg(long, value_name = "FILE", conflicts_with = "labels")]
     write_cases: Option<PathBuf>,
@@ -88,6 +93,7 @@ Examples:
   gradus judge calibrate v2 -e task_completion --sampling stratified --cases 80
   gradus judge calibrate -e thought_to_tool --write-cases cases.jsonl    label them elsewhere
   gradus judge calibrate -e thought_to_tool --labels cases.jsonl
+  gradus judge calibrate -e thought_to_tool --review-sample labels.jsonl
   gradus eval traces/ --calibration calibration.json --gate 'thought_to_tool >= 0.8'
 
 Labelling can be ended at any time (q) and continued with the same command. Fewer than 20 labelled trajectories correct no
@@ -114,6 +120,8 @@ pub(super) enum CalibrateError {
     Merge(#[from] LabelMergeError),
     #[error(transparent)]
     File(#[from] CalibrationFileError),
+    #[error(transparent)]
+    ReviewSample(#[from] ReviewSampleError),
     #[error("--cases: give at least 1")]
     NoCases,
     /// Not the user's fault, like all that follow.
@@ -136,11 +144,66 @@ impl CalibrateError {
 
 /// Entry point of the command.
 pub(super) fn run_calibrate_command(arguments: &CalibrateArguments) -> anyhow::Result<CommandExit> {
-    let done = PreparedCalibration::new(arguments).and_then(|mut prepared| prepared.run());
+    let done = match &arguments.review_sample {
+        Some(path) => calibrate_review_sample(arguments, path),
+        None => PreparedCalibration::new(arguments).and_then(|mut prepared| prepared.run()),
+    };
     Ok(done.unwrap_or_else(|error| {
         print_diagnostic(&error.to_string());
         error.exit()
     }))
+}
+
+/// Measures the labels of a sample of the review page, and writes.
+fn calibrate_review_sample(arguments: &CalibrateArguments, path: &Path) -> Result<CommandExit, CalibrateError> {
+    let sample = ReviewSampleFile::read(path, arguments.evaluator.as_deref())?;
+    let merged = merge_labels(sample.labels.clone(), &sample.labelled_cases(), &sample.evaluator.labels)?;
+    if sample.skipped_count > 0 {
+        print_diagnostic(&format!(
+            "{} labels of other samples, or beyond a gap in this one, do not count",
+            sample.skipped_count
+        ));
+    }
+    let (created, expires) = calibration_times(arguments.expires);
+    let calibration = ReviewedSample {
+        evaluator: &sample.evaluator,
+        population: sample.population.clone(),
+        by_label: &sample.by_label,
+        cases: &sample.cases,
+        labels: &merged,
+        created,
+        expires,
+        gradus_version: env!("CARGO_PKG_VERSION"),
+    }
+    .build_calibration();
+    save_calibration(&arguments.output, &calibration)?;
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    if arguments.json {
+        json::write_pretty(&calibration, &mut out)?;
+        writeln!(out)?;
+    } else {
+        let text = CalibrationText { calibration: &calibration, metric: None, output: &arguments.output };
+        print_calibration(&text, &mut out)?;
+    }
+    out.flush()?;
+    Ok(CommandExit::Pass)
+}
+
+/// Adds a calibration to the file.
+fn save_calibration(output: &Path, calibration: &JudgeCalibration) -> Result<(), CalibrateError> {
+    let mut file = match output.exists() {
+        true => CalibrationFile::read(output)?,
+        false => CalibrationFile::new(Vec::new()),
+    };
+    file.add(calibration.clone());
+    file.write(output).map_err(|source| CalibrateError::Output { path: output.to_owned(), source })
+}
+
+/// Now, and when a calibration of now expires.
+fn calibration_times(expires_days: u32) -> (jiff::Timestamp, jiff::Timestamp) {
+    let created = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| jiff::Timestamp::now());
+    let lifetime = jiff::SignedDuration::from_hours(24 * i64::from(expires_days));
+    (created, created.checked_add(lifetime).unwrap_or(jiff::Timestamp::MAX))
 }
 
 /// A run whose verdicts can be labelled.
@@ -268,13 +331,7 @@ impl<'a> PreparedCalibration<'a> {
             None => None,
         };
         let calibration = self.build(&merged, draw.as_ref().zip(drawn_from));
-        let output = &self.arguments.output;
-        let mut file = match output.exists() {
-            true => CalibrationFile::read(output)?,
-            false => CalibrationFile::new(Vec::new()),
-        };
-        file.add(calibration.clone());
-        file.write(output).map_err(|source| CalibrateError::Output { path: output.clone(), source })?;
+        save_calibration(&self.arguments.output, &calibration)?;
         self.print(&calibration)?;
         Ok(CommandExit::Pass)
     }
@@ -290,8 +347,7 @@ impl<'a> PreparedCalibration<'a> {
             count: draw.order().iter().take_while(|case| has_label.contains(case)).count(),
         });
         let manifest = &self.reader.record;
-        let created = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| jiff::Timestamp::now());
-        let lifetime = jiff::SignedDuration::from_hours(24 * i64::from(self.arguments.expires));
+        let (created, expires) = calibration_times(self.arguments.expires);
         build_calibration(&CalibrationInput {
             manifest,
             evaluator: &self.evaluator,
@@ -306,7 +362,7 @@ impl<'a> PreparedCalibration<'a> {
             labels: merged,
             flip_rate: MeasuredShare::default(),
             created,
-            expires: created.checked_add(lifetime).unwrap_or(jiff::Timestamp::MAX),
+            expires,
             gradus_version: env!("CARGO_PKG_VERSION"),
         })
     }

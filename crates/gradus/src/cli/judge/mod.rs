@@ -6,6 +6,7 @@ mod judge_test;
 mod label_file;
 mod label_session;
 mod list;
+mod review_sample;
 mod sample_size;
 
 use clap::{Args, Subcommand};

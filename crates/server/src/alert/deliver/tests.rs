@@ -82,7 +82,7 @@ fn hasty() -> DeliverySettings {
 }
 
 fn any_notice() -> AlertNotice {
-    notice(AlertMeasurement { value: 0.5, count: 40, unseen: vec![] }, vec![example("a & b")])
+    notice(AlertMeasurement { value: 0.5, count: 40, ..AlertMeasurement::default() }, vec![example("a & b")])
 }
 
 /// A notice that can be told from others.

@@ -1,0 +1,118 @@
+//! The calibration that a run was judged with. It is a file of the run, so that every later report of it gives the same
+//! corrected numbers.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::calibration_file::{CalibrationFile, CalibrationFileError};
+use super::corrected_metric::{JudgedPopulation, apply_calibrations};
+use crate::report::{EvaluationSummary, MetricCalibration, RunReader};
+use crate::run::{EvaluatorRecord, RunFileError, RunFolder, RunManifest};
+
+/// What a run says about the errors of its judges.
+#[derive(Clone, Debug)]
+pub enum RunCalibration {
+    Known(CalibrationFile),
+    /// The run has a calibration that cannot be read. Its numbers stay uncalibrated, with the reason.
+    Unreadable {
+        reason: String,
+    },
+}
+
+/// A number of a model judge, raw and as far as it could be corrected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DimensionCalibration {
+    pub dimension: String,
+    /// The mean over all verdicts.
+    pub raw: f64,
+    pub calibration: MetricCalibration,
+}
+
+/// Stores the calibration with a run, or removes the one of an earlier attempt. Evaluators that the run does not have are
+/// left out.
+pub fn store_run_calibration(folder: &RunFolder, file: Option<&CalibrationFile>) -> Result<(), RunFileError> {
+    let path = folder.calibration_path();
+    let done = match file {
+        Some(file) => {
+            let is_asked = |name: &str| folder.record.evaluators.iter().any(|evaluator| evaluator.name == name);
+            let own = file.calibrations.iter().filter(|known| is_asked(&known.evaluator)).cloned();
+            CalibrationFile::new(own.collect()).write(&path)
+        }
+        None => match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    };
+    done.map_err(|reason| RunFileError::new(&path, reason))
+}
+
+/// The calibration of a run, see [`RunFolder::calibration_path`]; `None` if it has none.
+pub fn read_run_calibration(path: &Path) -> Result<Option<CalibrationFile>, CalibrationFileError> {
+    match CalibrationFile::read(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(CalibrationFileError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl RunCalibration {
+    /// `None` if the run has no calibration.
+    pub fn load(reader: &RunReader) -> Option<RunCalibration> {
+        match read_run_calibration(reader.calibration_path()) {
+            Ok(file) => file.map(RunCalibration::Known),
+            // Pages show the reason to people who need not know the path.
+            Err(_) => {
+                Some(RunCalibration::Unreadable { reason: "the calibration.json of the run cannot be read".to_owned() })
+            }
+        }
+    }
+
+    /// The numbers of each evaluator that the calibration is about.
+    pub fn correct_population(
+        &self,
+        population: &JudgedPopulation,
+        manifest: &RunManifest,
+    ) -> Vec<DimensionCalibration> {
+        let now = judged_at(manifest);
+        let correct = |(at, evaluator): (usize, &EvaluatorRecord)| {
+            let calibration = match self {
+                RunCalibration::Known(file) => match file.find(evaluator, now)? {
+                    Ok(calibration) => population.correct(at, calibration),
+                    Err(mismatch) => MetricCalibration::NotApplied { reason: mismatch.to_string() },
+                },
+                RunCalibration::Unreadable { reason } => {
+                    MetricCalibration::for_judge(&evaluator.judge)?;
+                    MetricCalibration::NotApplied { reason: reason.clone() }
+                }
+            };
+            let raw = population.raw_value(at)?;
+            Some(DimensionCalibration { dimension: evaluator.name.clone(), raw, calibration })
+        };
+        manifest.evaluators.iter().enumerate().filter_map(correct).collect()
+    }
+}
+
+/// Adds corrected numbers to the summary of a run that was judged with a calibration.
+pub fn apply_run_calibration(summary: &mut EvaluationSummary, reader: &mut RunReader) -> Result<(), RunFileError> {
+    match RunCalibration::load(reader) {
+        None => Ok(()),
+        Some(RunCalibration::Known(file)) => {
+            let now = judged_at(&reader.record);
+            apply_calibrations(summary, reader, &file, now)
+        }
+        Some(RunCalibration::Unreadable { reason }) => {
+            for metric in summary.metrics.iter_mut().filter(|metric| metric.calibration.is_some()) {
+                metric.calibration = Some(MetricCalibration::NotApplied { reason: reason.clone() });
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A calibration that was valid when the run was judged stays valid for its verdicts.
+pub fn judged_at(manifest: &RunManifest) -> jiff::Timestamp {
+    let ended = manifest.ended.as_deref().unwrap_or(&manifest.started);
+    ended.parse().unwrap_or_else(|_| jiff::Timestamp::now())
+}

@@ -1,0 +1,139 @@
+//! Anchors of a judge: questions that it answered early, and is asked again every day. If it gives other labels than it
+//! used to, by more than it flips anyway, its model has changed behind its name, and old and new scores do not compare.
+
+use gradus_stats::exact_test::fisher_exact_greater;
+use gradus_store::{AnchorSetRow, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+/// Answers have moved if a split this uneven, between the changed labels of the last round and of the first, would be this
+/// rare by chance. With 20 anchors and no flip in the first round, 7 changed labels are needed.
+pub(crate) const MAX_P_VALUE: f64 = 0.01;
+
+/// A question and the label that the judge gave first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JudgeAnchor {
+    pub(crate) trajectory_id: String,
+    /// `None` for the whole trajectory.
+    pub(crate) step: Option<u32>,
+    pub(crate) label: String,
+}
+
+/// All anchors asked once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AnchorRound {
+    pub(crate) at_ns: i64,
+    /// Anchors that were asked. Those whose trace was deleted are not.
+    pub(crate) asked: u64,
+    /// Those with another label than the first one.
+    pub(crate) changed: u64,
+}
+
+/// The anchors of one evaluator, judge and rubric.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AnchorSet {
+    pub(crate) anchors: Vec<JudgeAnchor>,
+    /// The first round, soon after the verdicts: how often the judge flips anyway.
+    pub(crate) first: Option<AnchorRound>,
+    pub(crate) last: Option<AnchorRound>,
+    /// Rounds after the first.
+    pub(crate) rounds: u64,
+}
+
+impl AnchorSet {
+    /// When the last round was; `None` before the first.
+    pub(crate) fn asked_at_ns(&self) -> Option<i64> {
+        self.last.or(self.first).map(|round| round.at_ns)
+    }
+
+    /// Adds a round.
+    pub(crate) fn add_round(&mut self, round: AnchorRound) {
+        match self.first {
+            None => self.first = Some(round),
+            Some(_) => {
+                self.last = Some(round);
+                self.rounds += 1;
+            }
+        }
+    }
+
+    /// The share of labels that the last round changed; `None` before it.
+    pub(crate) fn changed_share(&self) -> Option<f64> {
+        self.last.map(|last| last.changed as f64 / last.asked.max(1) as f64)
+    }
+
+    /// Whether the last round has more changed labels than the flips of the first explain.
+    pub(crate) fn is_moved(&self) -> bool {
+        let (Some(first), Some(last)) = (self.first, self.last) else { return false };
+        fisher_exact_greater(last.changed, last.asked, first.changed, first.asked) < MAX_P_VALUE
+    }
+
+    /// `9 of 20 answers changed (first 1 of 20)`.
+    pub(crate) fn describe(&self) -> String {
+        match (self.first, self.last) {
+            (None, _) => "not asked again yet".to_owned(),
+            (Some(first), None) => {
+                format!("{} of {} answers flipped when they were first repeated", first.changed, first.asked)
+            }
+            (Some(first), Some(last)) => format!(
+                "{} of {} answers changed ({} of {} when they were first repeated)",
+                last.changed, last.asked, first.changed, first.asked
+            ),
+        }
+    }
+}
+
+/// A set with its key.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownAnchorSet {
+    pub(crate) rule: String,
+    pub(crate) evaluator: String,
+    pub(crate) judge: String,
+    pub(crate) rubric_hash: String,
+    pub(crate) set: AnchorSet,
+}
+
+impl KnownAnchorSet {
+    pub(crate) fn to_row(&self) -> AnchorSetRow {
+        AnchorSetRow {
+            rule: self.rule.clone(),
+            evaluator: self.evaluator.clone(),
+            judge: self.judge.clone(),
+            rubric_hash: self.rubric_hash.clone(),
+            state: serde_json::to_string(&self.set).unwrap_or_default(),
+        }
+    }
+}
+
+/// All sets that have anchors.
+pub(crate) fn load_anchor_sets(store: &Store) -> Result<Vec<KnownAnchorSet>, StoreError> {
+    let read = |row: AnchorSetRow| {
+        let set: AnchorSet = serde_json::from_str(&row.state).ok()?;
+        let AnchorSetRow { rule, evaluator, judge, rubric_hash, .. } = row;
+        (!set.anchors.is_empty()).then_some(KnownAnchorSet { rule, evaluator, judge, rubric_hash, set })
+    };
+    Ok(store.anchor_sets()?.into_iter().filter_map(read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_have_moved_only_beyond_the_flips_of_the_first_round() {
+        let set = |first: u64, last: u64| {
+            let mut set = AnchorSet::default();
+            for changed in [first, last] {
+                set.add_round(AnchorRound { at_ns: 1, asked: 20, changed });
+            }
+            set
+        };
+        assert_eq!([0, 3, 6, 7, 20].map(|last| set(0, last).is_moved()), [false, false, false, true, true]);
+        assert_eq!([7, 12, 13].map(|last| set(4, last).is_moved()), [false, false, true]);
+        assert!(!set(20, 0).is_moved());
+        let mut young = AnchorSet::default();
+        assert_eq!((young.is_moved(), young.asked_at_ns()), (false, None));
+        young.add_round(AnchorRound { at_ns: 5, asked: 20, changed: 1 });
+        assert_eq!((young.is_moved(), young.asked_at_ns(), young.changed_share()), (false, Some(5), None));
+        assert_eq!(set(1, 9).describe(), "9 of 20 answers changed (1 of 20 when they were first repeated)");
+    }
+}

@@ -1,0 +1,256 @@
+//! Asks judges their anchors again, once a day and within the budget of the rule.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gradus_core::trajectory::Trajectory;
+use gradus_eval::calibration::{CasePopulation, JudgedCase, LabelDraw, LabelSampling};
+use gradus_eval::evaluator::Evaluator;
+use gradus_eval::judge::{JudgeFailure, ModelJudge, answer_form};
+use gradus_eval::prompt::{
+    EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
+};
+use gradus_eval::rubric::Rubric;
+use gradus_store::{JudgeSpend, MetricFilter, StoreError};
+use tokio::sync::oneshot;
+
+use crate::clock::{now_ns, today_ns};
+use crate::grading_rule::GradingRule;
+use crate::judge_anchors::{AnchorRound, AnchorSet, JudgeAnchor, KnownAnchorSet, load_anchor_sets};
+use crate::live_calibration::is_case_of;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
+use crate::trace_group::TraceGroupView;
+
+/// How often the sets are looked at. A round that the budget or the judge has stopped is tried again then.
+const MAX_TICK: Duration = Duration::from_secs(600);
+const MIN_TICK: Duration = Duration::from_secs(1);
+
+/// Why a round ended early.
+#[derive(Debug, thiserror::Error)]
+enum AnchorError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the judge gave no verdict: {0}")]
+    Judge(#[source] JudgeFailure),
+    #[error("today's budget of the rule does not cover it")]
+    Budget,
+    #[error("{0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+/// The loop. It ends when `stop` fires or the server stops.
+pub(super) async fn watch_drift(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
+    let anchors = server.settings.anchors;
+    if anchors.count == 0 {
+        return;
+    }
+    let mut tick = tokio::time::interval(anchors.every.clamp(MIN_TICK, MAX_TICK));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = &mut stop => return,
+        }
+        let settings = server.reloadable();
+        for rule in settings.rules.iter().filter(|rule| rule.asks_a_model()) {
+            for evaluator in rule.evaluators.iter().filter(|evaluator| evaluator.asks_a_model()) {
+                if server.is_stopping.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Err(error) = check_anchors(&server, &settings, rule, evaluator).await {
+                    let name = &evaluator.name;
+                    tracing::warn!(rule = rule.name, evaluator = %name, %error, "the anchors of a judge could not be asked");
+                }
+            }
+        }
+    }
+}
+
+/// Draws the anchors of an evaluator, or asks them again if it is time.
+async fn check_anchors(
+    server: &Arc<ServerState>,
+    settings: &Arc<ReloadableSettings>,
+    rule: &GradingRule,
+    evaluator: &Evaluator,
+) -> Result<(), AnchorError> {
+    let rubric = settings.library.find(&evaluator.name).filter(|rubric| rubric.hash == *evaluator.hash);
+    let (Some(judge), Some(rubric)) = (&rule.judge, rubric) else { return Ok(()) };
+    let (owner, rules, name, asked) = (Arc::clone(server), Arc::clone(settings), rule.name.clone(), evaluator.clone());
+    let known = tokio::task::spawn_blocking(move || load_or_draw(&owner, &rules, &name, &asked)).await??;
+    let Some(mut known) = known else { return Ok(()) };
+    let now = now_ns();
+    let every_ns = i64::try_from(server.settings.anchors.every.as_nanos()).unwrap_or(i64::MAX);
+    if known.set.asked_at_ns().is_some_and(|at| now.saturating_sub(at) < every_ns) {
+        return Ok(());
+    }
+    let mut round = AnchorRound { at_ns: now, asked: 0, changed: 0 };
+    for anchor in &known.set.anchors {
+        if server.is_stopping.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (owner, rules, name) = (Arc::clone(server), Arc::clone(settings), rule.name.clone());
+        let (wanted, asked) = (anchor.clone(), rubric.clone());
+        let question =
+            tokio::task::spawn_blocking(move || load_question(&owner, &rules, &name, &asked, &wanted)).await??;
+        // Its trace was deleted by retention.
+        let Some(question) = question else { continue };
+        let label = question.ask(server, rule, judge, rubric).await?;
+        round.asked += 1;
+        round.changed += u64::from(label != anchor.label);
+    }
+    // Few questions show nothing; a new set is drawn.
+    if round.asked * 2 < known.set.anchors.len() as u64 {
+        known.set = AnchorSet::default();
+    } else {
+        let was_moved = known.set.is_moved();
+        known.set.add_round(round);
+        if known.set.is_moved() && !was_moved {
+            let (evaluator, judge) = (&known.evaluator, &known.judge);
+            tracing::warn!(rule = rule.name, evaluator, judge, result = known.set.describe(), "the judge has moved");
+        }
+    }
+    server.store.put_anchor_set(known.to_row())?.wait_async().await?;
+    Ok(())
+}
+
+/// The stored set, or a new one: drawn at random from the verdicts that this judge has given so far. `None` if these are
+/// too few.
+fn load_or_draw(
+    server: &ServerState,
+    settings: &ReloadableSettings,
+    rule: &str,
+    evaluator: &Evaluator,
+) -> Result<Option<KnownAnchorSet>, StoreError> {
+    let record = evaluator.to_record();
+    let is_it = |known: &KnownAnchorSet| {
+        known.rule == rule
+            && known.evaluator == record.name
+            && known.judge == record.judge
+            && known.rubric_hash == record.rubric_hash
+    };
+    if let Some(known) = load_anchor_sets(&server.store)?.into_iter().find(is_it) {
+        return Ok(Some(known));
+    }
+    let count = server.settings.anchors.count;
+    let mut population = CasePopulation::default();
+    server.store.visit_judged_cases(&MetricFilter::default(), &record.name, i64::MAX, |row| {
+        if let (true, Some(label)) = (is_case_of(&record, &row), row.label) {
+            let (trajectory_id, step_index) = (row.trajectory_id, row.step);
+            population.cases.push(JudgedCase { trajectory_id, step_index, label, uncertainty: None });
+        }
+    })?;
+    if population.cases.len() < count {
+        return Ok(None);
+    }
+    let Some(rubric) = settings.library.find(&record.name) else { return Ok(None) };
+    // A uniform draw needs no uncertainty, so it cannot fail.
+    let Ok(draw) = LabelDraw::new(&population, LabelSampling::Uniform, 0) else { return Ok(None) };
+    let mut set = AnchorSet::default();
+    for at in draw.order() {
+        let case = &population.cases[*at];
+        let anchor =
+            JudgeAnchor { trajectory_id: case.trajectory_id.clone(), step: case.step_index, label: case.label.clone() };
+        if load_question(server, settings, rule, rubric, &anchor)?.is_some() {
+            set.anchors.push(anchor);
+        }
+        if set.anchors.len() == count {
+            break;
+        }
+    }
+    if set.anchors.len() < count {
+        return Ok(None);
+    }
+    let known = KnownAnchorSet {
+        rule: rule.to_owned(),
+        evaluator: record.name,
+        judge: record.judge,
+        rubric_hash: record.rubric_hash,
+        set,
+    };
+    server.store.put_anchor_set(known.to_row())?.wait()?;
+    Ok(Some(known))
+}
+
+/// A question that can be asked.
+struct AnchorQuestion {
+    trajectory: Trajectory,
+    step: Option<usize>,
+    tools: Arc<ToolText>,
+    project: String,
+}
+
+/// `None` if the trajectory is gone or changed, or its project belongs to another rule: data of a project goes to no other
+/// endpoint than the one that its rule names.
+fn load_question(
+    server: &ServerState,
+    settings: &ReloadableSettings,
+    rule: &str,
+    rubric: &Rubric,
+    anchor: &JudgeAnchor,
+) -> Result<Option<AnchorQuestion>, StoreError> {
+    let store = &server.store;
+    let Some(trace) = store.trace_of_trajectory(&anchor.trajectory_id)? else { return Ok(None) };
+    let Some(row) = store.trace(trace)? else { return Ok(None) };
+    let own = settings.rules.iter().find(|rule| rule.matches_project(&row.project)).filter(|own| own.name == rule);
+    let Some(own) = own else { return Ok(None) };
+    let all = TraceGroupView::load(store, row.trace_group)?.trajectories;
+    let Some(trajectory) = all.into_iter().find(|one| one.trajectory_id == anchor.trajectory_id) else {
+        return Ok(None);
+    };
+    let step = anchor.step.map(|number| trajectory.steps.iter().position(|step| step.index == number));
+    // The thought before the answer is no step.
+    if step == Some(None) {
+        return Ok(None);
+    }
+    let tools = own.tool_texts().get_or_render(&trajectory.tools);
+    let question = AnchorQuestion { step: step.flatten(), trajectory, tools, project: row.project };
+    let is_asked = explain_not_applicable(rubric, &question.as_evaluation_case()).is_none();
+    Ok(is_asked.then_some(question))
+}
+
+impl AnchorQuestion {
+    fn as_evaluation_case(&self) -> EvaluationCase<'_> {
+        EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
+    }
+
+    fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
+        let case = self.as_evaluation_case();
+        PromptRenderer::new(rubric, &case, window).render(&case)
+    }
+
+    /// Asks the judge. The cost is charged to the rule and held to its daily budget.
+    async fn ask(
+        self,
+        server: &Arc<ServerState>,
+        rule: &GradingRule,
+        judge: &Arc<ModelJudge>,
+        rubric: &Rubric,
+    ) -> Result<String, AnchorError> {
+        let prompt = self.render_prompt(rubric, judge.settings.window);
+        let most_usd = judge.most_it_costs(&prompt);
+        if let Some(budget) = rule.daily_budget_usd {
+            let (store, name) = (Arc::clone(&server.store), rule.name.clone());
+            let spent = tokio::task::spawn_blocking(move || store.spent_since(today_ns(), Some(&name), None)).await??;
+            if spent.cost_usd + most_usd.unwrap_or_default() > budget {
+                return Err(AnchorError::Budget);
+            }
+        }
+        let form = answer_form(rubric, judge.settings.structured);
+        let response = judge.judge(&form, &rubric.labels, prompt, |window| self.render_prompt(rubric, window)).await;
+        let known_usd = judge.price.zip(response.usage).map(|(price, usage)| price.cost_of_usage(usage));
+        // If the endpoint does not report all usage, the maximum is charged.
+        let cost_usd = if response.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
+        let calls = u64::from(response.calls);
+        server.meters.record_call_pricing(calls, cost_usd.is_some());
+        let spend = JudgeSpend {
+            rule: rule.name.clone(),
+            calls,
+            unpriced: if cost_usd.is_some() { 0 } else { calls },
+            cost_usd: cost_usd.unwrap_or_default(),
+        };
+        server.store.record_spend(spend, self.project.clone(), now_ns())?.wait_async().await?;
+        response.result.map(|verdict| verdict.label.to_string()).map_err(AnchorError::Judge)
+    }
+}

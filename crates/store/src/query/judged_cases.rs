@@ -1,0 +1,121 @@
+//! The verdicts of one evaluator, for corrections of its numbers and for random samples of them.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use super::{MetricFilter, project_number};
+use crate::Store;
+use crate::error::StoreError;
+
+/// Trajectories that one request examines, the latest ones.
+pub const MAX_JUDGED_TRAJECTORIES: usize = 20_000;
+
+/// An outcome of the evaluator: a verdict, or a question that the judge could not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedCaseRow {
+    pub start_ns: i64,
+    /// Number of the trajectory in the store.
+    pub trajectory: i64,
+    pub trajectory_id: String,
+    pub trace_id: u128,
+    /// `None` for the trajectory as a whole.
+    pub step: Option<u32>,
+    /// `None` if the judge could not answer, or gave a label without a score.
+    pub label: Option<String>,
+    /// The outcome as JSON.
+    pub line: String,
+}
+
+impl Store {
+    /// Visits the outcomes of an evaluator that were stored before a time, newest trajectories first, steps in order.
+    /// Questions that do not apply are left out. Of the filter, project, names and times count; whole trajectories do,
+    /// by their start. Returns whether there were more trajectories than are examined.
+    pub fn visit_judged_cases(
+        &self,
+        filter: &MetricFilter,
+        evaluator: &str,
+        judged_before_ns: i64,
+        mut take: impl FnMut(JudgedCaseRow),
+    ) -> Result<bool, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let mut values = Vec::new();
+        let mut terms = Vec::new();
+        let index = match &filter.project {
+            None => "trajectory_by_start",
+            Some(name) => match project_number(sql, name)? {
+                Some(project) => {
+                    terms.push("project = ?");
+                    values.push(Value::Integer(project));
+                    "trajectory_by_project"
+                }
+                None => return Ok(false),
+            },
+        };
+        terms.push("start_ns >= ? AND start_ns < ?");
+        values.extend([filter.from_ns.unwrap_or(i64::MIN), filter.to_ns.unwrap_or(i64::MAX)].map(Value::Integer));
+        let names = [("agent = ?", &filter.agent), ("version = ?", &filter.version), ("model = ?", &filter.model)];
+        for (term, name) in names {
+            if let Some(name) = name {
+                terms.push(term);
+                values.push(Value::Text(name.clone()));
+            }
+        }
+        let limit = MAX_JUDGED_TRAJECTORIES as i64;
+        values.push(Value::Integer(limit + 1));
+        let mut trajectories = sql.prepare_cached(&trajectory_list(index, &terms.join(" AND ")))?;
+        let mut outcomes = sql.prepare_cached(OUTCOMES)?;
+        let mut rows = trajectories.query(params_from_iter(values))?;
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            count += 1;
+            if count > limit {
+                return Ok(true);
+            }
+            let (start_ns, trajectory, trajectory_id): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let trace_id = u128::from_be_bytes(row.get(3)?);
+            let mut found = outcomes.query((trajectory, evaluator, judged_before_ns))?;
+            while let Some(outcome) = found.next()? {
+                let step: u32 = outcome.get(0)?;
+                take(JudgedCaseRow {
+                    start_ns,
+                    trajectory,
+                    trajectory_id: trajectory_id.clone(),
+                    trace_id,
+                    step: (step > 0).then_some(step),
+                    label: outcome.get(1)?,
+                    line: outcome.get(2)?,
+                });
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The verdicts on one trajectory, and what could not be judged (2 failed, 3 abstained).
+const OUTCOMES: &str = "SELECT step, iif(kind = 0 AND score IS NOT NULL, label, NULL), line FROM outcome \
+                        WHERE trajectory = ? AND evaluator = ? AND judged_ns < ? AND kind IN (0, 2, 3) ORDER BY step";
+
+fn trajectory_list(index: &str, terms: &str) -> String {
+    format!(
+        "SELECT start_ns, no, trajectory_id, (SELECT trace_id FROM trace WHERE trace.no = trajectory.trace) \
+         FROM trajectory INDEXED BY {index} WHERE {terms} ORDER BY start_ns DESC, no DESC LIMIT ?"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{assert_plan, open_writer};
+
+    #[test]
+    fn lists_go_through_indexes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let list = trajectory_list("trajectory_by_start", "start_ns >= ? AND start_ns < ?");
+        assert_plan(&sql, &list, "trajectory_by_start (start_ns>? AND start_ns<?)");
+        let list = trajectory_list("trajectory_by_project", "project = ? AND start_ns >= ? AND start_ns < ?");
+        assert_plan(&sql, &list, "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
+        assert_plan(&sql, OUTCOMES, "PRIMARY KEY (trajectory=? AND evaluator=?)");
+    }
+}
