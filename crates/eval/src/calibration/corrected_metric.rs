@@ -9,12 +9,15 @@ use gradus_stats::calibration::{
 };
 use gradus_stats::interval::ConfidenceInterval;
 
-use super::calibration_builder::CONFIDENCE;
-use super::calibration_file::{CalibrationFile, CalibrationMismatch, JudgeCalibration, LabelSampling};
+use super::calibrated_judge::{AnsweredModels, RunJudge};
+use super::calibration_file::{CalibrationFile, JudgeCalibration, LabelSampling};
+use super::calibration_measures::CONFIDENCE;
+use super::calibration_mismatch::CalibrationMismatch;
 use super::label_draw::PopulationDigest;
+use super::verdict_strata::{VerdictStrata, VoteSplit};
 use crate::outcome::OutcomeKind;
 use crate::report::{CorrectedMetric, EvaluationSummary, MetricCalibration, RunReader};
-use crate::run::{EvaluatorRecord, RunFileError};
+use crate::run::{EvaluatorRecord, PanelRecord, RunFileError};
 
 /// Where an estimator draws random numbers, the same file gives the same result.
 const SEED: u64 = 0;
@@ -27,84 +30,111 @@ pub fn plan_labels(
     calibration: Option<&JudgeCalibration>,
 ) -> Result<Result<LabelOutlook, CorrectionRefusal>, RunFileError> {
     let record = reader.record.evaluators[evaluator].clone();
-    let mut population = JudgedPopulation::new(&reader.record.evaluators);
+    // By label, whoever judges: people are asked to label so many verdicts of each label.
+    let strata: Vec<VerdictStrata> = reader.record.evaluators.iter().map(VerdictStrata::from_labels).collect();
+    let mut population = JudgedPopulation::new(strata);
     population.read(reader)?;
-    let labelled = calibration.map(group_labelled_runs).unwrap_or_default();
+    let labelled =
+        calibration.map(|known| group_labelled_runs(known, &population.strata[evaluator])).unwrap_or_default();
     let unit_score = |score: f64| f64::from(u8::from(record.is_right(Some(score))));
     let scores: Vec<f64> = record.labels.iter().map(|(_, score)| unit_score(*score)).collect();
     Ok(outlook_from_labels(&population.runs[evaluator], &labelled, &scores))
 }
 
-/// Calibrations that exist for these evaluators and do not apply to them, with the reason. Gates refuse them.
-pub fn find_refusals<'e>(
+/// A calibration that exists for an evaluator and does not apply to its verdicts. Gates refuse it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCalibration {
+    pub evaluator: String,
+    pub mismatch: CalibrationMismatch,
+}
+
+/// The calibrations for these evaluators that do not apply, as far as it is known before anything is asked.
+pub fn find_refusals(
     file: &CalibrationFile,
-    evaluators: &'e [EvaluatorRecord],
+    evaluators: &[EvaluatorRecord],
+    panel: Option<&PanelRecord>,
     now: jiff::Timestamp,
-) -> Vec<(&'e str, CalibrationMismatch)> {
-    let refusal = |evaluator: &'e EvaluatorRecord| match file.find(evaluator, now) {
-        Some(Err(mismatch)) => Some((evaluator.name.as_str(), mismatch)),
+) -> Vec<RefusedCalibration> {
+    let judge = RunJudge { panel, answered: None };
+    let refusal = |evaluator: &EvaluatorRecord| match file.find(evaluator, judge, now) {
+        Some(Err(mismatch)) => Some(RefusedCalibration { evaluator: evaluator.name.clone(), mismatch }),
         _ => None,
     };
     evaluators.iter().filter_map(refusal).collect()
 }
 
-/// Adds the corrected number, or the reason why there is none, to each metric that a calibration is about.
+/// Adds the corrected number, or the reason why there is none, to each metric that a calibration is about. Returns the
+/// calibrations that are of another judge, rubric or time.
 pub fn apply_calibrations(
     summary: &mut EvaluationSummary,
     reader: &mut RunReader,
     file: &CalibrationFile,
     now: jiff::Timestamp,
-) -> Result<(), RunFileError> {
-    let evaluators = reader.record.evaluators.clone();
-    let found: Vec<(usize, Result<&JudgeCalibration, CalibrationMismatch>)> =
-        evaluators.iter().enumerate().filter_map(|(at, evaluator)| Some((at, file.find(evaluator, now)?))).collect();
-    if found.is_empty() {
-        return Ok(());
+) -> Result<Vec<RefusedCalibration>, RunFileError> {
+    let (evaluators, panel) = (reader.record.evaluators.clone(), reader.record.panel.clone());
+    let find =
+        |evaluator: &EvaluatorRecord, answered| file.find(evaluator, RunJudge { panel: panel.as_ref(), answered }, now);
+    let mut refused = Vec::new();
+    if evaluators.iter().all(|evaluator| find(evaluator, None).is_none()) {
+        return Ok(refused);
     }
-    let mut population = JudgedPopulation::new(&evaluators);
+    let strata = |evaluator: &EvaluatorRecord| {
+        let has_votes = matches!(find(evaluator, None), Some(Ok(known)) if known.has_votes());
+        VerdictStrata::new(evaluator, panel.as_ref(), has_votes)
+    };
+    let mut population = JudgedPopulation::new(evaluators.iter().map(strata).collect());
     population.read(reader)?;
-    for (at, calibration) in found {
-        let calibrated = match calibration {
-            Ok(calibration) => population.correct(at, calibration),
-            Err(mismatch) => MetricCalibration::NotApplied { reason: mismatch.to_string() },
+    for (at, evaluator) in evaluators.iter().enumerate() {
+        let calibrated = match find(evaluator, Some(&population.answered[at])) {
+            None => continue,
+            Some(Ok(calibration)) => population.correct(at, calibration),
+            Some(Err(mismatch)) => {
+                let reason = mismatch.to_string();
+                refused.push(RefusedCalibration { evaluator: evaluator.name.clone(), mismatch });
+                MetricCalibration::NotApplied { reason }
+            }
         };
-        let metric = summary.metrics.iter_mut().find(|metric| metric.name == evaluators[at].name);
+        let metric = summary.metrics.iter_mut().find(|metric| metric.name == evaluator.name);
         if let Some(metric) = metric.filter(|metric| metric.denominator > 0) {
             metric.calibration = Some(calibrated);
         }
     }
-    Ok(())
+    Ok(refused)
 }
 
-/// How often each evaluator gave each of its labels, run by run.
+/// How often each evaluator gave verdicts of each stratum, run by run.
 struct JudgedPopulation {
-    /// Labels by evaluator; the position of a label is its stratum.
-    labels: Vec<Vec<String>>,
-    /// By evaluator.
+    /// By evaluator, like the next two.
+    strata: Vec<VerdictStrata>,
     runs: Vec<Vec<JudgedRun>>,
+    answered: Vec<AnsweredModels>,
     digest: PopulationDigest,
 }
 
 impl JudgedPopulation {
-    fn new(evaluators: &[EvaluatorRecord]) -> JudgedPopulation {
-        let names = |evaluator: &EvaluatorRecord| evaluator.labels.iter().map(|(label, _)| label.clone()).collect();
+    fn new(strata: Vec<VerdictStrata>) -> JudgedPopulation {
         JudgedPopulation {
-            labels: evaluators.iter().map(names).collect(),
-            runs: vec![Vec::new(); evaluators.len()],
+            runs: vec![Vec::new(); strata.len()],
+            answered: vec![AnsweredModels::default(); strata.len()],
+            strata,
             digest: PopulationDigest::default(),
         }
     }
 
     fn read(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
-        reader.visit_verdicts(|head, verdicts| {
+        let (evaluators, panel) = (reader.record.evaluators.clone(), reader.record.panel.clone());
+        let sizes: Vec<usize> = self.strata.iter().map(|strata| strata.scores().len()).collect();
+        reader.visit_answers(|head, answers| {
             self.digest.add(&head.trajectory_id);
-            let mut counts: Vec<Vec<u32>> = self.labels.iter().map(|labels| vec![0; labels.len()]).collect();
-            for verdict in verdicts.iter().filter(|verdict| verdict.outcome == OutcomeKind::Scored) {
-                let labels = self.labels.get(verdict.evaluator);
-                let stratum =
-                    labels.and_then(|labels| labels.iter().position(|known| verdict.label.as_ref() == Some(known)));
-                if let (Some(stratum), Some(_)) = (stratum, verdict.score) {
-                    counts[verdict.evaluator][stratum] += 1;
+            let mut counts: Vec<Vec<u32>> = sizes.iter().map(|size| vec![0; *size]).collect();
+            for answer in answers {
+                let Some(strata) = self.strata.get(answer.evaluator) else { continue };
+                self.answered[answer.evaluator].add_answer(answer);
+                let votes = VoteSplit::count(&evaluators[answer.evaluator], panel.as_ref(), answer);
+                let label = answer.label.as_deref().filter(|_| answer.outcome == OutcomeKind::Scored);
+                let stratum = label.and_then(|label| strata.find(label, votes));
+                if let (Some(stratum), Some(_)) = (stratum, answer.score) {
+                    counts[answer.evaluator][stratum] += 1;
                 }
             }
             for (runs, stratum_counts) in self.runs.iter_mut().zip(counts) {
@@ -122,9 +152,8 @@ impl JudgedPopulation {
         let is_drawn = calibration.population.sampling != LabelSampling::Given;
         let is_same = calibration.population.digest == self.digest.to_text();
         let origin = if is_drawn && is_same { LabelOrigin::SamePopulation } else { LabelOrigin::OtherPopulation };
-        let labelled = group_labelled_runs(calibration);
-        let scores: Vec<f64> =
-            calibration.labels.iter().map(|(label, _)| calibration.unit_score(label).unwrap_or_default()).collect();
+        let strata = &self.strata[evaluator];
+        let (labelled, scores) = (group_labelled_runs(calibration, strata), strata.scores());
         match correct_share(&self.runs[evaluator], &labelled, &scores, origin, CONFIDENCE, SEED) {
             Ok(share) => MetricCalibration::Corrected(rescale_share(&share, calibration)),
             // The hint of the message is for whoever calibrates.
@@ -136,10 +165,10 @@ impl JudgedPopulation {
 }
 
 /// The labelled cases by trajectory. Cases that the judge could not judge are part of no share.
-pub(super) fn group_labelled_runs(calibration: &JudgeCalibration) -> Vec<LabelledRun> {
+fn group_labelled_runs(calibration: &JudgeCalibration, strata: &VerdictStrata) -> Vec<LabelledRun> {
     let mut runs: BTreeMap<&str, LabelledRun> = BTreeMap::new();
     for case in &calibration.cases {
-        let stratum = case.judge_label.as_deref().and_then(|label| calibration.stratum(label));
+        let stratum = case.judge_label.as_deref().and_then(|label| strata.find(label, case.votes));
         if let (Some(stratum), Some(truth)) = (stratum, calibration.unit_score(&case.truth)) {
             let labelled = LabelledCase { stratum, truth, probability: case.probability };
             runs.entry(&case.trajectory_id).or_default().cases.push(labelled);

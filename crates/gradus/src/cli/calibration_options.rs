@@ -1,23 +1,23 @@
 //! `--calibration`: the errors of the judge, by which the numbers of a run are corrected; the same for `eval`, `bench`,
 //! `demo`, `experiment` and `report`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gradus_eval::calibration::{
-    CalibrationFile, CalibrationFileError, CalibrationMismatch, apply_calibrations, find_refusals,
+    CalibrationFile, CalibrationFileError, CalibrationMismatch, RefusedCalibration, apply_calibrations, find_refusals,
 };
 use gradus_eval::report::{EvaluationSummary, GateMetric, QualityGate, RunReader};
-use gradus_eval::run::{EvaluatorRecord, RunFileError};
+use gradus_eval::run::{EvaluatorRecord, PanelRecord, RunFileError};
 
 #[derive(Args, Clone, Default)]
 pub(super) struct CalibrationOptions {
     /// Correct numbers for the errors of the judge, as measured by `gradus judge calibrate`; gates decide by the
-    /// corrected ones.
+    /// corrected ones [default: `calibration` of [eval] in the settings file].
     #[arg(long, value_name = "FILE", help_heading = "Gates")]
     calibration: Option<PathBuf>,
     /// Let gates decide by raw numbers where the calibration is of another judge or rubric, or has expired.
-    #[arg(long, requires = "calibration", help_heading = "Gates")]
+    #[arg(long, help_heading = "Gates")]
     uncalibrated: bool,
 }
 
@@ -32,51 +32,81 @@ pub(super) enum CalibrationOptionError {
     )]
     Refused { gate: String, evaluator: String, mismatch: CalibrationMismatch },
     #[error(
+        "--uncalibrated: no calibration is given\nhint: leave it out, or name a file with --calibration or with `calibration` \
+         of [eval] in the settings file"
+    )]
+    NoCalibration,
+    #[error(
         "--stop-early and --calibration exclude each other: no method is valid for both\nhint: judge all trajectories, or \
          leave out the calibration"
     )]
     StopEarly,
 }
 
+/// A calibration that was read, and whether gates may decide without it.
+#[derive(Debug)]
+pub(super) struct LoadedCalibration {
+    file: CalibrationFile,
+    is_optional: bool,
+}
+
 impl CalibrationOptions {
-    /// Whether `--calibration` was given.
-    pub(super) fn is_given(&self) -> bool {
-        self.calibration.is_some()
+    /// The file of `--calibration`, else the one of the settings file.
+    fn path<'p>(&'p self, configured: Option<&'p Path>) -> Option<&'p Path> {
+        self.calibration.as_deref().or(configured)
+    }
+
+    /// Whether there is a calibration. `configured` is the one of the settings file.
+    pub(super) fn is_given(&self, configured: Option<&Path>) -> bool {
+        self.path(configured).is_some()
     }
 
     /// Reads the file. A gate on an evaluator whose calibration does not apply is refused before anything is judged.
     pub(super) fn load(
         &self,
+        configured: Option<&Path>,
         evaluators: &[EvaluatorRecord],
+        panel: Option<&PanelRecord>,
         gates: &[QualityGate],
-    ) -> Result<Option<CalibrationFile>, CalibrationOptionError> {
-        let Some(path) = &self.calibration else { return Ok(None) };
-        let file = CalibrationFile::read(path)?;
-        if self.uncalibrated {
-            return Ok(Some(file));
-        }
-        for (evaluator, mismatch) in find_refusals(&file, evaluators, jiff::Timestamp::now()) {
-            let is_about = |gate: &&QualityGate| matches!(&gate.metric, GateMetric::Named(name) if name == evaluator);
-            if let Some(gate) = gates.iter().find(is_about) {
-                return Err(CalibrationOptionError::Refused {
-                    gate: gate.to_string(),
-                    evaluator: evaluator.to_owned(),
-                    mismatch,
-                });
-            }
-        }
-        Ok(Some(file))
+    ) -> Result<Option<LoadedCalibration>, CalibrationOptionError> {
+        let Some(path) = self.path(configured) else {
+            return if self.uncalibrated { Err(CalibrationOptionError::NoCalibration) } else { Ok(None) };
+        };
+        let loaded = LoadedCalibration { file: CalibrationFile::read(path)?, is_optional: self.uncalibrated };
+        loaded.check_gates(find_refusals(&loaded.file, evaluators, panel, jiff::Timestamp::now()), gates)?;
+        Ok(Some(loaded))
     }
 }
 
-/// Corrects the metrics of a summary, if there is a calibration.
+impl LoadedCalibration {
+    /// Refuses gates on evaluators whose calibration does not apply.
+    fn check_gates(
+        &self,
+        refused: Vec<RefusedCalibration>,
+        gates: &[QualityGate],
+    ) -> Result<(), CalibrationOptionError> {
+        if self.is_optional {
+            return Ok(());
+        }
+        for RefusedCalibration { evaluator, mismatch } in refused {
+            let is_about = |gate: &&QualityGate| matches!(&gate.metric, GateMetric::Named(name) if *name == evaluator);
+            if let Some(gate) = gates.iter().find(is_about) {
+                return Err(CalibrationOptionError::Refused { gate: gate.to_string(), evaluator, mismatch });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Corrects the metrics of a summary, if there is a calibration. Which model answered is only known now, so gates can
+/// be refused once more.
 pub(super) fn correct_summary(
     summary: &mut EvaluationSummary,
     reader: &mut RunReader,
-    file: Option<&CalibrationFile>,
-) -> Result<(), RunFileError> {
-    match file {
-        Some(file) => apply_calibrations(summary, reader, file, jiff::Timestamp::now()),
-        None => Ok(()),
-    }
+    calibration: Option<&LoadedCalibration>,
+    gates: &[QualityGate],
+) -> Result<Result<(), CalibrationOptionError>, RunFileError> {
+    let Some(calibration) = calibration else { return Ok(Ok(())) };
+    let refused = apply_calibrations(summary, reader, &calibration.file, jiff::Timestamp::now())?;
+    Ok(calibration.check_gates(refused, gates))
 }
