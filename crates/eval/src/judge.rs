@@ -13,7 +13,7 @@ use crate::label_probability::label_probability;
 use crate::learned_window::LearnedWindow;
 use crate::prompt::{JudgePrompt, PromptWindow};
 use crate::rubric::{Rubric, RubricLabels};
-use crate::run::QuestionKey;
+use crate::run::{JudgeModelRecord, QuestionKey};
 use crate::verdict::{self, ParsedVerdict};
 
 /// A model endpoint with the settings of a judge. All questions of a run share it, so its limiter and call counter see
@@ -62,6 +62,8 @@ pub struct JudgeResponse {
     /// The probability of the given label among the labels of the rubric, from 0 to 1. `None` without a verdict, unless
     /// [`JudgeSettings::wants_logprobs`] is set, and where the endpoint gives no log-probabilities.
     pub label_probability: Option<f64>,
+    /// The model that gave the last answer, as the endpoint names it.
+    pub answered_by: Option<String>,
     /// The prompt that was answered; shorter than the first one if that was too long.
     pub prompt: JudgePrompt,
 }
@@ -91,6 +93,21 @@ impl ModelJudge {
     /// Provider and model, `openai:gpt-4o`, as in outcome lines.
     pub fn name(&self) -> String {
         self.client.endpoint().judge_name()
+    }
+
+    /// What is asked of which model, for the files of a run.
+    pub fn to_record(&self) -> JudgeModelRecord {
+        let endpoint = self.client.endpoint();
+        JudgeModelRecord {
+            judge: self.name(),
+            provider: endpoint.provider.name().to_owned(),
+            model: endpoint.model.clone(),
+            endpoint: self.client.shown_url().to_owned(),
+            temperature: self.settings.temperature,
+            max_tokens: self.settings.max_tokens,
+            structured: self.settings.structured,
+            logprobs: self.settings.wants_logprobs,
+        }
     }
 
     /// The cache key of a question: everything that may change the answer. `repeat` numbers deliberate repetitions of
@@ -149,6 +166,7 @@ impl ModelJudge {
             calls: 0,
             raw_response: None,
             label_probability: None,
+            answered_by: None,
             prompt,
         };
         let (mut shortenings, mut unread) = (0, 0);
@@ -203,6 +221,7 @@ impl ModelJudge {
             }
             let parsed = verdict::parse_verdict(&reply.text, labels);
             judgement.raw_response = Some(reply.text);
+            judgement.answered_by = reply.model;
             let reason = match (parsed, reply.stop) {
                 (Ok(reading), _) => {
                     judgement.label_probability = label_probability(&reply.token_logprobs, labels, &reading.label);

@@ -96,7 +96,7 @@ pub struct OutcomeLine {
     /// Null unless scored, and for a label that is neither good nor bad.
     pub score: Option<f64>,
     /// How probable the model found its label among the labels of the rubric. Absent where the endpoint gives no
-    /// log-probabilities, or was not asked for them.
+    /// log-probabilities, or was not asked for them, and where several votes decided: each of them has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_probability: Option<f64>,
     pub explanation: Option<String>,
@@ -112,6 +112,10 @@ pub struct OutcomeLine {
     pub reason: Option<String>,
     /// `offline`, `rules`, the provider and the model, `panel(...)`, or `cascade(...)`.
     pub judge: Arc<str>,
+    /// The model that answered, as the endpoint names it. Absent where the endpoint does not say, and where several votes
+    /// decided: each of them has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
     pub rubric_hash: Arc<str>,
     /// Spent on this outcome in this run; null when no model was asked.
     pub tokens: Option<TokenCount>,
@@ -150,6 +154,9 @@ pub struct JudgeVote {
     pub k: String,
     /// Provider and model.
     pub judge: Arc<str>,
+    /// The model that answered, as the endpoint names it. Absent where the endpoint does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
     /// Counts from 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeat: u32,

@@ -98,6 +98,8 @@ pub(crate) struct EvalSection {
     pub(crate) tools: Option<PathBuf>,
     pub(crate) tool_notes: Option<PathBuf>,
     pub(crate) prices: Option<PathBuf>,
+    /// As `--calibration`; for `gradus report`, too.
+    pub(crate) calibration: Option<PathBuf>,
     /// Gates as text, parsed when the metrics of the run are known. Gates on the command line replace them.
     #[serde(default)]
     pub(crate) gates: Vec<String>,
@@ -280,10 +282,11 @@ impl ConfigFile {
 
     /// Makes relative paths relative to the folder of the file instead of the working directory.
     fn join_paths(&mut self, folder: &Path) {
-        let paths = [&mut self.state_dir, &mut self.eval.tools, &mut self.eval.tool_notes, &mut self.eval.prices];
+        let EvalSection { rubrics, tools, tool_notes, prices, calibration, .. } = &mut self.eval;
+        let paths = [&mut self.state_dir, tools, tool_notes, prices, calibration];
         let of_rules = self.rule.iter_mut().flat_map(|rule| [&mut rule.tools, &mut rule.tool_notes]);
         let named = paths.into_iter().chain(of_rules).flatten();
-        for named in named.chain(&mut self.eval.rubrics) {
+        for named in named.chain(rubrics) {
             *named = folder.join(&named);
         }
     }

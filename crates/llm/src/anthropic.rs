@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::ReplyDecodeError;
-use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
+use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest, read_model_name};
 
 /// Value of the header `anthropic-version`, which every request must have.
 pub(crate) const VERSION: &str = "2023-06-01";
@@ -90,6 +90,8 @@ struct AnthropicReply {
     content: Vec<AnthropicReplyBlock>,
     stop_reason: Option<String>,
     usage: Option<AnthropicUsage>,
+    #[serde(default, deserialize_with = "read_model_name")]
+    model: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +152,7 @@ pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDe
     }
     let usage = message.usage.map(CompletionUsage::from);
     // The Messages API has no log-probabilities.
-    Ok(ModelReply { text, usage, stop, token_logprobs: Vec::new() })
+    Ok(ModelReply { text, usage, stop, model: message.model, token_logprobs: Vec::new() })
 }
 
 #[cfg(test)]
@@ -167,10 +169,11 @@ mod tests {
         assert_eq!(text.text, "ab");
         assert_eq!(text.usage, Some(CompletionUsage { prompt: 10, completion: 2, cached_prompt: 7 }));
         let tool = decode_anthropic_reply(
-            br#"{"content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
+            br#"{"model":"m-20261101","content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
         )
         .expect("an answer");
         assert_eq!(tool.text, "{\"label\":\"correct\"}");
+        assert_eq!((text.model, tool.model.as_deref()), (None, Some("m-20261101")));
         assert!(decode_anthropic_reply(br#"{"type":"error"}"#).is_err());
     }
 }

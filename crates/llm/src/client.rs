@@ -186,10 +186,12 @@ impl ModelClient {
         };
         let (attempts, mut answered) = self.until_answered(&question).await;
         // Whoever answers was sent the key.
-        if let Ok(reply) = &mut answered
-            && holds_secret(&reply.text)
-        {
-            reply.text = mask_secrets(&reply.text);
+        if let Ok(reply) = &mut answered {
+            for text in [Some(&mut reply.text), reply.model.as_mut()].into_iter().flatten() {
+                if holds_secret(text) {
+                    *text = mask_secrets(text);
+                }
+            }
         }
         (attempts, answered)
     }

@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 
 use crate::chat::ChatRequest;
 use crate::error::ReplyDecodeError;
-use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest, TokenLogprob};
+use crate::request::{
+    AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest, TokenLogprob, read_model_name,
+};
 
 /// Features that an endpoint does not support. Learned from its refusals, so that no list of models has to be
 /// maintained.
@@ -150,6 +152,8 @@ pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dia
 struct OpenAiCompletion {
     choices: Vec<OpenAiChoice>,
     usage: Option<OpenAiUsage>,
+    #[serde(default, deserialize_with = "read_model_name")]
+    model: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -222,7 +226,7 @@ pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDecod
     let stop = map_finish_reason(refused, choice.finish_reason.as_deref());
     let usage = completion.usage.map(CompletionUsage::from);
     let text = choice.message.content.unwrap_or_default();
-    Ok(ModelReply { text, usage, stop, token_logprobs: choice.logprobs })
+    Ok(ModelReply { text, usage, stop, model: completion.model, token_logprobs: choice.logprobs })
 }
 
 #[cfg(test)]

@@ -46,8 +46,21 @@ pub struct ModelReply {
     /// `None` if the endpoint does not report its usage.
     pub usage: Option<CompletionUsage>,
     pub stop: FinishReason,
+    /// The model that answered, as the endpoint names it: a name without a version is often answered by one with it.
+    /// Registered secrets are masked. `None` if the endpoint does not say.
+    pub model: Option<String>,
     /// The tokens of the answer in order; empty unless they were asked for and the endpoint gives them.
     pub token_logprobs: Vec<TokenLogprob>,
+}
+
+/// Characters of a model's name. Names of real models are far shorter.
+const MAX_MODEL_NAME: usize = 200;
+
+/// Reads the field `model` of a reply. Whatever is not a text counts as absent, since the answer is good without it.
+pub(crate) fn read_model_name<'de, D: serde::Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
+    let value = serde_json::Value::deserialize(field)?;
+    let name = value.as_str().map(str::trim).filter(|name| !name.is_empty());
+    Ok(name.map(|name| name.chars().take(MAX_MODEL_NAME).collect()))
 }
 
 /// One token of an answer with its log-probability and the most likely alternatives at its position.

@@ -179,6 +179,7 @@ fn example_manifest() -> RunManifest {
         judge: JUDGE.to_owned(),
         endpoint: Some("https://api.openai.com/v1".to_owned()),
         panel: None,
+        models: Vec::new(),
         evaluators: vec![
             evaluator(THOUGHT_TO_TOOL, "Thought to tool", true, ["correct", "incorrect"]),
             evaluator(QUERY_TO_THOUGHT, "Query to thought", true, ["relevant", "irrelevant"]),
@@ -220,6 +221,7 @@ fn example_outcomes() -> Vec<OutcomeLine> {
         disagreement: None,
         escalated: None,
         first_label: None,
+        answered_by: None,
     };
     let scored =
         |trajectory_id: &str, step_index, evaluator: &str, label: &str, score, explanation: &str| OutcomeLine {

@@ -4,9 +4,8 @@
 use std::io::{self, Write};
 
 use gradus_core::visible::printable_line;
-use gradus_eval::report::{
-    DisputedQuestion, EscalationSummary, EvaluationSummary, PanelAgreement, PanelJudgeSummary, VarianceSplit,
-};
+use gradus_eval::report::{DisputedQuestion, EscalationSummary, EvaluationSummary, PanelAgreement, PanelJudgeSummary};
+use gradus_stats::calibration::VarianceComponents;
 use gradus_stats::interval::ConfidenceInterval;
 
 use crate::number_text::{filter_finite, format_count, format_usd};
@@ -104,7 +103,7 @@ fn agreement_table(evaluators: &[PanelAgreement]) -> ReportTable {
         ]
     };
     let note = "Flip rate: how often two answers of one judge to the same question differ. Judge variance: the part of the \
-                variance between runs that comes from the votes; more votes reduce it, more runs reduce the rest.";
+                variance of the mean that comes from the votes; more votes reduce it, more runs reduce both parts.";
     ReportTable {
         title: "Agreement of votes",
         note: Some(note.to_owned()),
@@ -210,8 +209,8 @@ fn format_rate(rate: Option<f64>, interval: Option<ConfidenceInterval>) -> Strin
     format!("{:.1} %{interval}", rate * 100.0)
 }
 
-fn format_judge_share(variance: Option<&VarianceSplit>) -> String {
-    match variance.map(|split| filter_finite(split.judge_share)) {
+fn format_judge_share(variance: Option<&VarianceComponents>) -> String {
+    match variance.map(|found| filter_finite(found.judge_share())) {
         None => "-".to_owned(),
         Some(None) => "no variance".to_owned(),
         Some(Some(share)) => format!("{:.1} %", share * 100.0),
@@ -242,10 +241,12 @@ mod tests {
                 {"evaluator": "thought_to_tool", "questions": 40, "unanimous": 31, "tied": 2, "flip_rate": 0.0625,
                  "flip_interval": {"low": 0.021, "high": 0.168}, "judges_differ": 0.225,
                  "differ_interval": {"low": 0.12, "high": 0.38},
-                 "variance": {"agent": 0.03, "judge": 0.01, "judge_of_one_vote": 0.06, "judge_share": 0.25}},
+                 "variance": {"run": 0.02, "step": 0.01, "judge": 0.06, "reliability": 0.33, "mean_agent": 0.0009,
+                              "mean_judge": 0.0003}},
                 {"evaluator": format!("tone{text}"), "questions": 40, "unanimous": 40, "tied": 0, "flip_rate": 0.0,
                  "flip_interval": {"low": 0.0, "high": 0.088}, "judges_differ": null, "differ_interval": null,
-                 "variance": {"agent": 0.0, "judge": 0.0, "judge_of_one_vote": 0.0, "judge_share": null}},
+                 "variance": {"run": 0.0, "step": 0.0, "judge": 0.0, "reliability": null, "mean_agent": 0.0,
+                              "mean_judge": 0.0}},
             ],
             "escalation": {"judge": "openai:large", "questions": 80, "unsure": 7, "overturned": 3, "audited": 2,
                 "audit_errors": 1, "audited_error": 0.5, "audited_interval": {"low": 0.09, "high": 0.91},

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gradus_eval::calibration::{CalibrationFile, CalibrationFileError, JudgedPopulation};
+use gradus_eval::calibration::{CalibrationFile, CalibrationFileError, JudgedPopulation, RunJudge};
 use gradus_eval::report::MetricCalibration;
 use gradus_eval::run::EvaluatorRecord;
 use gradus_store::{JudgedCaseRow, MetricFilter, Store, StoreError};
@@ -88,12 +88,12 @@ impl LiveCalibrations {
                 }));
             }
         };
-        let calibration = match self.0.find(record, jiff::Timestamp::now()) {
+        let calibration = match self.0.find(record, RunJudge::default(), jiff::Timestamp::now()) {
             None => return Ok(Some(MetricCalibration::Uncalibrated)),
             Some(Err(mismatch)) => return Ok(Some(MetricCalibration::NotApplied { reason: mismatch.to_string() })),
             Some(Ok(calibration)) => calibration,
         };
-        let mut population = JudgedPopulation::new(std::slice::from_ref(record));
+        let mut population = JudgedPopulation::by_labels(std::slice::from_ref(record));
         let (mut labels, mut other_count) = (Vec::<(String, Vec<String>)>::new(), 0_u64);
         let is_cut = store.visit_judged_cases(filter, evaluator, i64::MAX, |row| {
             if !is_case_of(record, &row) {

@@ -109,6 +109,15 @@ impl Answer {
         self
     }
 
+    /// The same verdict by a model of this name.
+    #[must_use]
+    pub fn answered_by(mut self, model: &str) -> Answer {
+        if let Answer::Reply { body, .. } = &mut self {
+            *body = body.replacen("\"model\":\"gpt-4o\"", &format!("\"model\":\"{model}\""), 1);
+        }
+        self
+    }
+
     #[must_use]
     pub fn after(self, delay: Duration) -> Answer {
         Answer::Late(delay, Box::new(self))

@@ -301,6 +301,7 @@ mod tests {
             judge: String::new(),
             endpoint: None,
             panel: None,
+            models: Vec::new(),
             evaluators: vec![evaluator("tool", true), evaluator("path", false)],
             priced: true,
             gates: Vec::new(),
@@ -337,6 +338,7 @@ mod tests {
             disagreement: None,
             escalated: None,
             first_label: None,
+            answered_by: None,
         }
     }
 

@@ -2,31 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use gradus_stats::calibration::{JudgeMeasure, LabelledCase, LabelledRun, UnjudgedCases, measure_judge};
-use gradus_stats::interval::ConfidenceInterval;
+use gradus_stats::calibration::{LabelledCase, LabelledRun, UnjudgedCases, measure_judge};
 
-use super::calibration_file::{
-    CalibratedJudge, CalibrationMeasures, JudgeCalibration, LabelPopulation, LabelSampling, LabelledVerdict,
-    MeasuredShare,
-};
+use super::calibrated_judge::CalibratedJudge;
+use super::calibration_file::{JudgeCalibration, LabelPopulation, LabelSampling, LabelledVerdict};
+use super::calibration_measures::{CONFIDENCE, CalibrationMeasures, VoteStratum};
 use super::label_draw::{CasePopulation, LabelDraw};
 use super::label_merge::MergedLabels;
+use super::verdict_strata::VoteSplit;
 use crate::run::{EvaluatorRecord, RunManifest};
-
-/// Level of the intervals, as everywhere.
-pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// Everything that a calibration is made from.
 #[derive(Debug)]
 pub struct CalibrationInput<'i> {
     pub manifest: &'i RunManifest,
     pub evaluator: &'i EvaluatorRecord,
-    pub judge: CalibratedJudge,
     pub population: &'i CasePopulation,
     /// `None` for labels that were not drawn.
     pub draw: Option<DrawnCases<'i>>,
     pub labels: &'i MergedLabels,
-    pub flip_rate: MeasuredShare,
     pub created: jiff::Timestamp,
     pub expires: jiff::Timestamp,
     pub gradus_version: &'i str,
@@ -58,6 +52,7 @@ pub fn build_calibration(input: &CalibrationInput<'_>) -> JudgeCalibration {
                 trajectory_id: case.trajectory_id.clone(),
                 step_index: case.step_index,
                 judge_label: Some(case.label.clone()),
+                votes: case.votes,
                 truth: truth.clone(),
                 probability: *probabilities.get(at)?,
             })
@@ -65,13 +60,13 @@ pub fn build_calibration(input: &CalibrationInput<'_>) -> JudgeCalibration {
         .collect();
     cases.sort_by(|a, b| (&a.trajectory_id, a.step_index).cmp(&(&b.trajectory_id, b.step_index)));
     let measures = CalibrationMeasures {
-        flip_rate: input.flip_rate,
+        flip_rate: input.population.flip_rate,
         disputed: input.labels.disputed.len() as u64,
         ..measure_cases(&cases, input.evaluator)
     };
     JudgeCalibration {
         evaluator: input.evaluator.name.clone(),
-        judge: input.judge.clone(),
+        judge: CalibratedJudge::from_run(input.manifest, input.evaluator, &input.population.answered),
         rubric_hash: input.evaluator.rubric_hash.clone(),
         labels: input.evaluator.labels.clone(),
         population: LabelPopulation {
@@ -105,6 +100,7 @@ pub(super) fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorReco
     let is_right = |label: &str| evaluator.is_right(score(label));
     let mut measures = CalibrationMeasures { cases: cases.len() as u64, ..CalibrationMeasures::default() };
     let mut runs: BTreeMap<&str, LabelledRun> = BTreeMap::new();
+    let mut by_votes: BTreeMap<VoteSplit, VoteStratum> = BTreeMap::new();
     for case in cases {
         let run = runs.entry(&case.trajectory_id).or_default();
         let Some(label) = &case.judge_label else {
@@ -112,6 +108,11 @@ pub(super) fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorReco
             continue;
         };
         *measures.confusion.entry(label.clone()).or_default().entry(case.truth.clone()).or_default() += 1;
+        if let Some(votes) = case.votes {
+            let stratum = by_votes.entry(votes).or_insert(VoteStratum { votes, cases: 0, right: 0 });
+            stratum.cases += 1;
+            stratum.right += u64::from(is_right(&case.truth));
+        }
         run.cases.push(LabelledCase {
             stratum: evaluator.labels.iter().position(|(known, _)| known == label).unwrap_or_default(),
             truth: as_share(is_right(&case.truth)),
@@ -119,6 +120,7 @@ pub(super) fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorReco
         });
     }
     measures.trajectories = runs.len() as u64;
+    measures.by_votes = by_votes.into_values().collect();
     let runs: Vec<LabelledRun> = runs.into_values().collect();
     // Only the best label is right, however many there are.
     let strata_scores: Vec<f64> = evaluator.labels.iter().map(|(label, _)| as_share(is_right(label))).collect();
@@ -134,18 +136,9 @@ pub(super) fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorReco
     measures
 }
 
-impl From<Option<JudgeMeasure>> for MeasuredShare {
-    fn from(measure: Option<JudgeMeasure>) -> MeasuredShare {
-        measure.map_or_else(MeasuredShare::default, |found| MeasuredShare {
-            value: Some(found.value),
-            interval: Some(ConfidenceInterval { low: found.lower, high: found.upper }),
-            count: found.cases as u64,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::calibration_measures::MeasuredShare;
     use super::*;
 
     fn evaluator() -> EvaluatorRecord {
@@ -165,6 +158,7 @@ mod tests {
             trajectory_id: format!("t{number}"),
             step_index: Some(1),
             judge_label: (!judge_label.is_empty()).then(|| judge_label.to_owned()),
+            votes: None,
             truth: truth.to_owned(),
             probability,
         }

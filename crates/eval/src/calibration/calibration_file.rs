@@ -2,14 +2,16 @@
 //! content of traces, so it fits into a repository. Doc comments of the types below become descriptions in
 //! `docs/schemas/calibration.schema.json`.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gradus_stats::interval::ConfidenceInterval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::calibrated_judge::{CalibratedJudge, RunJudge};
+use super::calibration_measures::CalibrationMeasures;
+use super::calibration_mismatch::CalibrationMismatch;
+use super::verdict_strata::VoteSplit;
 use crate::run::EvaluatorRecord;
 use crate::scale::ScoreScale;
 
@@ -45,21 +47,6 @@ pub struct JudgeCalibration {
     pub gradus_version: String,
     /// The labelled cases, in the order of their ids.
     pub cases: Vec<LabelledVerdict>,
-}
-
-/// The judge whose verdicts were labelled.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CalibratedJudge {
-    /// Provider and model as asked, `openai:gpt-4o`; `offline`; or the name of a panel.
-    pub name: String,
-    /// The address of the endpoint; null for rules.
-    pub endpoint: Option<String>,
-    /// Models that the endpoint said it used.
-    #[serde(default)]
-    pub answered_by: Vec<String>,
-    /// Everything else that was asked for: temperature, answer length, structured output.
-    #[serde(default)]
-    pub parameters: BTreeMap<String, String>,
 }
 
 /// What the labelled cases were drawn from.
@@ -119,49 +106,13 @@ pub struct LabelledVerdict {
     pub step_index: Option<u32>,
     /// Null if the judge could not judge the case.
     pub judge_label: Option<String>,
+    /// What the members of a panel said. Absent where one judge is asked once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub votes: Option<VoteSplit>,
     /// The label of the majority of labellers.
     pub truth: String,
     /// The probability with which the case was drawn.
     pub probability: f64,
-}
-
-/// How good the judge is. Right means the rubric's best label, wrong any other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CalibrationMeasures {
-    pub cases: u64,
-    pub trajectories: u64,
-    /// Cases by the judge's label, then by the true one.
-    pub confusion: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Of the cases that are right, the share that the judge calls right.
-    pub true_positive_rate: MeasuredShare,
-    /// Of the cases that are wrong, the share that the judge calls wrong.
-    pub true_negative_rate: MeasuredShare,
-    /// Of the cases that the judge calls right, the share that is right.
-    pub precision: MeasuredShare,
-    /// The share of cases with the same label.
-    pub agreement: MeasuredShare,
-    /// Cohen's kappa.
-    pub kappa: MeasuredShare,
-    /// Gwet's AC1, which does not collapse if nearly all cases have one label.
-    pub ac1: MeasuredShare,
-    /// The share of cases that are right.
-    pub base_rate: MeasuredShare,
-    /// Repeated questions with different labels; `value` is null without repeats.
-    pub flip_rate: MeasuredShare,
-    /// Cases that the judge could not judge, by the true label.
-    pub could_not_judge: BTreeMap<String, u64>,
-    /// Cases on which labellers disagreed without a majority; not in `cases`.
-    pub disputed: u64,
-}
-
-/// A share with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MeasuredShare {
-    /// Null without cases.
-    pub value: Option<f64>,
-    pub interval: Option<ConfidenceInterval>,
-    /// How many cases it is about.
-    pub count: u64,
 }
 
 /// Why a file is no calibration.
@@ -180,17 +131,6 @@ pub enum CalibrationFileError {
     TooLarge { path: PathBuf },
     #[error("{}: the calibration of {evaluator}: {reason}", path.display())]
     Content { path: PathBuf, evaluator: String, reason: String },
-}
-
-/// Why a calibration does not apply to the verdicts of a run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CalibrationMismatch {
-    #[error("the rubric has changed since (calibrated {calibrated}, now {current})")]
-    Rubric { calibrated: String, current: String },
-    #[error("it is of the judge {calibrated}, not {current}")]
-    Judge { calibrated: String, current: String },
-    #[error("it expired at {expires}")]
-    Expired { expires: String },
 }
 
 impl CalibrationFile {
@@ -249,11 +189,12 @@ impl CalibrationFile {
     pub fn find(
         &self,
         evaluator: &EvaluatorRecord,
+        judge: RunJudge<'_>,
         now: jiff::Timestamp,
     ) -> Option<Result<&JudgeCalibration, CalibrationMismatch>> {
         let mut mismatch = None;
         for calibration in self.calibrations.iter().filter(|known| known.evaluator == evaluator.name) {
-            match calibration.check_evaluator(evaluator, now) {
+            match calibration.check_evaluator(evaluator, judge, now) {
                 Ok(()) => return Some(Ok(calibration)),
                 Err(error) => mismatch = Some(Err(error)),
             }
@@ -267,14 +208,10 @@ impl JudgeCalibration {
     pub fn check_evaluator(
         &self,
         evaluator: &EvaluatorRecord,
+        judge: RunJudge<'_>,
         now: jiff::Timestamp,
     ) -> Result<(), CalibrationMismatch> {
-        if self.judge.name != evaluator.judge {
-            return Err(CalibrationMismatch::Judge {
-                calibrated: self.judge.name.clone(),
-                current: evaluator.judge.clone(),
-            });
-        }
+        self.judge.check_run(&evaluator.judge, judge)?;
         if self.rubric_hash != evaluator.rubric_hash {
             return Err(CalibrationMismatch::Rubric {
                 calibrated: shorten_hash(&self.rubric_hash),
@@ -290,6 +227,11 @@ impl JudgeCalibration {
     /// The position of a label in `labels`, which is its stratum.
     pub fn stratum(&self, label: &str) -> Option<usize> {
         self.labels.iter().position(|(known, _)| known == label)
+    }
+
+    /// Whether every case that the judge judged has the votes of its members.
+    pub fn has_votes(&self) -> bool {
+        self.cases.iter().all(|case| case.judge_label.is_none() || case.votes.is_some())
     }
 
     /// The score of a label on a scale from 0 to 1.
@@ -319,6 +261,9 @@ impl JudgeCalibration {
                     "a case has the probability {}; it must be above 0 and at most 1",
                     case.probability
                 ));
+            }
+            if case.votes.is_some_and(|votes| votes.right > votes.answered || votes.answered == 0) {
+                return Some("a case has more votes for the best label than votes".to_owned());
             }
         }
         None
@@ -375,16 +320,18 @@ pub(crate) mod tests {
     fn a_calibration_is_of_one_judge_one_rubric_and_one_time() {
         let file = CalibrationFile::new(vec![calibration("openai:a"), calibration("openai:b")]);
         let (today, later) = ("2026-11-17T00:00:00Z".parse().unwrap(), "2027-03-01T00:00:00Z".parse().unwrap());
-        let found = file.find(&evaluator("openai:b", "hash-1"), today).unwrap();
+        let found = file.find(&evaluator("openai:b", "hash-1"), RunJudge::default(), today).unwrap();
         assert_eq!(found.unwrap().judge.name, "openai:b");
-        let message = |evaluator, now| file.find(&evaluator, now).unwrap().unwrap_err().to_string();
+        let message =
+            |evaluator, now| file.find(&evaluator, RunJudge::default(), now).unwrap().unwrap_err().to_string();
         assert_eq!(message(evaluator("openai:c", "hash-1"), today), "it is of the judge openai:b, not openai:c");
         assert_eq!(
             message(evaluator("openai:b", "hash-2"), today),
             "the rubric has changed since (calibrated hash-1, now hash-2)"
         );
         assert_eq!(message(evaluator("openai:b", "hash-1"), later), "it expired at 2027-01-30T00:00:00Z");
-        assert!(file.find(&EvaluatorRecord { name: "x".to_owned(), ..evaluator("openai:b", "") }, today).is_none());
+        let other = EvaluatorRecord { name: "x".to_owned(), ..evaluator("openai:b", "") };
+        assert!(file.find(&other, RunJudge::default(), today).is_none());
     }
 
     #[test]
@@ -413,6 +360,7 @@ pub(crate) mod tests {
             trajectory_id: "t".to_owned(),
             step_index: None,
             judge_label: Some("fine".to_owned()),
+            votes: None,
             truth: "correct".to_owned(),
             probability: 1.0,
         });
@@ -422,6 +370,9 @@ pub(crate) mod tests {
         bad.cases[0].probability = 0.0;
         assert!(refused(&text(&bad)).contains("probability 0"));
         bad.cases[0].probability = 0.5;
+        bad.cases[0].votes = Some(VoteSplit { right: 3, answered: 2 });
+        assert!(refused(&text(&bad)).contains("more votes for the best label than votes"));
+        bad.cases[0].votes = Some(VoteSplit { right: 2, answered: 3 });
         CalibrationFile::new(vec![bad.clone()]).write(&path).unwrap();
         assert_eq!(CalibrationFile::read(&path).unwrap().calibrations, [bad]);
     }

@@ -9,12 +9,15 @@ use gradus_stats::calibration::{
 };
 use gradus_stats::interval::ConfidenceInterval;
 
-use super::calibration_builder::CONFIDENCE;
-use super::calibration_file::{CalibrationFile, CalibrationMismatch, JudgeCalibration, LabelSampling};
+use super::calibrated_judge::{AnsweredModels, RunJudge};
+use super::calibration_file::{CalibrationFile, JudgeCalibration, LabelSampling};
+use super::calibration_measures::CONFIDENCE;
+use super::calibration_mismatch::CalibrationMismatch;
 use super::label_draw::PopulationDigest;
+use super::verdict_strata::{VerdictStrata, VoteSplit};
 use crate::outcome::OutcomeKind;
-use crate::report::{CorrectedMetric, EvaluationSummary, JudgedHead, MetricCalibration, RunReader, VerdictHead};
-use crate::run::{EvaluatorRecord, RunFileError};
+use crate::report::{CorrectedMetric, EvaluationSummary, MetricCalibration, RunReader};
+use crate::run::{EvaluatorRecord, PanelRecord, RunFileError};
 
 /// Where an estimator draws random numbers, the same file gives the same result.
 const SEED: u64 = 0;
@@ -27,98 +30,181 @@ pub fn plan_labels(
     calibration: Option<&JudgeCalibration>,
 ) -> Result<Result<LabelOutlook, CorrectionRefusal>, RunFileError> {
     let record = reader.record.evaluators[evaluator].clone();
-    let mut population = JudgedPopulation::new(&reader.record.evaluators);
-    population.read(reader)?;
-    let labelled = calibration.map(group_labelled_runs).unwrap_or_default();
+    // By label, whoever judges: people are asked to label so many verdicts of each label.
+    let strata: Vec<VerdictStrata> = reader.record.evaluators.iter().map(VerdictStrata::from_labels).collect();
+    let mut population = JudgedPopulation::new(strata);
+    population.read(reader, |_| true)?;
+    let labelled =
+        calibration.map(|known| group_labelled_runs(known, &population.strata[evaluator])).unwrap_or_default();
     let unit_score = |score: f64| f64::from(u8::from(record.is_right(Some(score))));
     let scores: Vec<f64> = record.labels.iter().map(|(_, score)| unit_score(*score)).collect();
     Ok(outlook_from_labels(&population.runs[evaluator], &labelled, &scores))
 }
 
-/// Calibrations that exist for these evaluators and do not apply to them, with the reason. Gates refuse them.
-pub fn find_refusals<'e>(
+/// A calibration that exists for an evaluator and does not apply to its verdicts. Gates refuse it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCalibration {
+    pub evaluator: String,
+    pub mismatch: CalibrationMismatch,
+}
+
+/// The calibrations for these evaluators that do not apply, as far as it is known before anything is asked.
+pub fn find_refusals(
     file: &CalibrationFile,
-    evaluators: &'e [EvaluatorRecord],
+    evaluators: &[EvaluatorRecord],
+    panel: Option<&PanelRecord>,
     now: jiff::Timestamp,
-) -> Vec<(&'e str, CalibrationMismatch)> {
-    let refusal = |evaluator: &'e EvaluatorRecord| match file.find(evaluator, now) {
-        Some(Err(mismatch)) => Some((evaluator.name.as_str(), mismatch)),
+) -> Vec<RefusedCalibration> {
+    let judge = RunJudge { panel, answered: None };
+    let refusal = |evaluator: &EvaluatorRecord| match file.find(evaluator, judge, now) {
+        Some(Err(mismatch)) => Some(RefusedCalibration { evaluator: evaluator.name.clone(), mismatch }),
         _ => None,
     };
     evaluators.iter().filter_map(refusal).collect()
 }
 
-/// Adds the corrected number, or the reason why there is none, to each metric that a calibration is about.
+/// What a calibration says about one evaluator of a run.
+pub(super) struct EvaluatorCorrection {
+    /// Index in the manifest.
+    pub(super) evaluator: usize,
+    /// The mean over all verdicts; `None` without verdicts.
+    pub(super) raw: Option<f64>,
+    pub(super) calibration: MetricCalibration,
+    /// Why the calibration is not about this judge, rubric or time.
+    mismatch: Option<CalibrationMismatch>,
+}
+
+/// Adds the corrected number, or the reason why there is none, to each metric that a calibration is about. Returns the
+/// calibrations that are of another judge, rubric or time.
 pub fn apply_calibrations(
     summary: &mut EvaluationSummary,
     reader: &mut RunReader,
     file: &CalibrationFile,
     now: jiff::Timestamp,
-) -> Result<(), RunFileError> {
-    let evaluators = reader.record.evaluators.clone();
-    let found: Vec<(usize, Result<&JudgeCalibration, CalibrationMismatch>)> =
-        evaluators.iter().enumerate().filter_map(|(at, evaluator)| Some((at, file.find(evaluator, now)?))).collect();
-    if found.is_empty() {
-        return Ok(());
-    }
-    let mut population = JudgedPopulation::new(&evaluators);
-    population.read(reader)?;
-    for (at, calibration) in found {
-        let calibrated = match calibration {
-            Ok(calibration) => population.correct(at, calibration),
-            Err(mismatch) => MetricCalibration::NotApplied { reason: mismatch.to_string() },
-        };
-        let metric = summary.metrics.iter_mut().find(|metric| metric.name == evaluators[at].name);
+) -> Result<Vec<RefusedCalibration>, RunFileError> {
+    let mut refused = Vec::new();
+    for correction in correct_run(reader, file, now, |_| true)? {
+        let evaluator = &reader.record.evaluators[correction.evaluator].name;
+        let metric = summary.metrics.iter_mut().find(|metric| metric.name == *evaluator);
         if let Some(metric) = metric.filter(|metric| metric.denominator > 0) {
-            metric.calibration = Some(calibrated);
+            metric.calibration = Some(correction.calibration);
         }
+        let refuse = |mismatch| RefusedCalibration { evaluator: evaluator.clone(), mismatch };
+        refused.extend(correction.mismatch.map(refuse));
     }
-    Ok(())
+    Ok(refused)
 }
 
-/// How often each evaluator gave each of its labels, trajectory by trajectory.
+/// Corrects each evaluator that the file is about, on the trajectories that `is_selected` accepts by their id.
+pub(super) fn correct_run(
+    reader: &mut RunReader,
+    file: &CalibrationFile,
+    now: jiff::Timestamp,
+    is_selected: impl Fn(&str) -> bool,
+) -> Result<Vec<EvaluatorCorrection>, RunFileError> {
+    let (evaluators, panel) = (reader.record.evaluators.clone(), reader.record.panel.clone());
+    let find =
+        |evaluator: &EvaluatorRecord, answered| file.find(evaluator, RunJudge { panel: panel.as_ref(), answered }, now);
+    if evaluators.iter().all(|evaluator| find(evaluator, None).is_none()) {
+        return Ok(Vec::new());
+    }
+    let strata = |evaluator: &EvaluatorRecord| {
+        let has_votes = matches!(find(evaluator, None), Some(Ok(known)) if known.has_votes());
+        VerdictStrata::new(evaluator, panel.as_ref(), has_votes)
+    };
+    let mut population = JudgedPopulation::new(evaluators.iter().map(strata).collect());
+    population.read(reader, is_selected)?;
+    let correct = |(at, evaluator): (usize, &EvaluatorRecord)| {
+        let (calibration, mismatch) = match find(evaluator, Some(&population.answered[at]))? {
+            Ok(calibration) => (population.correct(at, calibration), None),
+            Err(mismatch) => (MetricCalibration::NotApplied { reason: mismatch.to_string() }, Some(mismatch)),
+        };
+        Some(EvaluatorCorrection { evaluator: at, raw: population.raw_value(at), calibration, mismatch })
+    };
+    Ok(evaluators.iter().enumerate().filter_map(correct).collect())
+}
+
+/// Each evaluator that a model answers, uncorrected for one reason.
+pub(super) fn refuse_run(
+    reader: &mut RunReader,
+    reason: &str,
+    is_selected: impl Fn(&str) -> bool,
+) -> Result<Vec<EvaluatorCorrection>, RunFileError> {
+    let evaluators = reader.record.evaluators.clone();
+    let mut population = JudgedPopulation::by_labels(&evaluators);
+    population.read(reader, is_selected)?;
+    let refuse = |(at, evaluator): (usize, &EvaluatorRecord)| {
+        MetricCalibration::for_judge(&evaluator.judge)?;
+        let calibration = MetricCalibration::NotApplied { reason: reason.to_owned() };
+        Some(EvaluatorCorrection { evaluator: at, raw: population.raw_value(at), calibration, mismatch: None })
+    };
+    Ok(evaluators.iter().enumerate().filter_map(refuse).collect())
+}
+
+/// How often each evaluator gave verdicts of each stratum, run by run.
 #[derive(Clone, Debug)]
 pub struct JudgedPopulation {
-    /// Labels by evaluator; the position of a label is its stratum.
-    labels: Vec<Vec<(String, f64)>>,
-    /// By evaluator.
+    /// By evaluator, like all but the last.
+    strata: Vec<VerdictStrata>,
     runs: Vec<Vec<JudgedRun>>,
+    answered: Vec<AnsweredModels>,
+    /// Sum and number of scores.
+    scores: Vec<(f64, u64)>,
     digest: PopulationDigest,
 }
 
 impl JudgedPopulation {
-    pub fn new(evaluators: &[EvaluatorRecord]) -> JudgedPopulation {
+    /// With a stratum for each label of each evaluator.
+    pub fn by_labels(evaluators: &[EvaluatorRecord]) -> JudgedPopulation {
+        JudgedPopulation::new(evaluators.iter().map(VerdictStrata::from_labels).collect())
+    }
+
+    fn new(strata: Vec<VerdictStrata>) -> JudgedPopulation {
         JudgedPopulation {
-            labels: evaluators.iter().map(|evaluator| evaluator.labels.clone()).collect(),
-            runs: vec![Vec::new(); evaluators.len()],
+            runs: vec![Vec::new(); strata.len()],
+            answered: vec![AnsweredModels::default(); strata.len()],
+            scores: vec![(0.0, 0); strata.len()],
+            strata,
             digest: PopulationDigest::default(),
         }
     }
 
-    fn read(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
-        reader.visit_verdicts(|head, verdicts| {
-            self.add_trajectory(head, verdicts);
+    fn read(&mut self, reader: &mut RunReader, is_selected: impl Fn(&str) -> bool) -> Result<(), RunFileError> {
+        let (evaluators, panel) = (reader.record.evaluators.clone(), reader.record.panel.clone());
+        reader.visit_answers(|head, answers| {
+            if !is_selected(&head.trajectory_id) {
+                return ControlFlow::Continue(());
+            }
+            let mut found = Vec::new();
+            for answer in answers.iter().filter(|answer| answer.evaluator < self.strata.len()) {
+                self.answered[answer.evaluator].add_answer(answer);
+                let votes = VoteSplit::count(&evaluators[answer.evaluator], panel.as_ref(), answer);
+                let label = answer.label.as_deref().filter(|_| answer.outcome == OutcomeKind::Scored);
+                if let (Some(label), Some(score)) = (label, answer.score) {
+                    let (sum, count) = &mut self.scores[answer.evaluator];
+                    *sum += score;
+                    *count += 1;
+                    found.extend(self.strata[answer.evaluator].find(label, votes).map(|at| (answer.evaluator, at)));
+                }
+            }
+            self.add_strata(&head.trajectory_id, &found);
             ControlFlow::Continue(())
         })
     }
 
-    /// Adds the verdicts on one trajectory.
-    pub fn add_trajectory(&mut self, head: &JudgedHead<'_>, verdicts: &[VerdictHead]) {
-        let scored =
-            verdicts.iter().filter(|verdict| verdict.outcome == OutcomeKind::Scored && verdict.score.is_some());
-        let labelled = scored.filter_map(|verdict| Some((verdict.evaluator, verdict.label.as_deref()?)));
-        self.add_labels(&head.trajectory_id, labelled);
-    }
-
     /// Adds the labels that evaluators, by their index, gave to one trajectory.
     pub fn add_labels<'l>(&mut self, trajectory_id: &str, labels: impl IntoIterator<Item = (usize, &'l str)>) {
+        let find = |(evaluator, label): (usize, &str)| Some((evaluator, self.strata[evaluator].find(label, None)?));
+        let found: Vec<(usize, usize)> = labels.into_iter().filter_map(find).collect();
+        self.add_strata(trajectory_id, &found);
+    }
+
+    /// Adds the verdicts on one trajectory: evaluators, by their index, with the stratum of each verdict.
+    fn add_strata(&mut self, trajectory_id: &str, found: &[(usize, usize)]) {
         self.digest.add(trajectory_id);
-        let mut counts: Vec<Vec<u32>> = self.labels.iter().map(|labels| vec![0; labels.len()]).collect();
-        for (evaluator, label) in labels {
-            let known = self.labels.get(evaluator);
-            if let Some(stratum) = known.and_then(|labels| labels.iter().position(|(known, _)| known == label)) {
-                counts[evaluator][stratum] += 1;
-            }
+        let mut counts: Vec<Vec<u32>> = self.strata.iter().map(|strata| vec![0; strata.scores().len()]).collect();
+        for (evaluator, stratum) in found {
+            counts[*evaluator][*stratum] += 1;
         }
         for (runs, stratum_counts) in self.runs.iter_mut().zip(counts) {
             if stratum_counts.iter().any(|count| *count > 0) {
@@ -127,16 +213,9 @@ impl JudgedPopulation {
         }
     }
 
-    /// The mean score of an evaluator; `None` without verdicts.
-    pub fn raw_value(&self, evaluator: usize) -> Option<f64> {
-        let (mut sum, mut count) = (0.0, 0.0);
-        for run in &self.runs[evaluator] {
-            for (verdicts, (_, score)) in run.stratum_counts.iter().zip(&self.labels[evaluator]) {
-                sum += f64::from(*verdicts) * score;
-                count += f64::from(*verdicts);
-            }
-        }
-        (count > 0.0).then(|| sum / count)
+    fn raw_value(&self, evaluator: usize) -> Option<f64> {
+        let (sum, count) = self.scores[evaluator];
+        (count > 0).then(|| sum / count as f64)
     }
 
     /// Labels that were drawn from these very trajectories allow post-stratification; others only say how often the
@@ -145,9 +224,8 @@ impl JudgedPopulation {
         let is_drawn = calibration.population.sampling != LabelSampling::Given;
         let is_same = calibration.population.digest == self.digest.to_text();
         let origin = if is_drawn && is_same { LabelOrigin::SamePopulation } else { LabelOrigin::OtherPopulation };
-        let labelled = group_labelled_runs(calibration);
-        let scores: Vec<f64> =
-            calibration.labels.iter().map(|(label, _)| calibration.unit_score(label).unwrap_or_default()).collect();
+        let strata = &self.strata[evaluator];
+        let (labelled, scores) = (group_labelled_runs(calibration, strata), strata.scores());
         match correct_share(&self.runs[evaluator], &labelled, &scores, origin, CONFIDENCE, SEED) {
             Ok(share) => MetricCalibration::Corrected(rescale_share(&share, calibration)),
             // The hint of the message is for whoever calibrates.
@@ -159,10 +237,10 @@ impl JudgedPopulation {
 }
 
 /// The labelled cases by trajectory. Cases that the judge could not judge are part of no share.
-pub(super) fn group_labelled_runs(calibration: &JudgeCalibration) -> Vec<LabelledRun> {
+fn group_labelled_runs(calibration: &JudgeCalibration, strata: &VerdictStrata) -> Vec<LabelledRun> {
     let mut runs: BTreeMap<&str, LabelledRun> = BTreeMap::new();
     for case in &calibration.cases {
-        let stratum = case.judge_label.as_deref().and_then(|label| calibration.stratum(label));
+        let stratum = case.judge_label.as_deref().and_then(|label| strata.find(label, case.votes));
         if let (Some(stratum), Some(truth)) = (stratum, calibration.unit_score(&case.truth)) {
             let labelled = LabelledCase { stratum, truth, probability: case.probability };
             runs.entry(&case.trajectory_id).or_default().cases.push(labelled);

@@ -2,13 +2,18 @@
 //! labelling may end after any number of them, and continue with the same order. The probability with which a case
 //! was drawn follows from how many were.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use gradus_stats::calibration::{RepeatedRun, measure_repeats};
+
+use super::calibrated_judge::AnsweredModels;
 use super::calibration_file::LabelSampling;
+use super::calibration_measures::{CONFIDENCE, MeasuredShare};
+use super::verdict_strata::VoteSplit;
 use crate::outcome::OutcomeKind;
-use crate::report::RunReader;
-use crate::run::RunFileError;
+use crate::report::{AnswerHead, RunReader};
+use crate::run::{EvaluatorRecord, RunFileError};
 
 /// A verdict of a run that can be labelled.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +22,11 @@ pub struct JudgedCase {
     pub step_index: Option<u32>,
     /// The judge's label.
     pub label: String,
-    /// How unsure the judge was, from 0 to 1; `None` if nothing shows it.
+    /// How unsure the judge was, from 0 to 1: by the disagreement of its votes, or by the probability of its label.
+    /// `None` if nothing shows it.
     pub uncertainty: Option<f64>,
+    /// The votes of a panel; `None` where they are no strata.
+    pub votes: Option<VoteSplit>,
 }
 
 /// All verdicts of an evaluator in a run.
@@ -32,6 +40,10 @@ pub struct CasePopulation {
     pub not_judged: u64,
     /// See [`super::LabelPopulation::digest`].
     pub digest: String,
+    /// The models that answered.
+    pub answered: AnsweredModels,
+    /// How often two answers of one model to the same question differ.
+    pub flip_rate: MeasuredShare,
 }
 
 /// An order in which cases are labelled.
@@ -80,50 +92,62 @@ impl CasePopulation {
     /// The verdicts of one evaluator, by its index in the manifest. Verdicts with a label that has no score are not
     /// part of any share, so they are left out.
     pub fn read(reader: &mut RunReader, evaluator: usize) -> Result<CasePopulation, RunFileError> {
+        let (record, panel) = (reader.record.evaluators[evaluator].clone(), reader.record.panel.clone());
         let mut population = CasePopulation::default();
         let mut digest = PopulationDigest::default();
-        reader.visit_verdicts(|head, verdicts| {
+        let mut repeated: Vec<RepeatedRun> = Vec::new();
+        reader.visit_answers(|head, answers| {
             population.trajectories += 1;
             digest.add(&head.trajectory_id);
-            for verdict in verdicts.iter().filter(|verdict| verdict.evaluator == evaluator) {
-                match (verdict.outcome, &verdict.label, verdict.score) {
+            let mut run = RepeatedRun::default();
+            for answer in answers.iter().filter(|answer| answer.evaluator == evaluator) {
+                population.answered.add_answer(answer);
+                run.cases.extend(group_repeats(&record, answer));
+                match (answer.outcome, &answer.label, answer.score) {
                     (OutcomeKind::Scored, Some(label), Some(_)) => population.cases.push(JudgedCase {
                         trajectory_id: head.trajectory_id.to_string(),
-                        step_index: verdict.step_index,
+                        step_index: answer.step_index,
                         label: label.clone(),
-                        uncertainty: None,
+                        uncertainty: measure_uncertainty(answer),
+                        votes: VoteSplit::count(&record, panel.as_ref(), answer),
                     }),
                     (OutcomeKind::Failed | OutcomeKind::Abstained, ..) => population.not_judged += 1,
                     _ => {}
                 }
             }
+            repeated.push(run);
             ControlFlow::Continue(())
         })?;
         population.digest = digest.to_text();
+        let scores: Vec<f64> = record.labels.iter().map(|(_, score)| *score).collect();
+        population.flip_rate = measure_repeats(&repeated, &scores, CONFIDENCE).map(|found| found.flip_rate).into();
         Ok(population)
+    }
+
+    /// Whether every verdict is the sum of several votes, so that disagreement shows where the judge is unsure.
+    pub fn has_votes(&self) -> bool {
+        !self.cases.is_empty() && self.cases.iter().all(|case| case.votes.is_some() && case.uncertainty.is_some())
     }
 }
 
-impl CasePopulation {
-    /// Adds how unsure the judge was: by the disagreement of its votes, or by the probability of its label.
-    pub fn read_uncertainty(&mut self, reader: &mut RunReader, evaluator: &str) -> Result<(), RunFileError> {
-        let mut unsure: HashMap<(String, Option<u32>), f64> = HashMap::new();
-        reader.visit_trajectories(|_, outcomes| -> Result<(), RunFileError> {
-            for line in outcomes.iter().filter(|line| *line.evaluator == *evaluator) {
-                // With two labels a probability of one half is all doubt.
-                let by_probability = line.label_probability.map(|probability| 2.0 * (1.0 - probability));
-                let uncertainty = line.disagreement.map(|share| 2.0 * share).or(by_probability);
-                if let Some(uncertainty) = uncertainty {
-                    unsure.insert((line.trajectory_id.to_string(), line.step_index), uncertainty.clamp(0.0, 1.0));
-                }
-            }
-            Ok(())
-        })?;
-        for case in &mut self.cases {
-            case.uncertainty = unsure.get(&(case.trajectory_id.clone(), case.step_index)).copied();
+/// With two labels, a probability of one half is all doubt, and so are as many votes against as for.
+fn measure_uncertainty(answer: &AnswerHead) -> Option<f64> {
+    let by_probability = answer.label_probability.map(|probability| 2.0 * (1.0 - probability));
+    // A single answer agrees with itself, whatever its probability.
+    let by_votes = answer.disagreement.filter(|_| answer.votes.len() > 1).map(|share| 2.0 * share);
+    by_votes.or(by_probability).map(|uncertainty| uncertainty.clamp(0.0, 1.0))
+}
+
+/// The labels that each model gave to one question, for the models that were asked several times.
+fn group_repeats(evaluator: &EvaluatorRecord, answer: &AnswerHead) -> Vec<Vec<usize>> {
+    let mut by_judge: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for vote in &answer.votes {
+        let label = evaluator.labels.iter().position(|(known, _)| vote.label.as_ref() == Some(known));
+        if let Some(label) = label {
+            by_judge.entry(&vote.judge).or_default().push(label);
         }
-        Ok(())
     }
+    by_judge.into_values().filter(|labels| labels.len() > 1).collect()
 }
 
 impl LabelDraw {
@@ -227,6 +251,7 @@ mod tests {
             step_index: Some(at % 2),
             label: if at % 10 == 3 { "incorrect" } else { "correct" }.to_owned(),
             uncertainty: Some(if at.is_multiple_of(10) { 1.0 } else { 0.0 }),
+            votes: None,
         };
         CasePopulation { cases: (0..100).map(case).collect(), trajectories: 50, ..CasePopulation::default() }
     }

@@ -133,6 +133,7 @@ mod tests {
             step_index: Some(1),
             label: "correct".to_owned(),
             uncertainty: None,
+            votes: None,
         };
         CasePopulation { cases: ["a", "b", "c"].map(case).to_vec(), trajectories: 3, ..CasePopulation::default() }
     }

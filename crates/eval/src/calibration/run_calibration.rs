@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::calibration_file::{CalibrationFile, CalibrationFileError};
-use super::corrected_metric::{JudgedPopulation, apply_calibrations};
+use super::corrected_metric::{EvaluatorCorrection, apply_calibrations, correct_run, refuse_run};
 use crate::report::{EvaluationSummary, MetricCalibration, RunReader};
-use crate::run::{EvaluatorRecord, RunFileError, RunFolder, RunManifest};
+use crate::run::{RunFileError, RunFolder, RunManifest};
 
 /// What a run says about the errors of its judges.
 #[derive(Clone, Debug)]
@@ -69,28 +69,25 @@ impl RunCalibration {
         }
     }
 
-    /// The numbers of each evaluator that the calibration is about.
-    pub fn correct_population(
+    /// The numbers of each evaluator that the calibration is about, on the trajectories that `is_selected` accepts by
+    /// their id.
+    pub fn correct_dimensions(
         &self,
-        population: &JudgedPopulation,
-        manifest: &RunManifest,
-    ) -> Vec<DimensionCalibration> {
-        let now = judged_at(manifest);
-        let correct = |(at, evaluator): (usize, &EvaluatorRecord)| {
-            let calibration = match self {
-                RunCalibration::Known(file) => match file.find(evaluator, now)? {
-                    Ok(calibration) => population.correct(at, calibration),
-                    Err(mismatch) => MetricCalibration::NotApplied { reason: mismatch.to_string() },
-                },
-                RunCalibration::Unreadable { reason } => {
-                    MetricCalibration::for_judge(&evaluator.judge)?;
-                    MetricCalibration::NotApplied { reason: reason.clone() }
-                }
-            };
-            let raw = population.raw_value(at)?;
-            Some(DimensionCalibration { dimension: evaluator.name.clone(), raw, calibration })
+        reader: &mut RunReader,
+        is_selected: impl Fn(&str) -> bool,
+    ) -> Result<Vec<DimensionCalibration>, RunFileError> {
+        let corrections = match self {
+            RunCalibration::Known(file) => {
+                let now = judged_at(&reader.record);
+                correct_run(reader, file, now, is_selected)?
+            }
+            RunCalibration::Unreadable { reason } => refuse_run(reader, reason, is_selected)?,
         };
-        manifest.evaluators.iter().enumerate().filter_map(correct).collect()
+        let describe = |correction: EvaluatorCorrection| {
+            let dimension = reader.record.evaluators[correction.evaluator].name.clone();
+            Some(DimensionCalibration { dimension, raw: correction.raw?, calibration: correction.calibration })
+        };
+        Ok(corrections.into_iter().filter_map(describe).collect())
     }
 }
 
@@ -100,7 +97,8 @@ pub fn apply_run_calibration(summary: &mut EvaluationSummary, reader: &mut RunRe
         None => Ok(()),
         Some(RunCalibration::Known(file)) => {
             let now = judged_at(&reader.record);
-            apply_calibrations(summary, reader, &file, now)
+            apply_calibrations(summary, reader, &file, now)?;
+            Ok(())
         }
         Some(RunCalibration::Unreadable { reason }) => {
             for metric in summary.metrics.iter_mut().filter(|metric| metric.calibration.is_some()) {

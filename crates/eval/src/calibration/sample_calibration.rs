@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::calibrated_judge::CalibratedJudge;
 use super::calibration_builder::measure_cases;
-use super::calibration_file::{
-    CalibratedJudge, CalibrationMeasures, JudgeCalibration, LabelPopulation, LabelSampling, LabelledVerdict,
-};
+use super::calibration_file::{JudgeCalibration, LabelPopulation, LabelSampling, LabelledVerdict};
+use super::calibration_measures::CalibrationMeasures;
 use super::label_draw::JudgedCase;
 use super::label_merge::MergedLabels;
 use crate::run::EvaluatorRecord;
@@ -53,6 +53,7 @@ impl ReviewedSample<'_> {
                     step_index: case.step_index,
                     judge_label: Some(case.label.clone()),
                     truth: truth.clone(),
+                    votes: None,
                     probability: self.probability(case),
                 }
             })

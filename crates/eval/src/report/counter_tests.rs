@@ -35,6 +35,7 @@ fn manifest() -> RunManifest {
         judge: OFFLINE.to_owned(),
         endpoint: None,
         panel: None,
+        models: Vec::new(),
         evaluators: vec![
             evaluator(THOUGHT_TO_TOOL, true),
             evaluator(QUERY_TO_THOUGHT, true),
@@ -86,6 +87,7 @@ fn line(evaluator: &str, step_index: Option<u32>, sign: char) -> OutcomeLine {
         disagreement: None,
         escalated: None,
         first_label: None,
+        answered_by: None,
     }
 }
 

@@ -286,6 +286,7 @@ mod tests {
             disagreement: None,
             escalated: None,
             first_label: None,
+            answered_by: None,
         }
     }
 

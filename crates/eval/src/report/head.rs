@@ -95,6 +95,44 @@ pub struct VerdictHead {
     pub score: Option<f64>,
 }
 
+/// An outcome with who gave which answers, without explanations.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct AnswerHead {
+    /// Index into the evaluators of the run's manifest.
+    #[serde(skip)]
+    pub evaluator: usize,
+    pub step_index: Option<u32>,
+    pub outcome: OutcomeKind,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    #[serde(default)]
+    pub label_probability: Option<f64>,
+    pub judge: String,
+    #[serde(default)]
+    pub answered_by: Option<String>,
+    #[serde(default)]
+    pub votes: Vec<VoteHead>,
+    #[serde(default)]
+    pub disagreement: Option<f64>,
+}
+
+/// One vote without its explanation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct VoteHead {
+    pub judge: String,
+    pub label: Option<String>,
+    pub score: Option<f64>,
+    #[serde(default)]
+    pub answered_by: Option<String>,
+}
+
+impl AnswerHead {
+    pub(super) fn read(line: &[u8], evaluator: usize) -> Option<AnswerHead> {
+        let read: AnswerHead = serde_json::from_slice(line).ok()?;
+        Some(AnswerHead { evaluator, ..read })
+    }
+}
+
 impl<'l> TrajectoryHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
         let quick = || {
@@ -261,6 +299,7 @@ mod tests {
                 disagreement: None,
                 escalated: None,
                 first_label: None,
+                answered_by: None,
             };
             let line = line(&outcome);
             let quick = VerdictHead::parse_fast(&line).unwrap();

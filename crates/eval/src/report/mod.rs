@@ -21,7 +21,6 @@ mod reason_pattern;
 mod summarize;
 mod summary;
 mod trial_index;
-mod variance_split;
 
 pub use agent_cost::{AgentCost, UnpricedModel, known_agent_cost};
 pub use failure_group::{
@@ -32,7 +31,7 @@ pub use gate_bar::{BaselineOffset, GateBar, GateOperator};
 pub use gate_measurement::{GateTrials, collect_gate_values, measure_gate_metrics, measure_gate_values};
 pub use gate_metric::{GateMetric, GateMetricError, MetricSelector, UsageMetric};
 pub use gate_vocabulary::{GateVocabulary, TrialMetricNames};
-pub use head::{JudgedHead, VerdictHead};
+pub use head::{AnswerHead, JudgedHead, VerdictHead, VoteHead};
 pub use panel_summary::{DisputedQuestion, EscalationSummary, PanelAgreement, PanelJudgeSummary, PanelSummary};
 pub use reader::RunReader;
 pub use summary::{
@@ -40,4 +39,3 @@ pub use summary::{
     MetricResult, ReasonCount, ReportFinding, ToolUse, UnknownCost,
 };
 pub use trial_index::TrialIndex;
-pub use variance_split::VarianceSplit;

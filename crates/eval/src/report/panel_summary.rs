@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use gradus_stats::calibration::{VarianceComponents, VarianceTally};
 use gradus_stats::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::variance_split::{VarianceSplit, VarianceTally};
 use crate::outcome::{EscalationReason, JudgeVote, OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, PanelRecord};
 
@@ -69,8 +69,9 @@ pub struct PanelAgreement {
     pub judges_differ: Option<f64>,
     /// 95 %.
     pub differ_interval: Option<ConfidenceInterval>,
-    /// Null where no question has two votes.
-    pub variance: Option<VarianceSplit>,
+    /// What the agent and the judge add to the variance of scores. Null where fewer than two trajectories have a question
+    /// with two votes.
+    pub variance: Option<VarianceComponents>,
 }
 
 /// What became of `--escalate-to`.
@@ -204,7 +205,7 @@ impl PanelSummaryBuilder {
         for tally in &mut self.tallies {
             tally.flips.end_trajectory();
             tally.differences.end_trajectory();
-            tally.variance.end_trajectory();
+            tally.variance.end_run();
         }
         self.audit.end_trajectory();
     }
@@ -284,7 +285,7 @@ impl PanelSummaryBuilder {
                 pairs.add_pair(one.label != other.label);
             }
         }
-        tally.variance.add_question(votes.iter().filter_map(|vote| vote.score));
+        tally.variance.add_case(votes.iter().filter_map(|vote| vote.score));
     }
 
     fn collect_dispute(&mut self, line: &OutcomeLine) {
@@ -360,7 +361,7 @@ impl AgreementTally {
             flip_interval: self.flips.interval(),
             judges_differ: self.differences.rate(),
             differ_interval: self.differences.interval(),
-            variance: self.variance.split(),
+            variance: self.variance.components().filter(|_| self.variance.run_count() > 1),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use gradus_core::trajectory::Trajectory;
 use gradus_llm::price::PriceTable;
 
-use super::head::{JudgedHead, OutcomeHead, TrajectoryHead, VerdictHead};
+use super::head::{AnswerHead, JudgedHead, OutcomeHead, TrajectoryHead, VerdictHead};
 use crate::outcome::OutcomeLine;
 use crate::run::{RunFileError, RunFolder, RunManifest};
 
@@ -185,7 +185,23 @@ impl RunReader {
     /// the work if only numbers are needed. `take` may stop the visit.
     pub fn visit_verdicts(
         &mut self,
-        mut take: impl FnMut(&JudgedHead<'_>, &[VerdictHead]) -> ControlFlow<()>,
+        take: impl FnMut(&JudgedHead<'_>, &[VerdictHead]) -> ControlFlow<()>,
+    ) -> Result<(), RunFileError> {
+        self.visit_heads(VerdictHead::read, take)
+    }
+
+    /// The same with the answers behind each verdict, which takes longer.
+    pub fn visit_answers(
+        &mut self,
+        take: impl FnMut(&JudgedHead<'_>, &[AnswerHead]) -> ControlFlow<()>,
+    ) -> Result<(), RunFileError> {
+        self.visit_heads(AnswerHead::read, take)
+    }
+
+    fn visit_heads<H>(
+        &mut self,
+        read: impl Fn(&[u8], usize) -> Option<H>,
+        mut take: impl FnMut(&JudgedHead<'_>, &[H]) -> ControlFlow<()>,
     ) -> Result<(), RunFileError> {
         let mut verdicts = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
@@ -200,7 +216,7 @@ impl RunReader {
                 if steps.as_ref().is_none_or(|trajectory| place.is_of(trajectory))
                     && let Some(line) = self.outcomes.read_line(place.at, place.length)?
                 {
-                    verdicts.extend(VerdictHead::read(line, usize::from(place.evaluator)));
+                    verdicts.extend(read(line, usize::from(place.evaluator)));
                 }
             }
             if take(&head, &verdicts).is_break() {

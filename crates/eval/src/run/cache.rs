@@ -25,6 +25,9 @@ pub struct CachedVerdict {
     /// How probable the model found its label. `None` if the endpoint reports no log-probabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_probability: Option<f64>,
+    /// The model that answered, as the endpoint names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
 }
 
 impl CachedVerdict {
@@ -35,6 +38,7 @@ impl CachedVerdict {
             explanation: reading.explanation.clone(),
             shortened: shortened.to_vec(),
             label_probability: None,
+            answered_by: None,
         }
     }
 
@@ -42,6 +46,13 @@ impl CachedVerdict {
     #[must_use]
     pub fn with_label_probability(mut self, label_probability: Option<f64>) -> CachedVerdict {
         self.label_probability = label_probability;
+        self
+    }
+
+    /// Adds the model that answered, so that later runs know whose verdict it is.
+    #[must_use]
+    pub fn with_answered_by(mut self, answered_by: Option<String>) -> CachedVerdict {
+        self.answered_by = answered_by;
         self
     }
 }
@@ -168,6 +179,7 @@ mod tests {
             explanation: "so \"it\" is\n".to_owned(),
             shortened: Vec::new(),
             label_probability: None,
+            answered_by: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use gradus_llm::price::ModelPrices;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RunFileError;
@@ -52,6 +53,9 @@ pub struct RunManifest {
     /// How several judges were asked, or one several times. Absent where one judge is asked once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panel: Option<PanelRecord>,
+    /// The models that are asked. Empty for the offline judge, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<JudgeModelRecord>,
     pub evaluators: Vec<EvaluatorRecord>,
     /// Whether the price of the model was known. If not, costs are null instead of 0.
     pub priced: bool,
@@ -64,8 +68,28 @@ pub struct RunManifest {
     pub gradus_version: String,
 }
 
+/// A model as it is asked, with everything that changes its answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JudgeModelRecord {
+    /// Provider and model, `openai:gpt-4o`.
+    pub judge: String,
+    pub provider: String,
+    /// The model as asked.
+    pub model: String,
+    /// The address of the endpoint, without secrets.
+    pub endpoint: String,
+    /// Null if none is sent.
+    pub temperature: Option<f64>,
+    /// Length of an answer at most.
+    pub max_tokens: u32,
+    /// Whether JSON of a schema is asked for. Endpoints that reject this are asked for text.
+    pub structured: bool,
+    /// Whether log-probabilities are asked for.
+    pub logprobs: bool,
+}
+
 /// What reports must know about a panel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PanelRecord {
     /// The judges that are asked about every question.
     pub judges: Vec<String>,
@@ -296,6 +320,7 @@ pub(super) fn test_record(id: &str, state: RunState) -> RunManifest {
         judge: "offline".to_owned(),
         endpoint: None,
         panel: None,
+        models: Vec::new(),
         evaluators: Vec::new(),
         priced: true,
         gates: Vec::new(),

@@ -19,7 +19,7 @@ mod restore;
 pub use crate::run::question_key::QuestionKey;
 use cache::line_key;
 pub use cache::{CachedVerdict, VerdictCache};
-pub use folder::{EvaluatorRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};
+pub use folder::{EvaluatorRecord, JudgeModelRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};
 pub use log::AppendLog;
 pub use responses::{JudgeAnswer, JudgeAnswers, MAX_RESPONSE_BYTES};
 

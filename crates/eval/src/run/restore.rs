@@ -69,7 +69,8 @@ fn restore_answer(cache: &mut VerdictCache, key: QuestionKey, line: &[u8]) -> Re
     let Ok(outcome) = serde_json::from_slice::<OutcomeLine>(line) else { return Ok(()) };
     let (OutcomeKind::Scored, Some(label)) = (outcome.outcome, outcome.label) else { return Ok(()) };
     let explanation = outcome.explanation.unwrap_or_default();
-    cache.add(key, CachedVerdict { label, explanation, shortened: outcome.shortened, label_probability: None })
+    let OutcomeLine { shortened, label_probability, answered_by, .. } = outcome;
+    cache.add(key, CachedVerdict { label, explanation, shortened, label_probability, answered_by })
 }
 
 /// The outcome of a panel has no key; each of its votes has one. Their explanations come back shortened.
@@ -87,6 +88,7 @@ fn restore_votes(cache: &mut VerdictCache, line: &[u8]) -> Result<(), RunFileErr
                 explanation: vote.explanation.unwrap_or_default(),
                 shortened: outcome.shortened.clone(),
                 label_probability: vote.label_probability,
+                answered_by: vote.answered_by,
             };
             cache.add(key, verdict)?;
         }
@@ -122,7 +124,7 @@ mod tests {
         let mut panel = line("correct");
         panel.votes = serde_json::from_value(serde_json::json!([
             {"k": keys[0].to_string(), "judge": "a", "label": "correct", "score": 1.0, "explanation": "so it is",
-             "label_probability": 0.75, "cost_usd": 0.1, "calls": 1, "cached": false},
+             "label_probability": 0.75, "answered_by": "a-2", "cost_usd": 0.1, "calls": 1, "cached": false},
             {"k": keys[1].to_string(), "judge": "b", "label": null, "score": null, "reason": "down", "cost_usd": null,
              "calls": 1, "cached": false},
             {"k": "no key", "judge": "c", "label": "correct", "score": 1.0, "cost_usd": 0.1, "calls": 1,
@@ -136,7 +138,7 @@ mod tests {
         run.restore_cache(&mut cache).expect("restored");
         let restored = cache.get(keys[0]).expect("read").expect("a verdict");
         assert_eq!((restored.label.as_str(), restored.explanation.as_str()), ("correct", "so it is"));
-        assert_eq!(restored.label_probability, Some(0.75));
+        assert_eq!((restored.label_probability, restored.answered_by.as_deref()), (Some(0.75), Some("a-2")));
         assert!(!cache.has(keys[1]), "no answer");
     }
 

@@ -166,6 +166,7 @@ mod tests {
                     reason: label.is_none().then(|| "it is down".to_owned()),
                     label,
                     label_probability: None,
+                    answered_by: None,
                     cost_usd: None,
                     calls: 1,
                     cached: false,

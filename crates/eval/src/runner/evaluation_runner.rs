@@ -309,7 +309,8 @@ impl<'w> EvaluationRunner<'w> {
         }
         if let Ok(reading) = &asked.judgement.result {
             let verdict = CachedVerdict::new(reading, &asked.judgement.prompt.shortened)
-                .with_label_probability(asked.judgement.label_probability);
+                .with_label_probability(asked.judgement.label_probability)
+                .with_answered_by(asked.judgement.answered_by.clone());
             self.ledger.cache(asked.key, verdict)?;
         }
         let recorded = match asked.ask.ballot {

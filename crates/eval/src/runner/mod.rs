@@ -26,7 +26,7 @@ mod voting;
 
 pub use estimate::{ANSWER_TOKENS, CostEstimator, EvaluatorEstimate};
 pub use ledger::{QuestionCost, RunLedger};
-pub use panel::{DEFAULT_ESCALATION_REPEATS, EscalationPolicy, JudgePanel, MAX_REPEATS, PanelError};
+pub use panel::{DEFAULT_ESCALATION_REPEATS, EscalationPolicy, JudgePanel, MAX_VOTES, PanelError};
 pub use progress::{ProgressWatcher, RunProgress};
 pub use progress_order::AnsweredQuestions;
 pub use question_selection::QuestionSelection;

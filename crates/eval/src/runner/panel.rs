@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::judge::ModelJudge;
 use crate::prompt::PromptWindow;
-use crate::run::PanelRecord;
+use crate::run::{JudgeModelRecord, PanelRecord};
 
 /// Repeats of a single first judge whose endpoint reports no log-probabilities, if the user names no number.
 pub const DEFAULT_ESCALATION_REPEATS: u32 = 3;
-/// Most repeats of a question. Beyond it the noise of the judge is known better than anybody needs.
-pub const MAX_REPEATS: u32 = 100;
+/// Votes on a question at most: judges times repeats. More of them cost money and hardly change a majority.
+pub const MAX_VOTES: usize = 9;
 
 /// The judges of a run, with how often and in which order they are asked.
 #[derive(Clone, Debug)]
@@ -43,8 +43,14 @@ pub enum PanelError {
     Empty,
     #[error("--judge {judge} is given twice\nhint: --repeats 2 asks one judge twice")]
     SameJudge { judge: String },
-    #[error("--repeats: give a number from 1 to {MAX_REPEATS}")]
+    #[error("--repeats: give a number from 1 to {MAX_VOTES}")]
     Repeats,
+    #[error(
+        "{judges} judges x {repeats} repeats are {} votes on each question, more than {MAX_VOTES}\nhint: name fewer judges with \
+         --judge, or lower --repeats",
+        judges * *repeats as usize
+    )]
+    TooManyVotes { judges: usize, repeats: u32 },
     #[error("--escalate-to {judge}: it is the first judge, too\nhint: name a better judge, or leave it out")]
     SameEscalation { judge: String },
     #[error("--escalate-below: give a probability from 0 to 1")]
@@ -76,8 +82,11 @@ impl JudgePanel {
                 return Err(PanelError::SameJudge { judge: judge.name() });
             }
         }
-        if repeats.is_some_and(|repeats| !(1..=MAX_REPEATS).contains(&repeats)) {
+        if repeats.is_some_and(|repeats| !(1..=MAX_VOTES).contains(&(repeats as usize))) {
             return Err(PanelError::Repeats);
+        }
+        if members.len() * repeats.unwrap_or(1) as usize > MAX_VOTES {
+            return Err(PanelError::TooManyVotes { judges: members.len(), repeats: repeats.unwrap_or(1) });
         }
         if let Some(policy) = &escalation {
             if members.iter().any(|member| is_same_judge(member, &policy.judge)) {
@@ -158,6 +167,11 @@ impl JudgePanel {
     /// All judges see the same prompt, so it fits the smallest window.
     pub(super) fn window(&self) -> Option<PromptWindow> {
         self.judges().map(|judge| judge.settings.window).min_by_key(|window| window.bytes)
+    }
+
+    /// The models that are asked, with everything that changes their answers.
+    pub fn model_records(&self) -> Vec<JudgeModelRecord> {
+        self.judges().map(|judge| judge.to_record()).collect()
     }
 
     /// What reports must know; `None` for one judge that is asked once.
@@ -243,7 +257,13 @@ mod tests {
         assert_eq!(new(&["a", "b", "a"], Some(3), None), Some(PanelError::SameJudge { judge: "openai:a".to_owned() }));
         assert_eq!(new(&[], None, None), Some(PanelError::Empty));
         assert_eq!(new(&["a"], Some(0), None), Some(PanelError::Repeats));
-        assert_eq!(new(&["a"], Some(MAX_REPEATS + 1), None), Some(PanelError::Repeats));
+        assert_eq!(new(&["a"], Some(10), None), Some(PanelError::Repeats));
+        assert_eq!(new(&["a", "b", "c"], Some(3), None), None, "nine votes");
+        let many = PanelError::TooManyVotes { judges: 2, repeats: 5 };
+        assert_eq!(new(&["a", "b"], Some(5), None), Some(many));
+        let ten: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+        let ten: Vec<&str> = ten.iter().map(String::as_str).collect();
+        assert_eq!(new(&ten, None, None), Some(PanelError::TooManyVotes { judges: 10, repeats: 1 }));
         let same = Some(PanelError::SameEscalation { judge: "openai:b".to_owned() });
         assert_eq!(new(&["a", "b"], None, Some(escalation("b", 0.0))), same);
         assert_eq!(new(&["a"], None, Some(escalation("b", f64::NAN))), Some(PanelError::AuditShare));

@@ -246,6 +246,7 @@ impl QuestionPlanner {
         line.tokens = judgement.usage.map(TokenCount::from_usage);
         line.cost_usd = price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
         line.label_probability = judgement.label_probability;
+        line.answered_by.clone_from(&judgement.answered_by);
         line.calls = judgement.calls;
         line.shortened.clone_from(&judgement.prompt.shortened);
         line
@@ -260,6 +261,8 @@ impl QuestionPlanner {
     ) -> OutcomeLine {
         let outcome = self.scored_outcome(job, verdict.label, verdict.explanation);
         let mut line = self.line_of(job).with(outcome);
+        line.label_probability = verdict.label_probability;
+        line.answered_by = verdict.answered_by;
         line.cached = true;
         line.cost_usd = Some(0.0);
         line.shortened = if verdict.shortened.is_empty() { shortened } else { verdict.shortened };
@@ -331,6 +334,7 @@ impl QuestionPlanner {
             disagreement: None,
             escalated: None,
             first_label: None,
+            answered_by: None,
         }
     }
 }

@@ -46,6 +46,7 @@ impl EvaluationRunner<'_> {
             label: Some(verdict.label),
             explanation: Some(verdict.explanation),
             label_probability: verdict.label_probability,
+            answered_by: verdict.answered_by,
             cost_usd: Some(0.0),
             cached: true,
             ..self.blank_vote(ask, key)
@@ -105,7 +106,7 @@ impl EvaluationRunner<'_> {
     }
 
     fn answered_vote(&self, ask: &JudgeAsk, key: QuestionKey, judgement: &JudgeResponse) -> JudgeVote {
-        let blank = self.blank_vote(ask, key);
+        let blank = JudgeVote { answered_by: judgement.answered_by.clone(), ..self.blank_vote(ask, key) };
         match &judgement.result {
             Ok(reading) => JudgeVote {
                 score: self.planner.label_score(&ask.job, &reading.label),
@@ -122,6 +123,7 @@ impl EvaluationRunner<'_> {
         JudgeVote {
             k: key.to_string(),
             judge: self.health.name(ask.judge).clone(),
+            answered_by: None,
             repeat: ask.repeat,
             label: None,
             score: None,
@@ -202,18 +204,18 @@ impl EvaluationRunner<'_> {
                 votes.push(last);
                 if is_audit_without_answer {
                     // The first judges were sure: their verdict stands, and the audit has one case less.
-                    line = line.with_decision(first);
+                    line = line.with_decision(first).with_single_vote(&votes[..votes.len() - 1]);
                 } else {
                     line.first_label = match first {
                         PanelDecision::Decided { label, .. } => Some(label),
                         PanelDecision::Tied { .. } | PanelDecision::Unanswered { .. } => None,
                     };
-                    line = line.with_decision(decision);
+                    line = line.with_decision(decision).with_single_vote(std::slice::from_ref(&votes[votes.len() - 1]));
                     line.escalated = Some(reason);
                     line.vote_count = None;
                 }
             }
-            _ => line = line.with_decision(first),
+            _ => line = line.with_decision(first).with_single_vote(&votes),
         }
         line.disagreement = ballot::disagreement_share(labels, &votes);
         self.record_votes(line, votes)
@@ -260,6 +262,15 @@ impl EvaluationRunner<'_> {
 }
 
 impl OutcomeLine {
+    /// How sure the judge was and which model it was, where the votes that decided are a single one.
+    fn with_single_vote(mut self, deciding: &[CastVote]) -> OutcomeLine {
+        if let [only] = deciding {
+            self.label_probability = only.vote.label_probability;
+            self.answered_by.clone_from(&only.vote.answered_by);
+        }
+        self
+    }
+
     fn with_decision(mut self, decision: PanelDecision) -> OutcomeLine {
         let outcome = match decision {
             PanelDecision::Decided { label, score, vote_count, explanation } => {

@@ -27,13 +27,20 @@ pub(super) struct JudgeOptions {
     /// A better judge, for questions where the first one is unsure.
     #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
     pub(super) escalate_to: Option<String>,
-    /// The first judge is unsure of a label that it finds less probable than this. Without log-probabilities it is unsure
-    /// if its answers differ when it is asked three times.
+    /// The first judge is unsure of a label that it finds less probable than this. It is asked for log-probabilities;
+    /// where the endpoint gives none, it is asked three times, and unsure if its answers differ.
     #[arg(long, value_name = "P", default_value_t = 0.9, requires = "escalate_to", help_heading = "Judge")]
     pub(super) escalate_below: f64,
     /// Escalate this share of the other questions, too, to measure how often the first judge errs.
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, requires = "escalate_to", help_heading = "Judge")]
     pub(super) audit: f64,
+    #[command(flatten)]
+    pub(super) call: JudgeCallOptions,
+}
+
+/// How a judge is asked, whoever it is: the same for all commands that ask one.
+#[derive(Args, Clone, Debug)]
+pub(super) struct JudgeCallOptions {
     /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
     #[arg(long, value_name = "URL", help_heading = "Judge")]
     pub(super) base_url: Option<String>,
@@ -59,8 +66,7 @@ pub(super) struct JudgeOptions {
     /// The judge's context: what does not fit is shortened, and marked [default: 100000].
     #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
     pub(super) context_tokens: Option<usize>,
-    /// The model's temperature; `none` sends none [default: 0; 0.7 where a judge is asked several times]. Anthropic takes
-    /// none.
+    /// The model's temperature; `none` sends none [default: 0; 0.7 for repeated votes of `eval`]. Anthropic takes none.
     #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
     pub(super) temperature: Option<ModelTemperature>,
     /// Ask for plain text, even if the endpoint could answer in JSON.
@@ -107,21 +113,29 @@ impl JudgeOptions {
         }
     }
 
-    /// Merges the options with `[judge]` of the file; options win. The judge's name and address stay apart from those
-    /// of the file, because the environment ranks between them.
+    /// The settings of the first judge: options, then `[judge]` of the file.
     pub(super) fn judge_config(&self, file: &ConfigFile) -> JudgeConfig {
-        self.merge_config(file, self.is_repeated())
+        // Log-probabilities show doubt in one answer; without them it takes several.
+        let wants_logprobs = self.call.logprobs || self.escalate_to.is_some();
+        JudgeConfig {
+            wants_logprobs,
+            ..self.call.judge_config(self.judge.first().map(String::as_str), file, self.is_repeated())
+        }
     }
 
     /// The same for the judge of `--escalate-to`, which is asked once.
     pub(super) fn escalation_config(&self, file: &ConfigFile) -> JudgeConfig {
-        self.merge_config(file, false)
+        self.call.judge_config(self.escalate_to.as_deref(), file, false)
     }
+}
 
-    fn merge_config(&self, file: &ConfigFile, is_repeated: bool) -> JudgeConfig {
+impl JudgeCallOptions {
+    /// Merges the options with `[judge]` of the file; options win. The judge's name and address stay apart from those
+    /// of the file, because the environment ranks between them. `judge` is `None` without `--judge`.
+    pub(super) fn judge_config(&self, judge: Option<&str>, file: &ConfigFile, is_repeated: bool) -> JudgeConfig {
         let of_file = file.judge_config();
         JudgeConfig {
-            judge: self.judge.first().cloned(),
+            judge: judge.map(str::to_owned),
             base_url: self.base_url.clone(),
             concurrency: self.concurrency.or(of_file.concurrency),
             timeout_s: self.timeout.or(of_file.timeout_s),

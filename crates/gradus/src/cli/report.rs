@@ -103,7 +103,8 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         Ok(baseline) => baseline,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
-    let calibration = match arguments.outputs.calibration.load_for_run(&folder, &gates) {
+    let configured = file.eval.calibration.as_deref();
+    let calibration = match arguments.outputs.calibration.load_for_run(configured, &folder, &gates) {
         Ok(calibration) => calibration,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
@@ -116,7 +117,9 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     };
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
-    correct_summary(&mut summary, &mut reader, calibration.as_ref())?;
+    if let Err(error) = correct_summary(&mut summary, &mut reader, calibration.as_ref(), &gates)? {
+        return Ok(reject_report_input(&error.to_string()));
+    }
     let mut addition: Box<dyn ReportAddition> = match (bench, experiment) {
         (Some(bench), _) => Box::new(BenchAddition::new(bench)),
         (None, Some(report)) => Box::new(ExperimentAddition { report }),

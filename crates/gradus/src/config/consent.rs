@@ -104,13 +104,14 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
 
     // Rubrics and tools inside the folder are text for the judge, like the traces themselves. Only where they are read
     // from needs consent.
-    let EvalSection { evaluators: _, rubrics, tools, tool_notes, prices, gates: _ } = eval;
+    let EvalSection { evaluators: _, rubrics, tools, tool_notes, prices, calibration, gates: _ } = eval;
     for (index, path) in rubrics.iter().enumerate() {
         found.add_path(&format!("eval.rubrics[{index}]"), Some(path));
     }
     found.add_path("eval.tools", tools.as_deref());
     found.add_path("eval.tool_notes", tool_notes.as_deref());
     found.add_path("eval.prices", prices.as_deref());
+    found.add_path("eval.calibration", calibration.as_deref());
 
     // The section has no address: only flags and the environment name a Phoenix.
     let PhoenixSection { timeout_s: _, retry_s: _, trajectory_target: _, abstentions: _, names_preset: _, names: _ } =
@@ -335,7 +336,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let all = "state_dir = '/elsewhere'\n\
             [judge]\nname = 'gpt-4o'\nbase_url = 'http://127.0.0.1:9/v1'\n\
-            [eval]\nrubrics = ['mine', '../x']\ntools = '../t'\ntool_notes = '/n'\nprices = 'a/../../p'\n\
+            [eval]\nrubrics = ['mine', '../x']\ntools = '../t'\ntool_notes = '/n'\nprices = 'a/../../p'\ncalibration = '../c.json'\n\
             [serve]\nhttp = '0.0.0.0:4318'\ngrpc = 'host.example:1'\npublic_url = 'https://evil.example'\n\
             cors_origins = ['https://evil.example']\nretention = { max_age = '1s', max_size = '1KB' }\n\
             [[rule]]\njudge = 'gpt-4o'\nbase_url = 'http://x'\ntools = '/t'\ntool_notes = '../n'\n\
@@ -350,6 +351,7 @@ mod tests {
                 "eval.tools",
                 "eval.tool_notes",
                 "eval.prices",
+                "eval.calibration",
                 "serve.http",
                 "serve.grpc",
                 "serve.public_url",

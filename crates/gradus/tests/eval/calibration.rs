@@ -20,7 +20,7 @@ fn lenient_world() -> (Lab, Endpoint) {
     (lab, judge)
 }
 
-fn is_right(number: usize) -> bool {
+pub(crate) fn is_right(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
@@ -30,7 +30,7 @@ fn truth(id: &str) -> &'static str {
 }
 
 /// Fills in the labels of a file that `--write-cases` has written.
-fn label_cases(lab: &Lab, file: &str) {
+pub(crate) fn label_cases(lab: &Lab, file: &str) {
     let mut text = String::new();
     for mut line in lab.lines(file) {
         assert!(line.get("judge_label").is_none() && line["label"].is_null(), "the judge's verdict is hidden");
@@ -41,13 +41,13 @@ fn label_cases(lab: &Lab, file: &str) {
     lab.write(file, &text);
 }
 
-fn calibrate(lab: &Lab, arguments: &[&str]) -> Ran {
+pub(crate) fn calibrate(lab: &Lab, arguments: &[&str]) -> Ran {
     let mut all = vec!["judge", "calibrate", "first", "-e", "thought_to_tool"];
     all.extend(arguments);
     lab.run(&all)
 }
 
-fn metric(lab: &Lab, file: &str) -> Json {
+pub(crate) fn metric(lab: &Lab, file: &str) -> Json {
     let document: Json = serde_json::from_str(&lab.read(file)).unwrap();
     let metrics = document["summary"]["metrics"].as_array().unwrap();
     metrics.iter().find(|metric| metric["name"] == "thought_to_tool").unwrap().clone()

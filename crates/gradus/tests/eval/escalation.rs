@@ -1,7 +1,7 @@
 //! A cheap judge first, and a better one where it is unsure.
 
-use gradus_test_endpoint::Endpoint;
-use serde_json::Value as Json;
+use gradus_test_endpoint::{Answer, Endpoint, Incoming};
+use serde_json::{Value as Json, json};
 
 use crate::lab::{Lab, case_of, endpoint, eval, kind_endpoint};
 use crate::panels::{counting_endpoint, model_of};
@@ -113,6 +113,81 @@ fn probabilities_replace_repeats() {
     assert_eq!(escalation(&lab)["unsure"], 0);
 }
 
+/// A verdict with the log-probabilities of its tokens: the label has this probability, and the other label the rest.
+fn sure_verdict(label: &str, probability: f64) -> Answer {
+    let other = if label == "correct" { "incorrect" } else { "correct" };
+    let parts = ["{\"explanation\":\"It fits.\",\"label\":\"", label, "\"}"];
+    let token = |text: &str, share: f64| json!({"token": text, "bytes": null, "logprob": share.ln()});
+    let mut tokens = [token(parts[0], 1.0), token(label, probability), token(parts[2], 1.0)];
+    tokens[1]["top_logprobs"] = json!([token(label, probability), token(other, 1.0 - probability)]);
+    let message = json!({"role": "assistant", "content": parts.concat()});
+    let choice = json!({"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": tokens}});
+    let usage = json!({"prompt_tokens": 400, "completion_tokens": 40});
+    Answer::ok(json!({"model": "gpt-4o-mini-2026", "choices": [choice], "usage": usage}).to_string())
+}
+
+fn asks_for_logprobs(incoming: &Incoming<'_>) -> bool {
+    incoming.contains("\"logprobs\":true")
+}
+
+#[test]
+fn log_probabilities_show_doubt_in_one_answer() {
+    let lab = Lab::with_cases(60);
+    let endpoint = endpoint(|incoming| {
+        let is_cheap = model_of(incoming) == "gpt-4o-mini";
+        assert_eq!(asks_for_logprobs(incoming), is_cheap, "only the first judge must show its doubt");
+        match case_of(incoming).is_multiple_of(4) {
+            true if is_cheap => sure_verdict("correct", 0.6),
+            true => incoming.verdict("incorrect"),
+            false => sure_verdict("correct", 0.97),
+        }
+    });
+    let ran = lab.run_at(&endpoint, &cascade(&["--audit", "0"])).exits_with(0);
+    assert_eq!(endpoint.received(), 60 + 15, "one answer each, and one of the other judge where the first is unsure");
+    let near = |value: &Json, expected: f64| value.as_f64().is_some_and(|found| (found - expected).abs() < 1e-9);
+    for line in lab.lines("out.jsonl") {
+        let votes = line["votes"].as_array().unwrap();
+        if line["escalated"] == "unsure" {
+            assert!(near(&votes[0]["label_probability"], 0.6) && votes.len() == 2, "{line}");
+            assert_eq!((&line["label"], &line["first_label"]), (&"incorrect".into(), &"correct".into()));
+            assert!(line.get("label_probability").is_none(), "the judge that decided gave none: {line}");
+        } else {
+            assert!(near(&line["label_probability"], 0.97) && votes.len() == 1, "{line}");
+            assert_eq!(line["answered_by"], "gpt-4o-mini-2026");
+        }
+    }
+    let found = escalation(&lab);
+    let counts = ["questions", "unsure", "overturned", "questions_saved"].map(|name| found[name].as_u64());
+    assert_eq!(counts, [60, 15, 15, 45].map(Some));
+    assert!((found["usd_saved"].as_f64().unwrap() - (45.0 * 0.0014 - 60.0 * 0.000_084)).abs() < 1e-9, "{found}");
+    assert!(ran.out.contains("Escalation"), "{}", ran.out);
+    // A lower bar accepts the same answers, which are in the cache with their probabilities.
+    lab.run_at(&endpoint, &cascade(&["--audit", "0", "--escalate-below", "0.5"])).exits_with(0);
+    assert_eq!((endpoint.received(), &escalation(&lab)["unsure"]), (75, &0.into()));
+    // The only judge of a run gets its probabilities from the cache, too.
+    let alone = ["--judge", "gpt-4o-mini", "--temperature", "0.7"];
+    lab.run_at(&endpoint, &eval(&alone)).exits_with(0);
+    assert_eq!(endpoint.received(), 75);
+    assert!(lab.lines("out.jsonl").iter().all(|line| line["label_probability"].as_f64().is_some()));
+}
+
+#[test]
+fn repeats_show_doubt_where_an_endpoint_has_no_log_probabilities() {
+    let lab = Lab::with_cases(20);
+    let endpoint = counting_endpoint(|incoming, time| {
+        if asks_for_logprobs(incoming) {
+            let error = "{\"error\":{\"message\":\"'logprobs' is not supported with this model\"}}";
+            return Answer::status(400, error);
+        }
+        let is_unsure = model_of(incoming) == "gpt-4o-mini" && case_of(incoming) < 5 && time == 1;
+        incoming.verdict(if is_unsure { "incorrect" } else { "correct" })
+    });
+    lab.run_at(&endpoint, &cascade(&["--audit", "0", "--concurrency", "1"])).exits_with(0);
+    assert_eq!(endpoint.received(), 1 + 60 + 5, "one refusal, three answers each, five escalations");
+    assert_eq!(escalation(&lab)["unsure"], 5);
+    assert!(lab.lines("out.jsonl").iter().all(|line| line.get("label_probability").is_none()));
+}
+
 #[test]
 fn a_panel_that_disagrees_escalates() {
     let lab = Lab::with_cases(30);
@@ -135,7 +210,7 @@ fn a_better_judge_that_fails_leaves_only_sure_verdicts() {
     let lab = Lab::with_cases(40);
     let endpoint = counting_endpoint(|incoming, time| {
         if model_of(incoming) == "gpt-4o" {
-            return gradus_test_endpoint::Answer::status(500, "{}");
+            return Answer::status(500, "{}");
         }
         incoming.verdict(if case_of(incoming) < 4 && time == 0 { "incorrect" } else { "correct" })
     });

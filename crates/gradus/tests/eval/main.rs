@@ -8,6 +8,7 @@ mod chaos;
 mod compare;
 mod crash;
 mod escalation;
+mod judge_identity;
 mod judging;
 mod lab;
 mod limits;
@@ -15,6 +16,7 @@ mod loading;
 mod local_judges;
 mod offline;
 mod outputs;
+mod panel_calibration;
 mod panels;
 #[path = "../place/mod.rs"]
 mod place;

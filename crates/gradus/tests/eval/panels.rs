@@ -197,9 +197,10 @@ fn repeats_show_how_often_a_judge_changes_its_mind() {
     assert_eq!(agreement["judges_differ"], Json::Null);
     let variance = &agreement["variance"];
     // Ten questions of three votes with a variance of 1/3 each, of forty.
-    assert!((variance["judge_of_one_vote"].as_f64().unwrap() - 1.0 / 12.0).abs() < 1e-9, "{variance}");
-    assert!((variance["judge"].as_f64().unwrap() - 1.0 / 36.0).abs() < 1e-9, "{variance}");
-    let share = variance["judge_share"].as_f64().unwrap();
+    assert!((variance["judge"].as_f64().unwrap() - 1.0 / 12.0).abs() < 1e-9, "{variance}");
+    let mean = |part: &str| variance[part].as_f64().unwrap();
+    assert!((mean("mean_judge") - 1.0 / 36.0 / 40.0).abs() < 1e-12, "{variance}");
+    let share = mean("mean_judge") / (mean("mean_judge") + mean("mean_agent"));
     assert!(share > 0.0 && share < 1.0 && ran.out.contains(&format!("{:.1} %", share * 100.0)), "{}", ran.out);
     // More repeats add to those that there are.
     lab.run_at(&endpoint, &eval(&["--repeats", "5"])).exits_with(0);
@@ -448,8 +449,10 @@ fn judges_that_make_no_panel_are_refused() {
     };
     refused(&["--judge", "gpt-4o", "--judge", "openai:gpt-4o"], &["openai:gpt-4o is given twice", "hint: --repeats 2"]);
     refused(&["--judge", "gpt-4o", "--judge", "offline"], &["rules cannot vote with models", "hint: leave it out"]);
-    refused(&["--repeats", "0"], &["--repeats: give a number from 1 to 100"]);
-    refused(&["--repeats", "101"], &["--repeats: give a number from 1 to 100"]);
+    refused(&["--repeats", "0"], &["--repeats: give a number from 1 to 9"]);
+    refused(&["--repeats", "10"], &["--repeats: give a number from 1 to 9"]);
+    let many = [&PANEL[..], &["--repeats", "4"]].concat();
+    refused(&many, &["3 judges x 4 repeats are 12 votes on each question, more than 9", "hint: name fewer judges"]);
     refused(&["--judge", "offline", "--repeats", "3"], &["always gives the same answer"]);
     let two = ["--judge", "gpt-4o", "--judge", "anthropic:claude-x", "--base-url", "http://127.0.0.1:9/v1"];
     let mut command = lab.command_at(&endpoint, &eval(&two));

@@ -1,10 +1,10 @@
 //! What one version of an agent did, as far as versions are compared: values for each run, by task. It comes from the
 //! files of a run or from a baseline file.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use gradus_eval::calibration::{DimensionCalibration, JudgedPopulation, RunCalibration};
+use gradus_eval::calibration::{DimensionCalibration, RunCalibration};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{JudgedHead, MetricResult, RunReader, TrialIndex, VerdictHead};
 use gradus_eval::run::{EvaluatorRecord, RunFileError, RunManifest, RunState};
@@ -145,14 +145,14 @@ impl VersionResults {
     ) -> Result<VersionResults, RunFileError> {
         let mut collector = ResultsCollector::new(&reader.record, measurements);
         let calibration = RunCalibration::load(reader);
-        let mut population = JudgedPopulation::new(&reader.record.evaluators);
+        let mut selected = HashSet::new();
         reader.visit_verdicts(|head, verdicts| {
             match select(head) {
                 ControlFlow::Break(()) => return ControlFlow::Break(()),
                 ControlFlow::Continue(true) => {
                     collector.add_run(head, verdicts);
                     if calibration.is_some() {
-                        population.add_trajectory(head, verdicts);
+                        selected.insert(head.trajectory_id.clone().into_owned());
                     }
                 }
                 ControlFlow::Continue(false) => {}
@@ -161,7 +161,7 @@ impl VersionResults {
         })?;
         let mut results = collector.results;
         if let Some(calibration) = calibration {
-            results.header.calibrations = calibration.correct_population(&population, &reader.record);
+            results.header.calibrations = calibration.correct_dimensions(reader, |id| selected.contains(id))?;
         }
         Ok(results)
     }

@@ -138,7 +138,7 @@ fn load_or_draw(
     server.store.visit_judged_cases(&MetricFilter::default(), &record.name, i64::MAX, |row| {
         if let (true, Some(label)) = (is_case_of(&record, &row), row.label) {
             let (trajectory_id, step_index) = (row.trajectory_id, row.step);
-            population.cases.push(JudgedCase { trajectory_id, step_index, label, uncertainty: None });
+            population.cases.push(JudgedCase { trajectory_id, step_index, label, uncertainty: None, votes: None });
         }
     })?;
     if population.cases.len() < count {

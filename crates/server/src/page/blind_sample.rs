@@ -130,6 +130,7 @@ impl BlindSample {
                         step_index: row.step,
                         label: label.clone(),
                         uncertainty: None,
+                        votes: None,
                     });
                     // The outcome itself may be long, and is read again for the one that is shown.
                     rows.push(JudgedCaseRow { line: String::new(), ..row });

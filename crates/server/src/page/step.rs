@@ -165,6 +165,7 @@ mod tests {
             disagreement: None,
             escalated: None,
             first_label: None,
+            answered_by: None,
         };
         RecordedVerdict { at_ns: 1_772_444_467_000_000_000, is_wrong, line }
     }

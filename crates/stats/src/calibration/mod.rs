@@ -28,7 +28,7 @@ mod tests;
 pub use confusion::{ConfusionCounts, JudgeMeasure, JudgeMeasures, UnjudgedCases, measure_judge};
 pub use correction::{CorrectedShare, MIN_LABELLED_RUNS, ShareEstimator, correct_share, share_from_labels};
 pub use labelled::{CorrectionRefusal, JudgedRun, LabelOrigin, LabelledCase, LabelledRun};
-pub use repeats::{JudgeRepeatability, RepeatedRun, VarianceComponents, measure_repeats};
+pub use repeats::{JudgeRepeatability, RepeatedRun, VarianceComponents, VarianceTally, measure_repeats};
 pub use rogan_gladen::{RoganGladenCounts, rogan_gladen_estimate, rogan_gladen_interval};
 pub use sample_size::{
     LabelOutlook, LabelPlan, SampleSizeError, class_labels_needed, labels_needed, outlook_from_labels,

@@ -72,7 +72,7 @@ pub fn measure_repeats(runs: &[RepeatedRun], label_scores: &[f64], confidence: f
     Some(JudgeRepeatability {
         flip_rate,
         changed_cases: runs.iter().flatten().filter(is_changed).count(),
-        variance: split_variance(&runs, label_scores),
+        variance: split_variance(&runs, label_scores)?,
     })
 }
 
@@ -87,49 +87,110 @@ fn flip_probability(answers: &[usize]) -> f64 {
     1.0 - 2.0 * equal_pairs as f64 / (count * (count - 1.0))
 }
 
-/// Nested analysis of variance with unequal numbers: moments of answers within cases, of cases within runs, and of runs.
-fn split_variance(runs: &[Vec<Vec<usize>>], label_scores: &[f64]) -> VarianceComponents {
-    let (mut squares, mut freedom, mut inverse_answers) = (0.0, 0.0, 0.0);
-    let mut case_means: Vec<Vec<f64>> = Vec::new();
+/// Splits the variance of the answers of all runs.
+fn split_variance(runs: &[Vec<Vec<usize>>], label_scores: &[f64]) -> Option<VarianceComponents> {
+    let mut tally = VarianceTally::default();
     for cases in runs {
-        let mut means = Vec::new();
         for answers in cases {
-            let scores: Vec<f64> = answers.iter().map(|label| label_scores[*label]).collect();
-            let mean = mean(&scores);
-            squares += sum_of_squares(&scores, mean);
-            freedom += scores.len() as f64 - 1.0;
-            inverse_answers += 1.0 / scores.len() as f64;
-            means.push(mean);
+            tally.add_case(answers.iter().map(|label| label_scores[*label]));
         }
-        case_means.push(means);
+        tally.end_run();
     }
-    let judge = squares / freedom;
-    let all: Vec<f64> = case_means.iter().flatten().copied().collect();
-    let (case_count, run_count) = (all.len() as f64, case_means.len() as f64);
-    let judge_part = judge * inverse_answers / case_count;
-    let grand_mean = mean(&all);
-    let within: f64 = case_means.iter().map(|means| sum_of_squares(means, mean(means))).sum();
-    let between: f64 = case_means.iter().map(|means| means.len() as f64 * (mean(means) - grand_mean).powi(2)).sum();
-    let size_squares: f64 = case_means.iter().map(|means| (means.len() as f64).powi(2)).sum();
-    let (mut run, mut step) = (0.0, 0.0);
-    if case_count > run_count {
-        let within_mean = within / (case_count - run_count);
-        step = (within_mean - judge_part).max(0.0);
-        if run_count > 1.0 {
-            let typical_size = (case_count - size_squares / case_count) / (run_count - 1.0);
-            run = ((between / (run_count - 1.0) - within_mean) / typical_size).max(0.0);
+    tally.components()
+}
+
+/// Nested analysis of variance with unequal numbers: moments of answers within cases, of cases within runs, and of runs.
+/// It is fed run by run, so its memory does not grow with the number of runs.
+#[derive(Clone, Debug, Default)]
+pub struct VarianceTally {
+    /// Squared deviations of answers from the mean of their case, degrees of freedom, and the sum of 1 / answers.
+    answer_squares: f64,
+    answer_freedom: f64,
+    inverse_answers: f64,
+    /// Means of the cases of the run that is being counted.
+    case_means: Vec<f64>,
+    /// Of all runs: their number, cases, squared numbers of cases, squared deviations of cases from their run.
+    run_count: f64,
+    case_count: f64,
+    size_squares: f64,
+    within: f64,
+    /// Mean of all cases, and the squared deviations of runs from it, weighted by their cases (Welford).
+    grand_mean: f64,
+    between: f64,
+}
+
+impl VarianceTally {
+    /// Adds the scores of the answers to one question. A single answer shows nothing about the judge and is left out.
+    pub fn add_case(&mut self, scores: impl Iterator<Item = f64>) {
+        let scores: Vec<f64> = scores.collect();
+        if scores.len() < 2 {
+            return;
         }
-    } else if run_count > 1.0 {
-        run = (between / (run_count - 1.0) - judge_part).max(0.0);
+        let mean = mean(&scores);
+        self.answer_squares += sum_of_squares(&scores, mean);
+        self.answer_freedom += scores.len() as f64 - 1.0;
+        self.inverse_answers += 1.0 / scores.len() as f64;
+        self.case_means.push(mean);
     }
-    let total = run + step + judge;
-    VarianceComponents {
-        run,
-        step,
-        judge,
-        reliability: (total > 0.0).then(|| (run + step) / total),
-        mean_agent: run * size_squares / (case_count * case_count) + step / case_count,
-        mean_judge: judge_part / case_count,
+
+    /// Ends a run. A run without cases does not count.
+    pub fn end_run(&mut self) {
+        let means = std::mem::take(&mut self.case_means);
+        if means.is_empty() {
+            return;
+        }
+        let (size, run_mean) = (means.len() as f64, mean(&means));
+        self.run_count += 1.0;
+        self.case_count += size;
+        self.size_squares += size * size;
+        self.within += sum_of_squares(&means, run_mean);
+        let deviation = run_mean - self.grand_mean;
+        self.grand_mean += deviation * size / self.case_count;
+        self.between += size * deviation * (run_mean - self.grand_mean);
+    }
+
+    /// Runs with at least one case.
+    pub fn run_count(&self) -> usize {
+        self.run_count as usize
+    }
+
+    /// The components over all runs that have ended; `None` without any.
+    pub fn components(&self) -> Option<VarianceComponents> {
+        let VarianceTally { case_count, run_count, size_squares, within, between, .. } = *self;
+        if case_count == 0.0 {
+            return None;
+        }
+        let judge = self.answer_squares / self.answer_freedom;
+        let judge_part = judge * self.inverse_answers / case_count;
+        let (mut run, mut step) = (0.0, 0.0);
+        if case_count > run_count {
+            let within_mean = within / (case_count - run_count);
+            // An estimate of a variance can be negative; the variance cannot.
+            step = (within_mean - judge_part).max(0.0);
+            if run_count > 1.0 {
+                let typical_size = (case_count - size_squares / case_count) / (run_count - 1.0);
+                run = ((between / (run_count - 1.0) - within_mean) / typical_size).max(0.0);
+            }
+        } else if run_count > 1.0 {
+            run = (between / (run_count - 1.0) - judge_part).max(0.0);
+        }
+        let total = run + step + judge;
+        Some(VarianceComponents {
+            run,
+            step,
+            judge,
+            reliability: (total > 0.0).then(|| (run + step) / total),
+            mean_agent: run * size_squares / (case_count * case_count) + step / case_count,
+            mean_judge: judge_part / case_count,
+        })
+    }
+}
+
+impl VarianceComponents {
+    /// The judge's share of the variance of the mean; `None` if there is no variance.
+    pub fn judge_share(&self) -> Option<f64> {
+        let total = self.mean_agent + self.mean_judge;
+        (total > 0.0).then(|| self.mean_judge / total)
     }
 }
 

@@ -400,6 +400,49 @@ fn repeats_split_the_variance() {
     assert!(measure_repeats(&[RepeatedRun { cases: vec![vec![1, 2]] }], &SCORES, 0.95).is_none());
 }
 
+/// The parts are found again in data that was made from them: runs pass with probability 0.5 plus or minus 0.3, and each
+/// answer is drawn anew.
+#[test]
+fn known_parts_of_the_variance_are_recovered() {
+    let mut random = Rng::with_seed(11);
+    let mut tally = VarianceTally::default();
+    for _ in 0..20_000 {
+        let probability = if random.bool() { 0.8 } else { 0.2 };
+        for _ in 0..2 {
+            let answers: Vec<f64> = (0..3).map(|_| f64::from(u8::from(random.f64() < probability))).collect();
+            tally.add_case(answers.into_iter());
+        }
+        // One answer shows nothing about the judge.
+        tally.add_case(std::iter::once(1.0));
+        tally.end_run();
+    }
+    let found = tally.components().unwrap();
+    assert!((found.run - 0.09).abs() < 0.003 && found.step < 0.003, "{found:?}");
+    assert!((found.judge - 0.16).abs() < 0.003, "{found:?}");
+    // The variance of the score of a run is 0.09 + 0.16 / 6.
+    let share = found.judge_share().unwrap();
+    assert!((share - (0.16 / 6.0) / (0.09 + 0.16 / 6.0)).abs() < 0.01, "{share}");
+}
+
+#[test]
+fn one_side_of_the_variance_can_be_all_of_it() {
+    let split = |runs: &[&[f64]]| {
+        let mut tally = VarianceTally::default();
+        for answers in runs {
+            tally.add_case(answers.iter().copied());
+            tally.end_run();
+        }
+        tally.components()
+    };
+    let steady = split(&[&[1.0, 1.0], &[0.0, 0.0]]).unwrap();
+    assert_eq!((steady.run, steady.judge, steady.judge_share()), (0.5, 0.0, Some(0.0)));
+    let noisy = split(&[&[1.0, 0.0], &[0.0, 1.0], &[1.0, 0.0]]).unwrap();
+    assert_eq!((noisy.run, noisy.judge, noisy.judge_share()), (0.0, 0.5, Some(1.0)));
+    let constant = split(&[&[1.0, 1.0], &[1.0, 1.0]]).unwrap();
+    assert_eq!((constant.judge_share(), constant.reliability), (None, None));
+    assert!(split(&[&[1.0], &[0.0]]).is_none() && split(&[]).is_none());
+}
+
 #[test]
 fn sample_sizes_are_those_of_the_formulas() {
     for (half_width, rate, wanted) in [(0.1, 0.9, 35), (0.1, 0.95, 19), (0.05, 0.9, 139), (0.05, 0.8, 246)] {

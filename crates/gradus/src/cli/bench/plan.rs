@@ -238,7 +238,7 @@ fn choose_agents(
         };
         let client = options.client(environment, arguments.parallel.unwrap_or(8)).map_err(named)?;
         let mut prices = PriceTable::default();
-        if let Some(path) = arguments.grading.judge.prices.as_ref().or(file.eval.prices.as_ref()) {
+        if let Some(path) = arguments.grading.judge.call.prices.as_ref().or(file.eval.prices.as_ref()) {
             let text = std::fs::read_to_string(path)
                 .map_err(|source| BenchPlanError::PricesUnreadable { path: path.clone(), source })?;
             prices.add_toml(&text).map_err(|source| BenchPlanError::Prices { path: path.clone(), source })?;

@@ -70,8 +70,8 @@ impl SelectedJudges {
                 }
             }
         }
-        if let Some(judge) = &options.escalate_to {
-            let config = JudgeConfig { judge: Some(judge.clone()), ..options.escalation_config(file) };
+        if options.escalate_to.is_some() {
+            let config = options.escalation_config(file);
             match config.select(credentials)? {
                 JudgeChoice::Model(endpoint) => judges.push(config.model_judge(&endpoint)?),
                 JudgeChoice::Offline { .. } => return Err(JudgePanelError::OfflineEscalation),
@@ -96,7 +96,7 @@ impl SelectedJudges {
 /// One address cannot be that of two providers, and a key must not be sent to the wrong one.
 fn check_address(options: &JudgeOptions, judges: &[ModelJudge]) -> Result<(), JudgePanelError> {
     let providers = || judges.iter().map(|judge| judge.client.endpoint().provider);
-    match (&options.base_url, providers().next()) {
+    match (&options.call.base_url, providers().next()) {
         (Some(_), Some(first)) if providers().any(|provider| provider != first) => {
             let url = judges[0].client.shown_url().to_owned();
             Err(JudgePanelError::SharedAddress { url })

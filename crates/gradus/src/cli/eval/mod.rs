@@ -16,7 +16,7 @@ pub(super) use settings::EvalSettingsError;
 
 use std::io::IsTerminal;
 
-use gradus_eval::calibration::{CalibrationFile, apply_run_calibration, store_run_calibration};
+use gradus_eval::calibration::store_run_calibration;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::report::{EvaluationSummary, RunReader, TrialMetricNames};
@@ -26,7 +26,7 @@ use gradus_llm::{CallError, ModelCallFailure};
 
 use super::CommandExit;
 use super::baseline::{CompareError, LoadedVersion, baseline_values};
-use super::calibration_options::CalibrationOptionError;
+use super::calibration_options::{CalibrationOptionError, LoadedCalibration, correct_summary};
 use super::destinations::{self, DestinationError, ReachableDestinations};
 use super::gates::gate_exit;
 use super::outputs::RunReport;
@@ -62,7 +62,7 @@ pub(super) struct PreparedRun<'a> {
     settings: EvalSettings,
     destinations: Option<ReachableDestinations>,
     baseline: Option<LoadedVersion>,
-    calibration: Option<CalibrationFile>,
+    calibration: Option<LoadedCalibration>,
     /// With `--stop-early`: what decides when to stop.
     early_gates: Option<Vec<EarlyGate>>,
 }
@@ -85,10 +85,12 @@ impl<'a> PreparedRun<'a> {
         let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
         let baseline = outputs.baseline.load(&state, &settings.gates, &evaluators)?;
         let early_gates = prepare_early_gates(arguments, &settings, baseline.as_ref())?;
-        if early_gates.is_some() && outputs.calibration.is_given() {
+        let configured = settings.calibration.as_deref();
+        if early_gates.is_some() && outputs.calibration.is_given(configured) {
             return Err(CalibrationOptionError::StopEarly.into());
         }
-        let calibration = outputs.calibration.load(&evaluators, &settings.gates)?;
+        let panel = settings.judge.as_ref().and_then(JudgePanel::to_record);
+        let calibration = outputs.calibration.load(configured, &evaluators, panel.as_ref(), &settings.gates)?;
         Ok(PreparedRun { arguments, settings, destinations, baseline, calibration, early_gates })
     }
 
@@ -152,11 +154,14 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     }
     // The addition is saved before the manifest says `finished`: a server that shows finished runs must find both.
     addition.keep(folder.path())?;
-    store_run_calibration(&folder, calibration.as_ref())?;
+    store_run_calibration(&folder, calibration.as_ref().map(|known| &known.file))?;
     folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
-    apply_run_calibration(&mut summary, &mut reader)?;
+    if let Err(error) = correct_summary(&mut summary, &mut reader, calibration.as_ref(), &settings.gates)? {
+        print_diagnostic(&error.to_string());
+        return Ok(CommandExit::BadInput);
+    }
     // An addition such as a benchmark can have results without trajectories.
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
         // An empty new run is removed. A run that was taken up has verdicts, even if its source is gone now.
@@ -279,6 +284,7 @@ fn begin_run(
         folder.record.ended = None;
         folder.record.stopped_because = None;
         folder.record.prices.clone_from(&settings.prices);
+        folder.record.models = settings.judge.as_ref().map(JudgePanel::model_records).unwrap_or_default();
         folder.save_manifest()?;
         return Ok((folder, false));
     }
@@ -303,6 +309,7 @@ fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManif
         judge: settings.judge_name(),
         endpoint: settings.judge.as_ref().map(JudgePanel::endpoints),
         panel: settings.judge.as_ref().and_then(JudgePanel::to_record),
+        models: settings.judge.as_ref().map(JudgePanel::model_records).unwrap_or_default(),
         evaluators: settings.evaluators.iter().map(Evaluator::to_record).collect(),
         priced: settings.judge.as_ref().is_none_or(JudgePanel::is_priced),
         gates: Vec::new(),

@@ -86,6 +86,8 @@ pub(super) struct EvalSettings {
     pub(super) prices: ModelPrices,
     pub(super) limits: RunLimits,
     pub(super) gates: Vec<QualityGate>,
+    /// The calibration of the settings file; the option wins.
+    pub(super) calibration: Option<PathBuf>,
     pub(super) state_dir: PathBuf,
     pub(super) phoenix: PhoenixSection,
     pub(super) run_name: Option<String>,
@@ -170,6 +172,7 @@ impl EvalSettings {
             limits: build_run_limits(arguments, judge.as_ref(), concurrency)?,
             judge,
             gates,
+            calibration: file.eval.calibration,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
             phoenix: file.phoenix,
             run_name: arguments.grading.name.clone(),

@@ -1,6 +1,6 @@
 //! `gradus judge calibrate`: draws verdicts of a run, has them labelled, and writes how often the judge is right.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::calibration::{
-    CalibratedJudge, CalibrationFile, CalibrationFileError, CalibrationInput, CaseLabel, CasePopulation, DrawnCases,
-    JudgeCalibration, LabelDraw, LabelDrawError, LabelMergeError, LabelSampling, MeasuredShare, MergedLabels,
-    ReviewedSample, apply_calibrations, build_calibration, merge_labels,
+    CalibrationFile, CalibrationFileError, CalibrationInput, CaseLabel, CasePopulation, DrawnCases, JudgeCalibration,
+    LabelDraw, LabelDrawError, LabelMergeError, LabelSampling, MergedLabels, ReviewedSample, apply_calibrations,
+    build_calibration, merge_labels,
 };
 use gradus_eval::evaluator_selection::rubric_library;
 use gradus_eval::outcome::{OutcomeLine, OutcomeSpans};
@@ -39,9 +39,10 @@ pub(super) struct CalibrateArguments {
     /// Draw this many cases.
     #[arg(long, value_name = "N", default_value_t = 50)]
     cases: usize,
-    /// How to draw: every case alike, as many of each label of the judge, or unsure ones more often.
-    #[arg(long, value_enum, default_value_t = SamplingOption::Uniform)]
-    sampling: SamplingOption,
+    /// How to draw: every case alike, as many of each label of the judge, or unsure ones more often [default: uniform;
+    /// active where several votes decided].
+    #[arg(long, value_enum)]
+    sampling: Option<SamplingOption>,
     /// The same seed draws the same cases.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
@@ -231,14 +232,14 @@ impl<'a> PreparedCalibration<'a> {
         let mut reader = RunReader::open(&folder)?;
         let at = choose_evaluator(&mut reader, &folder, arguments.evaluator.as_deref())?;
         let evaluator = folder.record.evaluators[at].clone();
-        let mut population = CasePopulation::read(&mut reader, at)?;
-        if arguments.sampling == SamplingOption::Active {
-            population.read_uncertainty(&mut reader, &evaluator.name)?;
-        }
+        let population = CasePopulation::read(&mut reader, at)?;
         let sampling = match arguments.sampling {
-            SamplingOption::Uniform => LabelSampling::Uniform,
-            SamplingOption::Stratified => LabelSampling::Stratified,
-            SamplingOption::Active => LabelSampling::Active,
+            Some(SamplingOption::Uniform) => LabelSampling::Uniform,
+            Some(SamplingOption::Stratified) => LabelSampling::Stratified,
+            Some(SamplingOption::Active) => LabelSampling::Active,
+            // A person's label says most where the votes of a panel disagree.
+            None if population.has_votes() => LabelSampling::Active,
+            None => LabelSampling::Uniform,
         };
         let drawn_from = DrawnFrom { sampling, seed: arguments.seed };
         let draw = LabelDraw::new(&population, sampling, arguments.seed)?;
@@ -351,16 +352,9 @@ impl<'a> PreparedCalibration<'a> {
         build_calibration(&CalibrationInput {
             manifest,
             evaluator: &self.evaluator,
-            judge: CalibratedJudge {
-                name: self.evaluator.judge.clone(),
-                endpoint: manifest.endpoint.clone(),
-                answered_by: Vec::new(),
-                parameters: BTreeMap::new(),
-            },
             population: &self.population,
             draw: drawn,
             labels: merged,
-            flip_rate: MeasuredShare::default(),
             created,
             expires,
             gradus_version: env!("CARGO_PKG_VERSION"),

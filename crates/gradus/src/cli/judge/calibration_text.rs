@@ -32,12 +32,16 @@ pub(super) fn print_calibration(text: &CalibrationText<'_>, out: &mut dyn Write)
         describe_sampling(calibration)
     )?;
     writeln!(out, "Labelled by {}", describe_labellers(calibration))?;
+    if let Some(models) = describe_models(calibration) {
+        writeln!(out, "Answered by {models}")?;
+    }
     if measures.disputed > 0 {
         writeln!(out, "{YELLOW}Labellers disagree on {} cases, which are left out{YELLOW:#}", measures.disputed)?;
     }
     writeln!(out)?;
     print_confusion(calibration, out)?;
     writeln!(out)?;
+    print_vote_strata(calibration, out)?;
     for (title, share) in [
         ("Calls right what is right (TPR)", measures.true_positive_rate),
         ("Finds what is wrong (TNR)", measures.true_negative_rate),
@@ -49,6 +53,9 @@ pub(super) fn print_calibration(text: &CalibrationText<'_>, out: &mut dyn Write)
     }
     for (title, share) in [("Cohen's kappa", measures.kappa), ("Gwet's AC1", measures.ac1)] {
         writeln!(out, "{:<38} {}", format!("{title}:"), format_coefficient(share))?;
+    }
+    if measures.flip_rate.value.is_some() {
+        writeln!(out, "{:<38} {}", "Changes its mind (flip rate):", format_share(measures.flip_rate))?;
     }
     if let Some(metric) = metric {
         writeln!(out)?;
@@ -84,6 +91,28 @@ fn describe_labellers(calibration: &JudgeCalibration) -> String {
         format!("{} ({}{kind})", printable_line(&labeller.name), format_count(labeller.labels))
     };
     calibration.labellers.iter().map(describe).collect::<Vec<_>>().join(", ")
+}
+
+/// `gpt-4o-2026-08-06 (openai:gpt-4o)`; `None` if no endpoint named its model.
+fn describe_models(calibration: &JudgeCalibration) -> Option<String> {
+    let describe = |model: &gradus_eval::calibration::CalibratedModel| {
+        let names: Vec<String> = model.answered_by.iter().map(|name| printable_line(name)).collect();
+        (!names.is_empty()).then(|| format!("{} ({})", names.join(", "), printable_line(&model.asked.judge)))
+    };
+    let models: Vec<String> = calibration.judge.models.iter().filter_map(describe).collect();
+    (!models.is_empty()).then(|| models.join("; "))
+}
+
+/// How often a panel is right, by its votes. Nothing for one judge that is asked once.
+fn print_vote_strata(calibration: &JudgeCalibration, out: &mut dyn Write) -> io::Result<()> {
+    let strata = &calibration.measures.by_votes;
+    let Some((best, _)) = calibration.labels.first().filter(|_| !strata.is_empty()) else { return Ok(()) };
+    for stratum in strata.iter().rev() {
+        let title = format!("{} of {} votes {}:", stratum.votes.right, stratum.votes.answered, printable_line(best));
+        let cases = format_counted_noun(stratum.cases, "case", "cases");
+        writeln!(out, "{title:<38} {:6.1} %  right of {cases}", 100.0 * stratum.right as f64 / stratum.cases as f64)?;
+    }
+    writeln!(out)
 }
 
 /// The judge's labels as rows, the truth as columns, in the order of the rubric.

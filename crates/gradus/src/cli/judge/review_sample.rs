@@ -117,6 +117,7 @@ impl ReviewSampleFile {
                 step_index: label.step_index,
                 label: label.judge_label_then.clone().unwrap_or_default(),
                 uncertainty: None,
+                votes: None,
             });
         }
         let cases: Vec<JudgedCase> = by_position

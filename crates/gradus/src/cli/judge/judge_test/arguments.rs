@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gradus_eval::judge_selection::JudgeConfig;
 
-use crate::cli::judge_options::{ModelTemperature, temperature};
-use crate::config::ConfigFile;
+use crate::cli::judge_options::JudgeCallOptions;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli::judge) struct JudgeTestArguments {
+    /// The judge to test, as for `gradus eval`: `offline`, a model's name, `openai:MODEL` or `anthropic:MODEL`. Given
+    /// twice, both are tested on the same cases and compared.
+    #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
+    pub(super) judge: Vec<String>,
     #[command(flatten)]
-    pub(super) judges: TestedJudgeOptions,
+    pub(super) call: JudgeCallOptions,
 
     /// A rubric to test: a name, a file, or the sets `core` and `all`; may be given several times [default: core].
     #[arg(long, value_name = "NAME|FILE", help_heading = "What is tested")]
@@ -75,71 +77,6 @@ pub(in crate::cli::judge) struct JudgeTestArguments {
     /// No progress.
     #[arg(long, short, help_heading = "Runs")]
     pub(super) quiet: bool,
-}
-
-/// The judges, and how they are asked. The options are those of `gradus eval`, but for `--judge`, which may be given
-/// several times: each one is tested by itself, and they are compared.
-#[derive(Args, Clone, Debug)]
-pub(super) struct TestedJudgeOptions {
-    /// The judge to test, as for `gradus eval`: `offline`, a model's name, `openai:MODEL` or `anthropic:MODEL`. Given
-    /// twice, both are tested on the same cases and compared.
-    #[arg(long, value_name = "JUDGE", help_heading = "Judge")]
-    pub(super) judge: Vec<String>,
-    /// The endpoint's address; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
-    #[arg(long, value_name = "URL", help_heading = "Judge")]
-    base_url: Option<String>,
-    /// Calls in flight at most; the endpoint's own limit is found below that [default: 200].
-    #[arg(long, value_name = "N", help_heading = "Judge")]
-    concurrency: Option<usize>,
-    /// How long one call may take, in seconds [default: 120].
-    #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
-    timeout: Option<f64>,
-    /// How long to wait for a model server that is still loading its model, in seconds [default: 600].
-    #[arg(long, value_name = "SECONDS", help_heading = "Judge")]
-    load_wait: Option<f64>,
-    /// How often a call that failed is tried again.
-    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Judge")]
-    retries: u32,
-    /// How often an answer that cannot be read is asked for again.
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Judge")]
-    ask_again: u32,
-    /// Length of an answer at most [default: 1024].
-    #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
-    max_tokens: Option<u32>,
-    /// The judge's context: what does not fit is shortened, and marked [default: 100000].
-    #[arg(long, value_name = "TOKENS", help_heading = "Judge")]
-    context_tokens: Option<usize>,
-    /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
-    #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
-    temperature: Option<ModelTemperature>,
-    /// Ask for plain text, even if the endpoint could answer in JSON.
-    #[arg(long, help_heading = "Judge")]
-    text_answers: bool,
-    /// Prices of models, as for `gradus eval`.
-    #[arg(long, value_name = "FILE", help_heading = "Judge")]
-    prices: Option<PathBuf>,
-}
-
-impl TestedJudgeOptions {
-    /// The settings of one judge: options, then `[judge]` of the file. `judge` is `None` without `--judge`.
-    pub(super) fn judge_config(&self, judge: Option<&str>, file: &ConfigFile) -> JudgeConfig {
-        let of_file = file.judge_config();
-        JudgeConfig {
-            judge: judge.map(str::to_owned),
-            base_url: self.base_url.clone(),
-            concurrency: self.concurrency.or(of_file.concurrency),
-            timeout_s: self.timeout.or(of_file.timeout_s),
-            load_wait_s: self.load_wait.or(of_file.load_wait_s),
-            retries: self.retries,
-            ask_again: self.ask_again,
-            max_tokens: self.max_tokens.unwrap_or(of_file.max_tokens),
-            context_tokens: self.context_tokens.unwrap_or(of_file.context_tokens),
-            temperature: self.temperature.map_or(of_file.temperature, |given| given.0),
-            is_plain_text: self.text_answers,
-            prices: self.prices.clone().or_else(|| of_file.prices.clone()),
-            ..of_file
-        }
-    }
 }
 
 const EXAMPLES: &str = "\

@@ -190,6 +190,7 @@ impl TestPass {
             priced: judge.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
             gates: Vec::new(),
             panel: None,
+            models: Vec::new(),
             prices: Default::default(),
             gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
         })?)

@@ -89,7 +89,7 @@ impl TestSettings {
         let probes = parse_probes(&arguments.probes)?;
         let (library, names) = read_rubrics(arguments, &file)?;
         let mut judges: Vec<TestedJudge> = Vec::new();
-        let given: Vec<Option<&str>> = match arguments.judges.judge.as_slice() {
+        let given: Vec<Option<&str>> = match arguments.judge.as_slice() {
             [] => vec![None],
             several => several.iter().map(|name| Some(name.as_str())).collect(),
         };
@@ -254,7 +254,7 @@ fn build_judge(
     names: &TestedNames,
 ) -> Result<TestedJudge, TestSettingsError> {
     let judge_error = |error: &dyn std::fmt::Display| TestSettingsError::Judge { reason: error.to_string() };
-    let config = arguments.judges.judge_config(name, file);
+    let config = arguments.call.judge_config(name, file, false);
     let choice = config.select(&environment.judge_credentials()).map_err(|error| judge_error(&error))?;
     let judge = match &choice {
         JudgeChoice::Offline { by_default } => {
