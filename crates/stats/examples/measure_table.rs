@@ -2,7 +2,7 @@
 //! of standard input has `table`: how many labelled cases are accepted and right, accepted and wrong, rejected and right,
 //! rejected and wrong; and `population`: how many cases the judge accepts and rejects.
 
-use std::io::{BufRead, stdin};
+use std::io::{BufRead, Write, stdin, stdout};
 
 use gradus_stats::calibration::{
     LabelledCase, LabelledRun, RoganGladenCounts, UnjudgedCases, measure_judge, rogan_gladen_estimate,
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "rogan_gladen": rogan_gladen_estimate(&counts),
             "rogan_gladen_interval": interval,
         });
-        println!("{result}");
+        writeln!(stdout(), "{result}")?;
     }
     Ok(())
 }
