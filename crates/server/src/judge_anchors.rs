@@ -5,8 +5,11 @@ use gradus_stats::exact_test::fisher_exact_greater;
 use gradus_store::{AnchorSetRow, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-/// Answers have moved if a split this uneven, between the changed labels of the last round and of the first, would be this
-/// rare by chance. With 20 anchors and no flip in the first round, 7 changed labels are needed.
+use crate::grading_rule::GradingRule;
+
+/// Answers have moved if a split this uneven, between the changed labels of a round and of the first, would be this rare by
+/// chance, in two rounds in a row: a single round among hundreds would be that uneven by chance. With 20 anchors and no
+/// flip in the first round, 7 changed labels are needed.
 pub(crate) const MAX_P_VALUE: f64 = 0.01;
 
 /// A question and the label that the judge gave first.
@@ -34,23 +37,24 @@ pub(crate) struct AnchorSet {
     pub(crate) anchors: Vec<JudgeAnchor>,
     /// The first round, soon after the verdicts: how often the judge flips anyway.
     pub(crate) first: Option<AnchorRound>,
+    /// The round before the last.
+    #[serde(default)]
+    pub(crate) previous: Option<AnchorRound>,
     pub(crate) last: Option<AnchorRound>,
     /// Rounds after the first.
     pub(crate) rounds: u64,
+    /// When the set was drawn, or a round was begun.
+    #[serde(default)]
+    pub(crate) tried_at_ns: i64,
 }
 
 impl AnchorSet {
-    /// When the last round was; `None` before the first.
-    pub(crate) fn asked_at_ns(&self) -> Option<i64> {
-        self.last.or(self.first).map(|round| round.at_ns)
-    }
-
     /// Adds a round.
     pub(crate) fn add_round(&mut self, round: AnchorRound) {
         match self.first {
             None => self.first = Some(round),
             Some(_) => {
-                self.last = Some(round);
+                self.previous = self.last.replace(round);
                 self.rounds += 1;
             }
         }
@@ -61,13 +65,16 @@ impl AnchorSet {
         self.last.map(|last| last.changed as f64 / last.asked.max(1) as f64)
     }
 
-    /// Whether the last round has more changed labels than the flips of the first explain.
+    /// Whether the last two rounds have more changed labels than the flips of the first explain.
     pub(crate) fn is_moved(&self) -> bool {
-        let (Some(first), Some(last)) = (self.first, self.last) else { return false };
-        fisher_exact_greater(last.changed, last.asked, first.changed, first.asked) < MAX_P_VALUE
+        let (Some(first), Some(previous), Some(last)) = (self.first, self.previous, self.last) else { return false };
+        let is_uneven = |round: AnchorRound| {
+            fisher_exact_greater(round.changed, round.asked, first.changed, first.asked) < MAX_P_VALUE
+        };
+        is_uneven(previous) && is_uneven(last)
     }
 
-    /// `9 of 20 answers changed (first 1 of 20)`.
+    /// `9 of 20 answers changed (1 of 20 when they were first repeated)`.
     pub(crate) fn describe(&self) -> String {
         match (self.first, self.last) {
             (None, _) => "not asked again yet".to_owned(),
@@ -104,6 +111,19 @@ impl KnownAnchorSet {
     }
 }
 
+/// The sets of judges that are configured. Others are not asked any more.
+pub(crate) fn current_anchor_sets(store: &Store, rules: &[GradingRule]) -> Result<Vec<KnownAnchorSet>, StoreError> {
+    let is_current = |known: &KnownAnchorSet| {
+        let own = rules.iter().filter(|rule| rule.name == known.rule);
+        own.flat_map(|rule| &rule.evaluators).any(|evaluator| {
+            *evaluator.name == *known.evaluator
+                && *evaluator.judge == *known.judge
+                && *evaluator.hash == *known.rubric_hash
+        })
+    };
+    Ok(load_anchor_sets(store)?.into_iter().filter(is_current).collect())
+}
+
 /// All sets that have anchors.
 pub(crate) fn load_anchor_sets(store: &Store) -> Result<Vec<KnownAnchorSet>, StoreError> {
     let read = |row: AnchorSetRow| {
@@ -122,7 +142,7 @@ mod tests {
     fn answers_have_moved_only_beyond_the_flips_of_the_first_round() {
         let set = |first: u64, last: u64| {
             let mut set = AnchorSet::default();
-            for changed in [first, last] {
+            for changed in [first, last, last] {
                 set.add_round(AnchorRound { at_ns: 1, asked: 20, changed });
             }
             set
@@ -131,9 +151,15 @@ mod tests {
         assert_eq!([7, 12, 13].map(|last| set(4, last).is_moved()), [false, false, true]);
         assert!(!set(20, 0).is_moved());
         let mut young = AnchorSet::default();
-        assert_eq!((young.is_moved(), young.asked_at_ns()), (false, None));
         young.add_round(AnchorRound { at_ns: 5, asked: 20, changed: 1 });
-        assert_eq!((young.is_moved(), young.asked_at_ns(), young.changed_share()), (false, Some(5), None));
+        assert_eq!((young.is_moved(), young.changed_share()), (false, None));
+        // One uneven round among even ones is chance.
+        for changed in [1, 20, 2, 20] {
+            young.add_round(AnchorRound { at_ns: 6, asked: 20, changed });
+            assert!(!young.is_moved(), "{changed}");
+        }
+        young.add_round(AnchorRound { at_ns: 7, asked: 20, changed: 20 });
+        assert!(young.is_moved());
         assert_eq!(set(1, 9).describe(), "9 of 20 answers changed (1 of 20 when they were first repeated)");
     }
 }

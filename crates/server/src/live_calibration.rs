@@ -100,10 +100,10 @@ impl LiveCalibrations {
                 other_count += u64::from(row.label.is_some());
                 return;
             }
-            let Some(label) = row.label else { return };
+            // A trajectory without a verdict belongs to the population all the same.
             match labels.last_mut() {
-                Some((id, labels)) if *id == row.trajectory_id => labels.push(label),
-                _ => labels.push((row.trajectory_id, vec![label])),
+                Some((id, labels)) if *id == row.trajectory_id => labels.extend(row.label),
+                _ => labels.push((row.trajectory_id, row.label.into_iter().collect())),
             }
         })?;
         for (trajectory_id, labels) in &labels {

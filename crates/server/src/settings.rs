@@ -255,7 +255,7 @@ impl ServerConfig {
     }
 }
 
-/// Fewer than ten anchors could never show that answers moved.
+/// Of fewer than ten anchors, most would have to change before that shows more than chance: six of ten, seven of twenty.
 fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerSettingsError> {
     let count = serve.anchors.unwrap_or(20);
     if !(count == 0 || (10..=500).contains(&count)) {

@@ -49,12 +49,11 @@ pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ExampleRow, JudgedCaseRow, LabelRow, LatestOverview, MAX_JUDGED_TRAJECTORIES,
-    MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition,
-    ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace,
-    StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords,
-    TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine,
-    VersionRow,
+    AnnotationQuery, BUCKET_NS, ExampleRow, JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup,
+    MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter,
+    ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock,
+    StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow,
+    TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

@@ -37,6 +37,7 @@ const TABLES: &[&str] = &[
     "annotation",
     "alert_state",
     "alert_event",
+    "anchor_set",
 ];
 /// Version of the export format, in its first line.
 const FORMAT: i64 = 1;

@@ -19,9 +19,6 @@ use crate::outcome::OutcomeKind;
 use crate::report::{CorrectedMetric, EvaluationSummary, MetricCalibration, RunReader};
 use crate::run::{EvaluatorRecord, PanelRecord, RunFileError};
 
-/// Where an estimator draws random numbers, the same file gives the same result.
-const SEED: u64 = 0;
-
 /// What the labels so far say about how many more are needed, for the evaluator with this index in the manifest. Without
 /// a calibration nothing is assumed about the judge.
 pub fn plan_labels(
@@ -226,7 +223,7 @@ impl JudgedPopulation {
         let origin = if is_drawn && is_same { LabelOrigin::SamePopulation } else { LabelOrigin::OtherPopulation };
         let strata = &self.strata[evaluator];
         let (labelled, scores) = (group_labelled_runs(calibration, strata), strata.scores());
-        match correct_share(&self.runs[evaluator], &labelled, &scores, origin, CONFIDENCE, SEED) {
+        match correct_share(&self.runs[evaluator], &labelled, &scores, origin, CONFIDENCE) {
             Ok(share) => MetricCalibration::Corrected(rescale_share(&share, calibration)),
             // The hint of the message is for whoever calibrates.
             Err(refusal) => MetricCalibration::NotApplied {

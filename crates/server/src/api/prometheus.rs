@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::connection::ConnectionCloseReason;
-use crate::judge_anchors::load_anchor_sets;
+use crate::judge_anchors::current_anchor_sets;
 use crate::server_metrics::{CounterFamily, MetricLabels};
 use crate::state::ServerState;
 
@@ -69,7 +69,7 @@ fn register_connections(server: &ServerState, registry: &mut Registry) {
 
 /// What came of asking judges their anchors again. Labels are names of the settings.
 fn register_anchors(server: &ServerState, registry: &mut Registry) {
-    let Ok(sets) = load_anchor_sets(&server.store) else { return };
+    let Ok(sets) = current_anchor_sets(&server.store, &server.reloadable().rules) else { return };
     let family = || Family::<MetricLabels, Gauge<f64, AtomicU64>>::default();
     let (changed, moved, rounds) = (family(), family(), family());
     for known in sets {
@@ -80,7 +80,7 @@ fn register_anchors(server: &ServerState, registry: &mut Registry) {
             moved.get_or_create(&labels).set(f64::from(u8::from(known.set.is_moved())));
         }
     }
-    registry.register("judge_anchor_rounds", "Rounds in which a judge was asked its anchors again", rounds);
+    registry.register("judge_anchor_rounds", "Rounds of anchors after the first", rounds);
     registry.register("judge_anchor_changed_share", "Share of anchors with another label in the last round", changed);
     registry.register("judge_drift", "Whether the answers of a judge moved: 1 or 0", moved);
 }

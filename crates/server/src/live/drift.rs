@@ -23,9 +23,13 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
 
-/// How often the sets are looked at. A round that the budget or the judge has stopped is tried again then.
+/// How often the sets are looked at.
 const MAX_TICK: Duration = Duration::from_secs(600);
 const MIN_TICK: Duration = Duration::from_secs(1);
+/// A round ends when the judge gave no verdict this often: it is down, and each question costs money.
+const MAX_FAILED_ANCHORS: u64 = 3;
+/// Verdicts that are looked at for each anchor of a new set. Some belong to projects of other rules.
+const CANDIDATES_PER_ANCHOR: usize = 4;
 
 /// Why a round ended early.
 #[derive(Debug, thiserror::Error)]
@@ -82,10 +86,14 @@ async fn check_anchors(
     let Some(mut known) = known else { return Ok(()) };
     let now = now_ns();
     let every_ns = i64::try_from(server.settings.anchors.every.as_nanos()).unwrap_or(i64::MAX);
-    if known.set.asked_at_ns().is_some_and(|at| now.saturating_sub(at) < every_ns) {
+    if now.saturating_sub(known.set.tried_at_ns) < every_ns {
         return Ok(());
     }
+    // Stored before anything is asked: a round that fails must not be paid for again at the next tick.
+    known.set.tried_at_ns = now;
+    server.store.put_anchor_set(known.to_row())?.wait_async().await?;
     let mut round = AnchorRound { at_ns: now, asked: 0, changed: 0 };
+    let (mut gone_count, mut failed_count) = (0_usize, 0);
     for anchor in &known.set.anchors {
         if server.is_stopping.load(Ordering::Relaxed) {
             return Ok(());
@@ -94,14 +102,27 @@ async fn check_anchors(
         let (wanted, asked) = (anchor.clone(), rubric.clone());
         let question =
             tokio::task::spawn_blocking(move || load_question(&owner, &rules, &name, &asked, &wanted)).await??;
-        // Its trace was deleted by retention.
-        let Some(question) = question else { continue };
-        let label = question.ask(server, rule, judge, rubric).await?;
-        round.asked += 1;
-        round.changed += u64::from(label != anchor.label);
+        let Some(question) = question else {
+            // Its trace was deleted by retention.
+            gone_count += 1;
+            continue;
+        };
+        match question.ask(server, rule, judge, rubric).await {
+            Ok(label) => {
+                round.asked += 1;
+                round.changed += u64::from(label != anchor.label);
+            }
+            Err(AnchorError::Judge(failure)) => {
+                failed_count += 1;
+                if failed_count == MAX_FAILED_ANCHORS {
+                    return Err(AnchorError::Judge(failure));
+                }
+            }
+            Err(error) => return Err(error),
+        }
     }
     // Few questions show nothing; a new set is drawn.
-    if round.asked * 2 < known.set.anchors.len() as u64 {
+    if gone_count * 2 > known.set.anchors.len() {
         known.set = AnchorSet::default();
     } else {
         let was_moved = known.set.is_moved();
@@ -147,8 +168,9 @@ fn load_or_draw(
     let Some(rubric) = settings.library.find(&record.name) else { return Ok(None) };
     // A uniform draw needs no uncertainty, so it cannot fail.
     let Ok(draw) = LabelDraw::new(&population, LabelSampling::Uniform, 0) else { return Ok(None) };
-    let mut set = AnchorSet::default();
-    for at in draw.order() {
+    // The first round is due one interval later, so that nothing is asked twice on the first day.
+    let mut set = AnchorSet { tried_at_ns: now_ns(), ..AnchorSet::default() };
+    for at in draw.order().iter().take(CANDIDATES_PER_ANCHOR * count) {
         let case = &population.cases[*at];
         let anchor =
             JudgeAnchor { trajectory_id: case.trajectory_id.clone(), step: case.step_index, label: case.label.clone() };

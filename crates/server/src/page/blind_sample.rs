@@ -1,5 +1,6 @@
-//! A random sample of verdicts for labelling, without the verdicts. The sample is an order of all verdicts that one judge
-//! gave up to a moment, so that everybody labels the same cases, and everybody can continue later.
+//! A random sample of verdicts for labelling, without the verdicts. The sample is an order of the verdicts that one judge
+//! gave up to a moment on trajectories that began before it, so that everybody labels the same cases, and everybody can
+//! continue later.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -10,6 +11,7 @@ use gradus_eval::run::EvaluatorRecord;
 use gradus_store::{JudgedCaseRow, LabelRow, MetricFilter, ReviewItem, ReviewPlace};
 use serde_json::json;
 
+use crate::clock::now_ns;
 use crate::http_error::ApiError;
 use crate::live_calibration::{find_live_evaluators, is_case_of};
 use crate::signature;
@@ -18,7 +20,7 @@ use crate::time_text::format_rfc3339;
 
 /// Labels that are searched for those of a sample, the latest ones.
 pub(super) const MAX_SAMPLE_LABELS: usize = 10_000;
-/// The label of somebody who cannot decide. No rubric has it.
+/// The label of somebody who cannot decide.
 pub(super) const UNDECIDED: &str = "undecided";
 
 /// Identifies a sample of the verdicts of an evaluator. Its text is in addresses and forms: `uniform-0-1763370000`.
@@ -110,11 +112,17 @@ impl BlindSample {
                 "{evaluator}: a sample is of the verdicts of one judge; choose a project that one grading rule judges"
             )));
         };
-        let filter = MetricFilter { project: project.map(str::to_owned), ..MetricFilter::default() };
+        if draw.until_s > now_ns() / 1_000_000_000 {
+            return Err(ApiError::bad_request("draw: it ends in the future"));
+        }
+        let until_ns = draw.until_s.saturating_mul(1_000_000_000);
+        // Trajectories that began later would push older ones out of what is examined.
+        let filter =
+            MetricFilter { project: project.map(str::to_owned), to_ns: Some(until_ns), ..MetricFilter::default() };
         let (mut rows, mut digest, mut population) =
             (Vec::new(), PopulationDigest::default(), CasePopulation::default());
         let mut last = None;
-        server.store.visit_judged_cases(&filter, evaluator, draw.until_s.saturating_mul(1_000_000_000), |row| {
+        server.store.visit_judged_cases(&filter, evaluator, until_ns, |row| {
             if !is_case_of(&record, &row) {
                 return;
             }

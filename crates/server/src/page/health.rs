@@ -16,7 +16,7 @@ use super::render::{self, PageError, PageQuery};
 use super::{NavigationQuery, PageLayout, form};
 use crate::clock::today_ns;
 use crate::http_error::ApiError;
-use crate::judge_anchors::{KnownAnchorSet, load_anchor_sets};
+use crate::judge_anchors::{KnownAnchorSet, current_anchor_sets};
 use crate::judge_pause::{JudgePause, JudgePauseReason};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -129,23 +129,14 @@ struct AnchorSetView {
 
 /// The sets of judges that are configured. Others are not asked any more.
 fn list_anchor_sets(server: &ServerState, settings: &ReloadableSettings) -> Result<Vec<AnchorSetView>, ApiError> {
-    let is_current = |known: &KnownAnchorSet| {
-        let rule = settings.rules.iter().find(|rule| rule.name == known.rule);
-        rule.is_some_and(|rule| {
-            let mut all = rule.evaluators.iter();
-            all.any(|one| {
-                *one.name == *known.evaluator && *one.judge == *known.judge && *one.hash == *known.rubric_hash
-            })
-        })
-    };
     let view = |known: KnownAnchorSet| AnchorSetView {
         evaluator: text::format_display_line(&known.evaluator),
         judge: text::format_display_line(&known.judge),
         result: known.set.describe(),
         is_moved: known.set.is_moved(),
-        at: known.set.asked_at_ns().map(format_timestamp).unwrap_or_default(),
+        at: known.set.last.or(known.set.first).map(|round| format_timestamp(round.at_ns)).unwrap_or_default(),
     };
-    Ok(load_anchor_sets(&server.store)?.into_iter().filter(is_current).map(view).collect())
+    Ok(current_anchor_sets(&server.store, &settings.rules)?.into_iter().map(view).collect())
 }
 
 /// An API key without its secret, which the store does not have: it keeps a hash.

@@ -94,7 +94,7 @@ fn write_label_export(
 }
 
 /// Columns of the CSV and, under the same names, fields of the JSON lines. An interface: append only.
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "project",
     "trace_id",
     "trajectory_id",
@@ -111,12 +111,14 @@ const COLUMNS: [&str; 16] = [
     "at",
     "rubric_hash",
     "sample",
+    "judge_then",
 ];
 
 /// What was stored with a label, and the present judge.
 struct LabelContext {
     judge: Option<String>,
-    /// The judge's label and rubric when the person labelled.
+    /// The judge, its label and its rubric when the person labelled.
+    judge_then: Option<String>,
     judge_label_then: Option<String>,
     rubric_hash: Option<String>,
     /// How the case was drawn; null if it was not.
@@ -132,6 +134,7 @@ impl LabelContext {
         let text = |name: &str| kept.get(name).and_then(|value| Some(value.as_str()?.to_owned()));
         LabelContext {
             judge: now.map(|line| line.judge.to_string()),
+            judge_then: text("judge"),
             judge_label_then: text("judge_label"),
             rubric_hash: text("rubric_hash"),
             sample: kept.get("sample").cloned().unwrap_or_default(),
@@ -142,21 +145,21 @@ impl LabelContext {
 
 /// The fields of `COLUMNS`, with null for missing values.
 fn format_label_line(row: &LabelRow) -> String {
-    let LabelContext { judge, judge_label_then, rubric_hash, sample, key } = LabelContext::read(row);
+    let LabelContext { judge, judge_then, judge_label_then, rubric_hash, sample, key } = LabelContext::read(row);
     let line = json!({
         "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
         "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
         "judge": judge, "judge_label": row.judge_label, "judge_label_then": judge_label_then, "label": row.label,
         "author": row.author, "identifier": row.identifier, "key": key, "note": row.note,
-        "at": show_time(row.updated_ns), "rubric_hash": rubric_hash, "sample": sample,
+        "at": show_time(row.updated_ns), "rubric_hash": rubric_hash, "sample": sample, "judge_then": judge_then,
     });
     format!("{line}\n")
 }
 
 /// Cells in the order of `COLUMNS`. Texts are sanitized against formula injection in spreadsheets.
-fn build_label_cells(row: &LabelRow) -> [String; 16] {
+fn build_label_cells(row: &LabelRow) -> [String; 17] {
     let text = |text: &Option<String>| sanitize_csv_cell(text.as_deref().unwrap_or_default());
-    let LabelContext { judge, judge_label_then, rubric_hash, sample, key } = LabelContext::read(row);
+    let LabelContext { judge, judge_then, judge_label_then, rubric_hash, sample, key } = LabelContext::read(row);
     [
         sanitize_csv_cell(&row.project),
         format!("{:032x}", row.trace_id),
@@ -174,10 +177,11 @@ fn build_label_cells(row: &LabelRow) -> [String; 16] {
         show_time(row.updated_ns),
         text(&rubric_hash),
         if sample.is_null() { String::new() } else { sanitize_csv_cell(&sample.to_string()) },
+        text(&judge_then),
     ]
 }
 
-fn encode_label_record(cells: [String; 16]) -> Vec<u8> {
+fn encode_label_record(cells: [String; 17]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail.
     let _ = writer.write_record(cells);

@@ -123,7 +123,7 @@ impl LabelForm {
         let score = match known.iter().find(|(known, _)| known == label) {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
-            None if self.draw.is_some() && label == UNDECIDED => None,
+            None if self.draw.as_deref().is_some_and(|draw| !draw.is_empty()) && label == UNDECIDED => None,
             None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
             None if label.is_empty() => return Err(ApiError::bad_request("Enter the correct label.")),
             None => {
@@ -154,7 +154,7 @@ impl LabelForm {
         })
     }
 
-    /// How the case was drawn. The form only names the draw, so that nobody can claim another probability.
+    /// How the case was drawn. The form only names the draw; the probability is computed here.
     fn describe_draw(
         &self,
         server: &ServerState,

@@ -43,10 +43,7 @@ pub fn correct_share(
     strata_scores: &[f64],
     origin: LabelOrigin,
     confidence: f64,
-    seed: u64,
 ) -> Result<CorrectedShare, CorrectionRefusal> {
-    // The intervals are computed without random numbers.
-    let _ = seed;
     check_input(population, labelled, strata_scores, confidence)?;
     let labelled_runs = count_labelled_runs(labelled)?;
     if population.iter().flat_map(|run| &run.stratum_counts).all(|count| *count == 0) {

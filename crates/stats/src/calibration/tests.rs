@@ -39,7 +39,7 @@ fn correct(
     labelled: &[LabelledRun],
     origin: LabelOrigin,
 ) -> Result<CorrectedShare, CorrectionRefusal> {
-    correct_share(population, labelled, &SCORES, origin, 0.95, 1)
+    correct_share(population, labelled, &SCORES, origin, 0.95)
 }
 
 fn correct_same(population: &[JudgedRun], labelled: &[LabelledRun]) -> CorrectedShare {
@@ -192,14 +192,14 @@ fn too_little_and_bad_input_is_refused() {
         wrong[0].cases[0].truth = odd;
         let refused = correct(&judged, &wrong, LabelOrigin::SamePopulation).unwrap_err();
         assert!(matches!(refused, Refusal::InvalidNumber { .. }));
-        let refused = correct_share(&judged, &enough, &[0.0, odd], LabelOrigin::SamePopulation, 0.95, 1).unwrap_err();
+        let refused = correct_share(&judged, &enough, &[0.0, odd], LabelOrigin::SamePopulation, 0.95).unwrap_err();
         assert!(matches!(refused, Refusal::InvalidNumber { .. }));
     }
     for odd in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let mut wrong = enough.clone();
         wrong[0].cases[0].probability = odd;
         assert!(correct(&judged, &wrong, LabelOrigin::SamePopulation).is_err());
-        assert!(correct_share(&judged, &enough, &SCORES, LabelOrigin::SamePopulation, odd, 1).is_err());
+        assert!(correct_share(&judged, &enough, &SCORES, LabelOrigin::SamePopulation, odd).is_err());
     }
     let one_class = single_cases(&[(5, 0), (30, 0)]);
     let refused = correct(&judged, &one_class, LabelOrigin::OtherPopulation).unwrap_err();
@@ -215,7 +215,7 @@ fn neither_order_nor_names_matter() {
     let (mut judged, mut labelled) = random_runs(&mut random, 200, 4);
     let scores = [0.0, 0.25, 0.75, 1.0];
     for origin in [LabelOrigin::SamePopulation, LabelOrigin::OtherPopulation] {
-        let first = correct_share(&judged, &labelled, &scores, origin, 0.95, 1).unwrap();
+        let first = correct_share(&judged, &labelled, &scores, origin, 0.95).unwrap();
         random.shuffle(&mut judged);
         random.shuffle(&mut labelled);
         for run in &mut labelled {
@@ -239,7 +239,7 @@ fn neither_order_nor_names_matter() {
         for (score, stratum) in scores.into_iter().zip(order) {
             renamed_scores[stratum] = score;
         }
-        let second = correct_share(&renamed_judged, &renamed_labelled, &renamed_scores, origin, 0.95, 2).unwrap();
+        let second = correct_share(&renamed_judged, &renamed_labelled, &renamed_scores, origin, 0.95).unwrap();
         assert!((first.estimate - second.estimate).abs() < 1e-9, "{first:?} {second:?}");
         assert!((first.lower - second.lower).abs() < 1e-7 && (first.upper - second.upper).abs() < 1e-7);
     }
@@ -283,9 +283,8 @@ fn rare_labels_of_a_judge_are_merged() {
     (counts[0], counts[3], counts[9], counts[10]) = ((0, 3), (1, 1), (5, 0), (20, 0));
     let mut judged = vec![10; 11];
     judged[10] = 700;
-    let found =
-        correct_share(&population(&judged), &single_cases(&counts), &scores, LabelOrigin::SamePopulation, 0.95, 1)
-            .unwrap();
+    let found = correct_share(&population(&judged), &single_cases(&counts), &scores, LabelOrigin::SamePopulation, 0.95)
+        .unwrap();
     assert!(found.estimate > 0.85 && found.upper > 0.95, "{found:?}");
     let unlabelled_label = correct_same(&population(&[300, 700]), &single_cases(&[(0, 0), (40, 0)]));
     assert!(unlabelled_label.lower < 0.95, "{unlabelled_label:?}");
@@ -312,7 +311,7 @@ fn any_input_gives_bounds_around_the_estimate() {
             .collect();
         for origin in [LabelOrigin::SamePopulation, LabelOrigin::OtherPopulation] {
             let confidence = [0.5, 0.9, 0.95, 0.999][random.usize(0..4)];
-            if let Ok(found) = correct_share(&judged, &labelled, &scores, origin, confidence, 1) {
+            if let Ok(found) = correct_share(&judged, &labelled, &scores, origin, confidence) {
                 let CorrectedShare { estimate, lower, upper, .. } = found;
                 assert!(0.0 <= lower && lower <= estimate && estimate <= upper && upper <= 1.0, "{found:?}");
             }

@@ -131,7 +131,7 @@ pub(crate) fn simulate_correction(seed: u64, rounds: u32, setting: &JudgedSettin
     let scores: Vec<f64> = (0..=setting.judges).map(|votes| votes as f64 / setting.judges as f64).collect();
     let origin = if setting.other_share.is_some() { LabelOrigin::OtherPopulation } else { LabelOrigin::SamePopulation };
     simulate_coverage(seed, rounds, setting, |round| {
-        correct_share(&round.population, &round.labelled, &scores, origin, 0.95, seed)
+        correct_share(&round.population, &round.labelled, &scores, origin, 0.95)
     })
 }
 

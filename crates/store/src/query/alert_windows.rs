@@ -2,7 +2,7 @@
 //! is bounded by [`MAX_WATCHED_TRAJECTORIES`] and runs on an index.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{Connection, Row, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -39,14 +39,17 @@ const MAX_NEW_TRAJECTORIES: i64 = 2_000;
 /// Trajectories that one measurement reads at most: the latest.
 const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 
+const FIRST_OF_WINDOW: &str =
+    "SELECT min(no) FROM (SELECT no FROM trajectory WHERE start_ns >= ? ORDER BY start_ns DESC LIMIT ?)";
+
 impl Store {
     /// The number of the last trajectory that was stored before those of a window; 0 if there is none.
     pub fn last_trajectory_before(&self, window: &TrajectoryWindow) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
+        // Numbers follow arrival: a late upload with an early start must not hide the others.
         let first: Option<i64> = reader
-            .prepare_cached("SELECT no FROM trajectory WHERE start_ns >= ? ORDER BY start_ns LIMIT 1")?
-            .query_row([window.from_ns], |row| row.get(0))
-            .optional()?;
+            .prepare_cached(FIRST_OF_WINDOW)?
+            .query_row([window.from_ns, MAX_WATCHED_TRAJECTORIES], |row| row.get(0))?;
         let last = || reader.prepare_cached(LAST_TRAJECTORY)?.query_row([], |row| row.get(0));
         Ok(match first {
             Some(first) => first - 1,

@@ -8,7 +8,9 @@ use crate::Store;
 use crate::error::StoreError;
 
 /// Trajectories that one request examines, the latest ones.
-pub const MAX_JUDGED_TRAJECTORIES: usize = 20_000;
+const MAX_JUDGED_TRAJECTORIES: i64 = 20_000;
+/// Outcomes that one request reads. Whoever asks keeps them in memory.
+const MAX_JUDGED_OUTCOMES: u64 = 100_000;
 
 /// An outcome of the evaluator: a verdict, or a question that the judge could not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct JudgedCaseRow {
 impl Store {
     /// Visits the outcomes of an evaluator that were stored before a time, newest trajectories first, steps in order.
     /// Questions that do not apply are left out. Of the filter, project, names and times count; whole trajectories do,
-    /// by their start. Returns whether there were more trajectories than are examined.
+    /// by their start. Returns whether there was more than is examined.
     pub fn visit_judged_cases(
         &self,
         filter: &MetricFilter,
@@ -39,7 +41,12 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
-        let mut values = Vec::new();
+        // Names are no condition of the list: with rare ones, everything would be examined.
+        let names = [("agent = ?", &filter.agent), ("version = ?", &filter.version), ("model = ?", &filter.model)];
+        let wanted: Vec<(&str, &String)> =
+            names.iter().filter_map(|(term, name)| Some((*term, name.as_ref()?))).collect();
+        let is_wanted: Vec<&str> = wanted.iter().map(|(term, _)| *term).chain(["1"]).collect();
+        let mut values: Vec<Value> = wanted.iter().map(|(_, name)| Value::Text((*name).clone())).collect();
         let mut terms = Vec::new();
         let index = match &filter.project {
             None => "trajectory_by_start",
@@ -54,28 +61,25 @@ impl Store {
         };
         terms.push("start_ns >= ? AND start_ns < ?");
         values.extend([filter.from_ns.unwrap_or(i64::MIN), filter.to_ns.unwrap_or(i64::MAX)].map(Value::Integer));
-        let names = [("agent = ?", &filter.agent), ("version = ?", &filter.version), ("model = ?", &filter.model)];
-        for (term, name) in names {
-            if let Some(name) = name {
-                terms.push(term);
-                values.push(Value::Text(name.clone()));
-            }
-        }
-        let limit = MAX_JUDGED_TRAJECTORIES as i64;
-        values.push(Value::Integer(limit + 1));
-        let mut trajectories = sql.prepare_cached(&trajectory_list(index, &terms.join(" AND ")))?;
+        values.push(Value::Integer(MAX_JUDGED_TRAJECTORIES + 1));
+        let list = trajectory_list(index, &is_wanted.join(" AND "), &terms.join(" AND "));
+        let mut trajectories = sql.prepare_cached(&list)?;
         let mut outcomes = sql.prepare_cached(OUTCOMES)?;
         let mut rows = trajectories.query(params_from_iter(values))?;
-        let mut count = 0;
+        let (mut examined, mut outcome_count) = (0, 0);
         while let Some(row) = rows.next()? {
-            count += 1;
-            if count > limit {
+            examined += 1;
+            if examined > MAX_JUDGED_TRAJECTORIES || outcome_count >= MAX_JUDGED_OUTCOMES {
                 return Ok(true);
+            }
+            if !row.get::<_, bool>(4)? {
+                continue;
             }
             let (start_ns, trajectory, trajectory_id): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let trace_id = u128::from_be_bytes(row.get(3)?);
             let mut found = outcomes.query((trajectory, evaluator, judged_before_ns))?;
             while let Some(outcome) = found.next()? {
+                outcome_count += 1;
                 let step: u32 = outcome.get(0)?;
                 take(JudgedCaseRow {
                     start_ns,
@@ -96,9 +100,9 @@ impl Store {
 const OUTCOMES: &str = "SELECT step, iif(kind = 0 AND score IS NOT NULL, label, NULL), line FROM outcome \
                         WHERE trajectory = ? AND evaluator = ? AND judged_ns < ? AND kind IN (0, 2, 3) ORDER BY step";
 
-fn trajectory_list(index: &str, terms: &str) -> String {
+fn trajectory_list(index: &str, is_wanted: &str, terms: &str) -> String {
     format!(
-        "SELECT start_ns, no, trajectory_id, (SELECT trace_id FROM trace WHERE trace.no = trajectory.trace) \
+        "SELECT start_ns, no, trajectory_id, (SELECT trace_id FROM trace WHERE trace.no = trajectory.trace), {is_wanted} \
          FROM trajectory INDEXED BY {index} WHERE {terms} ORDER BY start_ns DESC, no DESC LIMIT ?"
     )
 }
@@ -112,9 +116,9 @@ mod tests {
     fn lists_go_through_indexes() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        let list = trajectory_list("trajectory_by_start", "start_ns >= ? AND start_ns < ?");
+        let list = trajectory_list("trajectory_by_start", "agent = ? AND 1", "start_ns >= ? AND start_ns < ?");
         assert_plan(&sql, &list, "trajectory_by_start (start_ns>? AND start_ns<?)");
-        let list = trajectory_list("trajectory_by_project", "project = ? AND start_ns >= ? AND start_ns < ?");
+        let list = trajectory_list("trajectory_by_project", "1", "project = ? AND start_ns >= ? AND start_ns < ?");
         assert_plan(&sql, &list, "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
         assert_plan(&sql, OUTCOMES, "PRIMARY KEY (trajectory=? AND evaluator=?)");
     }

@@ -24,7 +24,7 @@ pub use crate::query::trace_filter::ScoreBound;
 pub use crate::query::trace_filter::TraceFilter;
 pub use alert_windows::{ExampleRow, TrajectoryWindow};
 pub use annotations::AnnotationQuery;
-pub use judged_cases::{JudgedCaseRow, MAX_JUDGED_TRAJECTORIES};
+pub use judged_cases::JudgedCaseRow;
 pub use metrics::{MetricFilter, MetricGroup, MetricRow};
 pub use overview::{LatestOverview, OverviewTotals, TaskRow, VersionRow};
 pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};

@@ -35,6 +35,11 @@ pub(super) enum ReviewSampleError {
         path.display()
     )]
     OtherJudge { path: PathBuf, line: usize, found: String, expected: String },
+    #[error(
+        "{}:{line}: the label contradicts its own sample\nhint: download the labels again from /labels?format=jsonl",
+        path.display()
+    )]
+    Contradiction { path: PathBuf, line: usize },
     #[error("{}: nobody has labelled the first case of the sample, so nothing of it is random", path.display())]
     NoBeginning { path: PathBuf },
 }
@@ -45,7 +50,7 @@ struct ExportedLabel {
     trajectory_id: String,
     step_index: Option<u32>,
     evaluator: String,
-    judge: Option<String>,
+    judge_then: Option<String>,
     judge_label_then: Option<String>,
     label: String,
     #[serde(default)]
@@ -65,8 +70,17 @@ struct LabelSample {
     sampling: LabelSampling,
     seed: u64,
     position: usize,
+    /// False if the person had labelled the case before, and so had seen the verdict.
+    is_blind: bool,
     labels: Vec<(String, f64)>,
     population: SamplePopulation,
+}
+
+impl LabelSample {
+    /// A person may have said that they cannot decide, unless the rubric has a label of that name.
+    fn is_decided(&self, label: &str) -> bool {
+        label != "undecided" || self.labels.iter().any(|(known, _)| known == label)
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -107,18 +121,29 @@ impl ReviewSampleFile {
         let count = drawn.len();
         let latest = drawn.iter().map(|(_, _, sample)| sample).max_by(|a, b| a.until.cmp(&b.until)).cloned();
         let latest = latest.ok_or_else(|| ReviewSampleError::NotDrawn { path: path.to_owned() })?;
-        drawn.retain(|(_, _, sample)| (&sample.draw, &sample.project) == (&latest.draw, &latest.project));
+        // Retention and late arrivals change the population of a draw; labels of another one are another sample.
+        let identify = |sample: &LabelSample| {
+            (sample.draw.clone(), sample.project.clone(), sample.population.digest.clone(), sample.population.judged)
+        };
+        let wanted = identify(&latest);
+        drawn.retain(|(_, _, sample)| sample.is_blind && identify(sample) == wanted);
         let record = describe_evaluator(path, &drawn, &latest)?;
         // Only a beginning of the draw without gaps is random.
         let mut by_position: BTreeMap<usize, JudgedCase> = BTreeMap::new();
-        for (_, label, sample) in &drawn {
-            by_position.entry(sample.position).or_insert_with(|| JudgedCase {
+        for (line, label, sample) in &drawn {
+            let judge_label = label.judge_label_then.clone().unwrap_or_default();
+            let is_known = sample.labels.iter().any(|(known, _)| *known == judge_label);
+            let case = by_position.entry(sample.position).or_insert_with(|| JudgedCase {
                 trajectory_id: label.trajectory_id.clone(),
                 step_index: label.step_index,
-                label: label.judge_label_then.clone().unwrap_or_default(),
+                label: judge_label,
                 uncertainty: None,
                 votes: None,
             });
+            let is_same = (&case.trajectory_id, case.step_index) == (&label.trajectory_id, label.step_index);
+            if !is_known || !is_same {
+                return Err(ReviewSampleError::Contradiction { path: path.to_owned(), line: *line });
+            }
         }
         let cases: Vec<JudgedCase> = by_position
             .into_iter()
@@ -134,10 +159,10 @@ impl ReviewSampleFile {
         let labels: Vec<CaseLabel> = drawn
             .iter()
             .filter(|(_, label, _)| known.contains_key(&(label.trajectory_id.as_str(), label.step_index)))
-            .map(|(line, label, _)| CaseLabel {
+            .map(|(line, label, sample)| CaseLabel {
                 trajectory_id: label.trajectory_id.clone(),
                 step_index: label.step_index,
-                label: (label.label != "undecided").then(|| label.label.clone()),
+                label: sample.is_decided(&label.label).then(|| label.label.clone()),
                 // With API keys, the name can be anybody's.
                 labeller: if label.identifier.is_empty() { label.author.clone() } else { label.identifier.clone() },
                 kind: LabellerKind::Human,
@@ -208,7 +233,7 @@ fn describe_evaluator(
     sample: &LabelSample,
 ) -> Result<EvaluatorRecord, ReviewSampleError> {
     let about = |label: &ExportedLabel| {
-        (label.judge.clone().unwrap_or_default(), label.rubric_hash.clone().unwrap_or_default())
+        (label.judge_then.clone().unwrap_or_default(), label.rubric_hash.clone().unwrap_or_default())
     };
     let Some((_, first, _)) = drawn.first() else {
         return Err(ReviewSampleError::NotDrawn { path: path.to_owned() });
@@ -247,12 +272,12 @@ mod tests {
 
     fn line(position: usize, label: &str, author: &str, draw: &str) -> String {
         let mut line = json!({
-            "trajectory_id": format!("t{position}"), "step_index": 1, "evaluator": "thought_to_tool", "judge": "openai:a",
+            "trajectory_id": format!("t{position}"), "step_index": 1, "evaluator": "thought_to_tool", "judge_then": "openai:a",
             "judge_label_then": "correct", "label": label, "author": author, "identifier": author, "rubric_hash": "h",
         });
         if !draw.is_empty() {
             line["sample"] = json!({
-                "draw": draw, "project": "", "until": draw, "sampling": "uniform", "seed": 0, "position": position,
+                "draw": draw, "project": "", "until": draw, "sampling": "uniform", "seed": 0, "position": position, "is_blind": true,
                 "labels": [["correct", 1.0], ["incorrect", 0.0]],
                 "population": {
                     "digest": "d", "trajectories": 90, "judged": 100, "not_judged": 0,
@@ -294,6 +319,11 @@ mod tests {
         assert!(message(&line(0, "correct", "ann", "")).contains("none of the labels is of a random sample"));
         assert!(message(&line(2, "correct", "ann", "1")).contains("nobody has labelled the first case"));
         assert!(message("{}\n").contains("labels.jsonl:1: no label of the review page: missing field"));
+        let seen = line(0, "correct", "ann", "1").replace("\"is_blind\":true", "\"is_blind\":false");
+        assert!(message(&seen).contains("none of the labels is of a random sample"));
+        let foreign =
+            line(0, "correct", "ann", "1").replace("\"judge_label_then\":\"correct\"", "\"judge_label_then\":\"odd\"");
+        assert!(message(&foreign).contains("labels.jsonl:1: the label contradicts its own sample"));
         let other = line(1, "correct", "ann", "1").replace("openai:a", "openai:b");
         let mixed = message(&(line(0, "correct", "ann", "1") + &other));
         assert!(mixed.contains(":2: the label is about a verdict of openai:b by the rubric h"), "{mixed}");
