@@ -117,21 +117,23 @@ fn a_blind_sample_of_live_traffic_calibrates_its_judge() {
     lab.write("labels.jsonl", &String::from_utf8(exported).unwrap());
     let ran =
         lab.run(&["judge", "calibrate", "-e", "thought_to_tool", "--review-sample", "labels.jsonl"]).exits_with(0);
-    assert!(ran.out.contains("openai:gpt-4o on thought_to_tool: 40 labelled cases of 40 trajectories"), "{}", ran.out);
+    assert!(ran.out.contains("openai:gpt-4o on thought_to_tool: 39 labelled cases of 39 trajectories"), "{}", ran.out);
     drop(server);
 
     // The same traffic is the population that the labels were drawn from.
     lab.configure("calibration = [\"calibration.json\"]", &rule(&judge));
     let server = lab.serve();
     let text = page(&server, "/");
-    assert!(text.contains("corrected 50.0 %") && text.contains("40 labels of 40 trajectories)"), "{text}");
+    // 20 or 19 of 39: which one was shown twice depends on the draw.
+    let is_corrected = ["corrected 51.3 %", "corrected 48.7 %"].iter().any(|share| text.contains(share));
+    assert!(is_corrected && text.contains("39 labels of 39 trajectories)"), "{text}");
     // More of it is not.
     for trace in VISITS + 1..VISITS + 11 {
         server.export(&Visit::new(trace).export("shop"));
     }
     eventually("another population", || {
         server.graded();
-        page(&server, "/?range=24h").contains("(Rogan-Gladen, 40 labels").then_some(())
+        page(&server, "/?range=24h").contains("(Rogan-Gladen, 39 labels").then_some(())
     });
     drop(server);
     let other = rule(&judge).replace("gpt-4o", "gpt-4.1");

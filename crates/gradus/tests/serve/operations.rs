@@ -27,8 +27,11 @@ fn metrics_can_be_read_by_prometheus() {
         assert!(names.insert(name.to_owned()), "twice: {line}");
     }
     let metric = |line: &str| server.metric(line);
-    assert_eq!(metric(r#"gradus_ingest_requests_total{signal="span",transport="http",status="200"}"#), Some(1.0));
-    assert_eq!(metric(r#"gradus_ingest_requests_total{signal="span",transport="http",status="400"}"#), Some(1.0));
+    // A request is counted after its response was handed over.
+    for status in [200, 400] {
+        let name = format!(r#"gradus_ingest_requests_total{{signal="span",transport="http",status="{status}"}}"#);
+        eventually("one request", || metric(&name).filter(|count| *count == 1.0));
+    }
     assert_eq!(metric(r#"gradus_ingest_records_total{signal="span",result="new"}"#), Some(3.0));
     assert_eq!(metric("gradus_trajectories_assembled_total"), Some(1.0));
     assert!(metric("gradus_store_commits").unwrap() > 0.0);

@@ -77,9 +77,9 @@ struct LabelSample {
 }
 
 impl LabelSample {
-    /// A person may have said that they cannot decide, unless the rubric has a label of that name.
-    fn is_decided(&self, label: &str) -> bool {
-        label != "undecided" || self.labels.iter().any(|(known, _)| known == label)
+    /// Not if the person had seen the verdict, or cannot decide. A rubric may have a label of that name.
+    fn is_decision(&self, label: &str) -> bool {
+        self.is_blind && (label != "undecided" || self.labels.iter().any(|(known, _)| known == label))
     }
 }
 
@@ -126,7 +126,7 @@ impl ReviewSampleFile {
             (sample.draw.clone(), sample.project.clone(), sample.population.digest.clone(), sample.population.judged)
         };
         let wanted = identify(&latest);
-        drawn.retain(|(_, _, sample)| sample.is_blind && identify(sample) == wanted);
+        drawn.retain(|(_, _, sample)| identify(sample) == wanted);
         let record = describe_evaluator(path, &drawn, &latest)?;
         // Only a beginning of the draw without gaps is random.
         let mut by_position: BTreeMap<usize, JudgedCase> = BTreeMap::new();
@@ -162,7 +162,7 @@ impl ReviewSampleFile {
             .map(|(line, label, sample)| CaseLabel {
                 trajectory_id: label.trajectory_id.clone(),
                 step_index: label.step_index,
-                label: sample.is_decided(&label.label).then(|| label.label.clone()),
+                label: sample.is_decision(&label.label).then(|| label.label.clone()),
                 // With API keys, the name can be anybody's.
                 labeller: if label.identifier.is_empty() { label.author.clone() } else { label.identifier.clone() },
                 kind: LabellerKind::Human,
@@ -302,14 +302,15 @@ mod tests {
             line(0, "correct", "ann", "2"),
             line(0, "incorrect", "bob", "2"),
             line(1, "undecided", "ann", "2"),
-            line(3, "correct", "ann", "2"),
+            line(2, "correct", "ann", "2").replace("\"is_blind\":true", "\"is_blind\":false"),
+            line(4, "correct", "ann", "2"),
             line(9, "correct", "ann", ""),
         ];
         let found = read(&text.concat()).unwrap();
         let ids: Vec<&str> = found.cases.iter().map(|case| case.trajectory_id.as_str()).collect();
-        assert_eq!(ids, ["t0", "t1"]);
+        assert_eq!(ids, ["t0", "t1", "t2"]);
         let labels: Vec<_> = found.labels.iter().map(|label| (label.label.as_deref(), &*label.labeller)).collect();
-        assert_eq!(labels, [(Some("correct"), "ann"), (Some("incorrect"), "bob"), (None, "ann")]);
+        assert_eq!(labels, [(Some("correct"), "ann"), (Some("incorrect"), "bob"), (None, "ann"), (None, "ann")]);
         assert_eq!((found.skipped_count, found.population.judged, &*found.evaluator.judge), (2, 100, "openai:a"));
     }
 
@@ -319,8 +320,6 @@ mod tests {
         assert!(message(&line(0, "correct", "ann", "")).contains("none of the labels is of a random sample"));
         assert!(message(&line(2, "correct", "ann", "1")).contains("nobody has labelled the first case"));
         assert!(message("{}\n").contains("labels.jsonl:1: no label of the review page: missing field"));
-        let seen = line(0, "correct", "ann", "1").replace("\"is_blind\":true", "\"is_blind\":false");
-        assert!(message(&seen).contains("none of the labels is of a random sample"));
         let foreign =
             line(0, "correct", "ann", "1").replace("\"judge_label_then\":\"correct\"", "\"judge_label_then\":\"odd\"");
         assert!(message(&foreign).contains("labels.jsonl:1: the label contradicts its own sample"));
