@@ -17,6 +17,7 @@ pub(crate) fn label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, 
     let (answer, label) = (answer.to_ascii_lowercase(), label.to_ascii_lowercase());
     let start = find_given_label(&answer, &label)?;
     let others: Vec<String> = labels.names().map(str::to_ascii_lowercase).filter(|other| *other != label).collect();
+    let has_alternatives = tokens.iter().any(|token| token.alternatives.iter().any(|(text, _)| *text != token.text));
     let mut probability = 1.0;
     let mut at = 0;
     for token in tokens {
@@ -28,8 +29,12 @@ pub(crate) fn label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, 
         let written = &label[..begin.saturating_sub(start)];
         let rivals = others.iter().filter_map(|other| other.strip_prefix(written));
         let rest = LabelContinuations { own: &label[written.len()..], rivals: rivals.collect() };
-        // Before the label there may be a blank or a quotation mark in the same token.
-        probability *= rest.share_of_own(token, written.is_empty());
+        // An endpoint without alternatives still says how probable the token was. Before the label there may be a blank
+        // or a quotation mark in the same token.
+        probability *= match has_alternatives || rest.rivals.is_empty() {
+            true => rest.share_of_own(token, written.is_empty()),
+            false => token.logprob.exp().min(1.0),
+        };
     }
     Some(probability)
 }
@@ -106,6 +111,14 @@ mod tests {
     }
 
     #[test]
+    fn without_alternatives_the_token_itself_counts() {
+        let two = labels(&["correct", "incorrect"]);
+        let answer = |token| [self::token("LABEL: ", 1.0, &[]), token];
+        assert_near(label_probability(&answer(token("correct", 0.6, &[])), &two, "correct"), 0.6);
+        assert_near(label_probability(&answer(token("correct", 0.6, &[("correct", 0.6)])), &two, "correct"), 0.6);
+    }
+
+    #[test]
     fn the_share_of_the_label_among_the_labels() {
         let two = labels(&["correct", "incorrect"]);
         let answer = [
@@ -142,7 +155,7 @@ mod tests {
         for answer in
             ["LABEL: good", "good", "So it is **good**.", "{\"label\":\"Good\"}", "**Label:** good\nIt is not bad."]
         {
-            assert_near(given(answer), 1.0);
+            assert_near(given(answer), 0.5);
         }
         for answer in ["", "goodness", "good, or rather fine", "label: bad"] {
             assert_eq!(given(answer), None, "{answer}");

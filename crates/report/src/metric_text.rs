@@ -175,7 +175,7 @@ pub fn describe_correction(method: ShareEstimator) -> &'static str {
     match method {
         ShareEstimator::PostStratified => "post-stratified",
         ShareEstimator::RoganGladen => "Rogan-Gladen",
-        ShareEstimator::LabelsAlone => "labels alone, since the judge is too weak to help",
+        ShareEstimator::LabelsAlone => "labels alone, which give the narrower interval",
     }
 }
 

@@ -98,6 +98,8 @@ pub struct RunJudge<'r> {
     pub panel: Option<&'r PanelRecord>,
     /// `None` before anything is asked.
     pub answered: Option<&'r AnsweredModels>,
+    /// How its models are asked, as far as it is known.
+    pub models: &'r [JudgeModelRecord],
 }
 
 impl CalibratedJudge {
@@ -135,6 +137,13 @@ impl CalibratedJudge {
         {
             return Err(CalibrationMismatch::Panel { judge: current });
         }
+        for model in &self.models {
+            let now = run.models.iter().find(|asked| asked.judge == model.asked.judge);
+            let (calibrated, current) = (describe_parameters(&model.asked), now.map(describe_parameters));
+            if let Some(current) = current.filter(|current| *current != calibrated) {
+                return Err(CalibrationMismatch::Parameters { judge: model.asked.judge.clone(), calibrated, current });
+            }
+        }
         let Some(answered) = run.answered else { return Ok(()) };
         for model in &self.models {
             let current = answered.models(&model.asked.judge);
@@ -148,6 +157,15 @@ impl CalibratedJudge {
             }
         }
         Ok(())
+    }
+}
+
+/// What changes the verdicts of a model, beside its name. The length of an answer only decides whether there is one.
+fn describe_parameters(asked: &JudgeModelRecord) -> String {
+    let form = if asked.structured { "for JSON" } else { "for text" };
+    match asked.temperature {
+        Some(temperature) => format!("{form} at temperature {temperature}"),
+        None => form.to_owned(),
     }
 }
 
@@ -172,10 +190,30 @@ mod tests {
     }
 
     #[test]
+    fn a_model_that_is_asked_otherwise_is_another_judge() {
+        let asked = |temperature| JudgeModelRecord {
+            judge: "openai:a".to_owned(),
+            temperature,
+            structured: true,
+            ..JudgeModelRecord::default()
+        };
+        let mut calibrated = judge(&[]);
+        calibrated.models[0].asked = asked(Some(0.0));
+        let check = |models: &[JudgeModelRecord]| {
+            calibrated
+                .check_run("openai:a", RunJudge { models, ..RunJudge::default() })
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!([check(&[]), check(&[asked(Some(0.0))])], [Ok(()), Ok(())]);
+        let text = "openai:a was asked for JSON at temperature 0 when it was calibrated, and for JSON in this run";
+        assert_eq!(check(&[asked(None)]), Err(text.to_owned()));
+    }
+
+    #[test]
     fn another_answering_model_is_another_judge() {
         let check = |calibrated: &[&str], run: &[&str]| {
             let answered = answered(run);
-            let run = RunJudge { panel: None, answered: Some(&answered) };
+            let run = RunJudge { answered: Some(&answered), ..RunJudge::default() };
             judge(calibrated).check_run("openai:a", run).map_err(|error| error.to_string())
         };
         assert_eq!(check(&["a-1"], &["a-1"]), Ok(()));
@@ -203,7 +241,7 @@ mod tests {
         let panel = Some(CalibratedPanel { members: record(0.9), rule: VotingRule::MostVotes });
         let calibrated = CalibratedJudge { name: name.to_owned(), models: Vec::new(), panel };
         let check = |name: &str, panel: &PanelRecord| {
-            calibrated.check_run(name, RunJudge { panel: Some(panel), answered: None })
+            calibrated.check_run(name, RunJudge { panel: Some(panel), ..RunJudge::default() })
         };
         assert_eq!(check(name, &record(0.9)), Ok(()));
         assert_eq!(check(name, &record(0.8)), Err(CalibrationMismatch::Panel { judge: name.to_owned() }));

@@ -11,6 +11,10 @@ pub enum CalibrationMismatch {
     Panel { judge: String },
     #[error("{judge} was answered by {calibrated} when it was calibrated, and by {current} in this run")]
     AnsweredBy { judge: String, calibrated: String, current: String },
+    #[error("{judge} was asked {calibrated} when it was calibrated, and {current} in this run")]
+    Parameters { judge: String, calibrated: String, current: String },
+    #[error("it cannot correct this run: {reason}")]
+    Unusable { reason: String },
     #[error("it expired at {expires}")]
     Expired { expires: String },
 }

@@ -52,7 +52,7 @@ pub fn find_refusals(
     panel: Option<&PanelRecord>,
     now: jiff::Timestamp,
 ) -> Vec<RefusedCalibration> {
-    let judge = RunJudge { panel, answered: None };
+    let judge = RunJudge { panel, ..RunJudge::default() };
     let refusal = |evaluator: &EvaluatorRecord| match file.find(evaluator, judge, now) {
         Some(Err(mismatch)) => Some(RefusedCalibration { evaluator: evaluator.name.clone(), mismatch }),
         _ => None,
@@ -67,12 +67,12 @@ pub(super) struct EvaluatorCorrection {
     /// The mean over all verdicts; `None` without verdicts.
     pub(super) raw: Option<f64>,
     pub(super) calibration: MetricCalibration,
-    /// Why the calibration is not about this judge, rubric or time.
+    /// Why the calibration is not about this judge, rubric or time, or says too little.
     mismatch: Option<CalibrationMismatch>,
 }
 
 /// Adds the corrected number, or the reason why there is none, to each metric that a calibration is about. Returns the
-/// calibrations that are of another judge, rubric or time.
+/// calibrations that are of another judge, rubric or time, or that say too little.
 pub fn apply_calibrations(
     summary: &mut EvaluationSummary,
     reader: &mut RunReader,
@@ -100,8 +100,10 @@ pub(super) fn correct_run(
     is_selected: impl Fn(&str) -> bool,
 ) -> Result<Vec<EvaluatorCorrection>, RunFileError> {
     let (evaluators, panel) = (reader.record.evaluators.clone(), reader.record.panel.clone());
-    let find =
-        |evaluator: &EvaluatorRecord, answered| file.find(evaluator, RunJudge { panel: panel.as_ref(), answered }, now);
+    let models = reader.record.models.clone();
+    let find = |evaluator: &EvaluatorRecord, answered| {
+        file.find(evaluator, RunJudge { panel: panel.as_ref(), answered, models: &models }, now)
+    };
     if evaluators.iter().all(|evaluator| find(evaluator, None).is_none()) {
         return Ok(Vec::new());
     }
@@ -113,7 +115,17 @@ pub(super) fn correct_run(
     population.read(reader, is_selected)?;
     let correct = |(at, evaluator): (usize, &EvaluatorRecord)| {
         let (calibration, mismatch) = match find(evaluator, Some(&population.answered[at]))? {
-            Ok(calibration) => (population.correct(at, calibration), None),
+            Ok(calibration) => {
+                let corrected = population.correct(at, calibration);
+                let refusal = match &corrected {
+                    MetricCalibration::NotApplied { reason } => {
+                        Some(CalibrationMismatch::Unusable { reason: reason.clone() })
+                    }
+                    _ => None,
+                };
+                // Without verdicts there is nothing to correct, and nothing to refuse.
+                (corrected, refusal.filter(|_| population.raw_value(at).is_some()))
+            }
             Err(mismatch) => (MetricCalibration::NotApplied { reason: mismatch.to_string() }, Some(mismatch)),
         };
         Some(EvaluatorCorrection { evaluator: at, raw: population.raw_value(at), calibration, mismatch })

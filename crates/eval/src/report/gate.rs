@@ -191,7 +191,8 @@ impl QualityGate {
         result.is_certain = ends.is_some_and(|(low, high)| low == high);
         result.more_runs = measured
             .interval
-            .filter(|_| !result.is_certain)
+            // A corrected number is limited by labels rather than by runs.
+            .filter(|_| !result.is_certain && measured.raw_value.is_none())
             .and_then(|interval| count_more_runs(value, bar, interval, measured.run_count));
         let is_exact = self.metric.is_exact();
         let passes = match (context.basis, ends) {
@@ -218,7 +219,8 @@ impl QualityGate {
         }
         if let Some(raw) = measured.raw_value {
             let raw = if measured.is_share { format!("{:.1} %", 100.0 * raw) } else { format!("{raw:.4}") };
-            result.explanation.push_str(&format!(" (corrected; the judge says {raw})"));
+            let labels = if result.is_certain { "" } else { "; more labels narrow the interval" };
+            result.explanation.push_str(&format!(" (corrected; the judge says {raw}{labels})"));
         }
         if measured.is_uncalibrated {
             result.explanation.push_str(" (uncalibrated)");

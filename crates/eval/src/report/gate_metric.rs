@@ -148,7 +148,13 @@ impl GateMetric {
         };
         match self {
             GateMetric::Named(name) => from_metric(summary.find_metric(name), "nothing was judged"),
-            GateMetric::Selected { .. } => from_metric(find_more(), "nothing of that was judged"),
+            GateMetric::Selected { .. } => {
+                // Corrections are of whole metrics; a part of one stays as the judge gave it.
+                let name = self.to_string();
+                let whole = summary.find_metric(name.split('{').next().unwrap_or_default());
+                let is_uncalibrated = whole.is_some_and(|metric| metric.calibration.is_some());
+                GateMeasurement { is_uncalibrated, ..from_metric(find_more(), "nothing of that was judged") }
+            }
             GateMetric::TrialShare { .. } => from_metric(find_more(), "no trial has this tag and this result"),
             GateMetric::Usage { usage: UsageMetric::AgentCost, .. } => {
                 from_metric(find_more(), "the traces have no cost and no known price")

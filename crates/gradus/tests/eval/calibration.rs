@@ -57,10 +57,13 @@ pub(crate) fn metric(lab: &Lab, file: &str) -> Json {
 fn a_lenient_judge_is_corrected_and_gates_decide_by_the_corrected_number() {
     let (lab, judge) = lenient_world();
     for sampling in ["uniform", "stratified"] {
-        calibrate(&lab, &["--sampling", sampling, "--cases", "80", "--write-cases", "cases-to-label.jsonl"])
-            .exits_with(0);
-        label_cases(&lab, "cases-to-label.jsonl");
-        let ran = calibrate(&lab, &["--labels", "cases-to-label.jsonl"]).exits_with(0);
+        let cases = &format!("{sampling}.jsonl");
+        let write = ["--sampling", sampling, "--cases", "80", "--write-cases", cases];
+        calibrate(&lab, &write).exits_with(0);
+        label_cases(&lab, cases);
+        let again = calibrate(&lab, &write).exits_with(2);
+        assert!(again.err.contains(&format!("{sampling}.jsonl: it exists, and may hold labels")), "{}", again.err);
+        let ran = calibrate(&lab, &["--labels", cases]).exits_with(0);
         for part in ["openai:gpt-4o on thought_to_tool: 80 labelled cases of 80 trajectories", "Labelled by ann (80)"] {
             assert!(ran.out.contains(part), "{part:?} in\n{}", ran.out);
         }
@@ -261,6 +264,14 @@ fn labels_that_cannot_be_used_are_named() {
     for part in ["not drawn at random", "no such cases", "uncalibrated: cannot correct a share: 3 labelled runs"] {
         assert!(ran.out.contains(part), "{part:?} in\n{}", ran.out);
     }
+    let gate = ["report", "first", "--calibration", "calibration.json", "--gate", "thought_to_tool >= 0.5"];
+    let ran = lab.run(&gate).exits_with(2);
+    assert!(ran.err.contains("does not apply: it cannot correct this run: cannot correct a share: 3"), "{}", ran.err);
+    lab.run(&[&gate[..], &["--uncalibrated"]].concat()).exits_with(0);
+    // Labels are work: fewer do not replace more.
+    lab.write("labels.jsonl", &label("case-1", "correct", "ann"));
+    let ran = calibrate(&lab, &["--labels", "labels.jsonl"]).exits_with(2);
+    assert!(ran.err.contains("has 3 labelled cases, and this one 1"), "{}", ran.err);
     let ran = lab.run(&["judge", "calibrate", "first", "-e", "nothing"]).exits_with(2);
     assert!(ran.err.contains("--evaluator \"nothing\": the run has no such evaluator"), "{}", ran.err);
     let ran = lab.run(&["judge", "calibrate", "second", "-e", "nothing"]).exits_with(2);

@@ -32,4 +32,5 @@ pub use repeats::{JudgeRepeatability, RepeatedRun, VarianceComponents, VarianceT
 pub use rogan_gladen::{RoganGladenCounts, rogan_gladen_estimate, rogan_gladen_interval};
 pub use sample_size::{
     LabelOutlook, LabelPlan, SampleSizeError, class_labels_needed, labels_needed, outlook_from_labels,
+    plan_from_outlook,
 };

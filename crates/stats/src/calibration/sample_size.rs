@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use crate::distributions::normal_quantile;
 
-use super::labelled::{CorrectionRefusal, JudgedRun, LabelledRun, check_input};
+use super::correction::correct_share;
+use super::labelled::{CorrectionRefusal, JudgedRun, LabelOrigin, LabelledRun, check_input};
 use super::post_stratification::StratifiedSample;
 use super::rogan_gladen::judge_rates;
 
@@ -31,6 +32,18 @@ pub struct LabelOutlook {
     /// The rates of the judge with one right and one wrong case added; `None` without labels of the class.
     pub true_positive_rate: Option<f64>,
     pub true_negative_rate: Option<f64>,
+    pub judged_cases: u64,
+    pub labelled_cases: u64,
+    /// Half of the interval that the labels so far give; `None` where they give none.
+    pub reached_half_width: Option<f64>,
+}
+
+impl LabelOutlook {
+    /// The half width if all judged cases were labelled, as far as the labels so far show it.
+    pub fn least_half_width(&self) -> Option<f64> {
+        let part = self.labelled_cases as f64 / self.judged_cases.max(1) as f64;
+        self.reached_half_width.map(|reached| reached * part.sqrt().min(1.0))
+    }
 }
 
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -71,6 +84,24 @@ pub fn labels_needed(
     Ok(LabelPlan { total: per_stratum.iter().sum(), per_stratum })
 }
 
+/// The number of labels for an outlook. [`labels_needed`] knows neither the prior of the estimator nor how runs differ; where
+/// the interval of the labels so far is wider than that, the number grows with the square of the difference.
+pub fn plan_from_outlook(
+    half_width: f64,
+    confidence: f64,
+    outlook: &LabelOutlook,
+) -> Result<LabelPlan, SampleSizeError> {
+    let LabelOutlook { stratum_shares, right_shares, design_effect, .. } = outlook;
+    let plan = labels_needed(half_width, confidence, stratum_shares, right_shares, *design_effect)?;
+    let Some(reached) = outlook.reached_half_width else { return Ok(plan) };
+    let factor = outlook.labelled_cases as f64 * (reached / half_width).powi(2) / plan.total.max(1) as f64;
+    if factor <= 1.0 {
+        return Ok(plan);
+    }
+    let per_stratum: Vec<u64> = plan.per_stratum.iter().map(|count| (*count as f64 * factor).ceil() as u64).collect();
+    Ok(LabelPlan { total: per_stratum.iter().sum(), per_stratum })
+}
+
 /// The number of labelled cases of one class for a rate of the judge within `half_width`.
 pub fn class_labels_needed(
     half_width: f64,
@@ -108,6 +139,7 @@ pub fn outlook_from_labels(
         return Err(CorrectionRefusal::EmptyPopulation);
     }
     let sample = StratifiedSample::new(population, labelled, (0..strata_scores.len()).collect());
+    let corrected = correct_share(population, labelled, strata_scores, LabelOrigin::SamePopulation, 1.0 - ALPHA);
     let smooth = |share: f64, count: f64| (share * count + 1.0) / (count + 2.0);
     let [positive, negative] =
         judge_rates(labelled, strata_scores, ALPHA).map(|rate| rate.map(|rate| smooth(rate.share, rate.cases as f64)));
@@ -117,5 +149,8 @@ pub fn outlook_from_labels(
         design_effect: 1.0 / sample.labelled_part(labelled, ALPHA),
         true_positive_rate: positive,
         true_negative_rate: negative,
+        judged_cases: population.iter().flat_map(|run| &run.stratum_counts).map(|count| u64::from(*count)).sum(),
+        labelled_cases: labelled.iter().map(|run| run.cases.len() as u64).sum(),
+        reached_half_width: corrected.ok().map(|share| f64::midpoint(share.upper, -share.lower)),
     })
 }

@@ -123,6 +123,16 @@ pub(super) enum CalibrateError {
     File(#[from] CalibrationFileError),
     #[error(transparent)]
     ReviewSample(#[from] ReviewSampleError),
+    #[error("{}: it exists, and may hold labels\nhint: give another name, or delete it", path.display())]
+    CasesExist { path: PathBuf },
+    #[error("no case has a label that counts: people could not decide, or disagree")]
+    NothingLabelled,
+    #[error(
+        "{}: its calibration of {evaluator} has {known} labelled cases, and this one {found}\nhint: write to another file \
+         with --output, or delete the old one",
+        path.display()
+    )]
+    FewerCases { path: PathBuf, evaluator: String, known: u64, found: u64 },
     #[error("--cases: give at least 1")]
     NoCases,
     /// Not the user's fault, like all that follow.
@@ -138,6 +148,7 @@ impl CalibrateError {
     pub(super) fn exit(&self) -> CommandExit {
         match self {
             Self::RunFile(_) | Self::Output { .. } | Self::Terminal(_) => CommandExit::Unexpected,
+            Self::NothingLabelled => CommandExit::NothingFound,
             _ => CommandExit::BadInput,
         }
     }
@@ -196,6 +207,21 @@ fn save_calibration(output: &Path, calibration: &JudgeCalibration) -> Result<(),
         true => CalibrationFile::read(output)?,
         false => CalibrationFile::new(Vec::new()),
     };
+    let (evaluator, found) = (&calibration.evaluator, calibration.measures.cases);
+    if found == 0 {
+        return Err(CalibrateError::NothingLabelled);
+    }
+    let is_same = |known: &&JudgeCalibration| {
+        (&known.evaluator, &known.judge.name, &known.rubric_hash)
+            == (evaluator, &calibration.judge.name, &calibration.rubric_hash)
+    };
+    // Labels are work: a few new ones must not replace many.
+    if let Some(known) = file.calibrations.iter().find(is_same).map(|known| known.measures.cases)
+        && known > found
+    {
+        let (path, evaluator) = (output.to_owned(), evaluator.clone());
+        return Err(CalibrateError::FewerCases { path, evaluator, known, found });
+    }
     file.add(calibration.clone());
     file.write(output).map_err(|source| CalibrateError::Output { path: output.to_owned(), source })
 }
@@ -287,6 +313,9 @@ impl<'a> PreparedCalibration<'a> {
     /// Writes the drawn cases without the judge's verdicts.
     fn write_cases(&mut self, path: &Path) -> Result<usize, CalibrateError> {
         let trajectories = self.load_trajectories()?;
+        if path.is_file() {
+            return Err(CalibrateError::CasesExist { path: path.to_owned() });
+        }
         let failed = |source| CalibrateError::Output { path: path.to_owned(), source };
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
         for at in self.drawn_cases() {

@@ -9,7 +9,7 @@ use gradus_eval::calibration::{CalibrationFile, JudgeCalibration, plan_labels};
 use gradus_eval::report::RunReader;
 use gradus_report::{BOLD, DIM, format_count, format_counted_noun};
 use gradus_stats::calibration::{
-    CorrectionRefusal, LabelOutlook, MIN_LABELLED_RUNS, SampleSizeError, class_labels_needed, labels_needed,
+    CorrectionRefusal, LabelOutlook, MIN_LABELLED_RUNS, SampleSizeError, class_labels_needed, plan_from_outlook,
 };
 
 use super::calibrate::{CalibrateError, choose_evaluator};
@@ -117,13 +117,7 @@ struct PrintedPlan<'p> {
 impl PrintedPlan<'_> {
     fn print(&self, half_width: f64, out: &mut dyn Write) -> Result<(), LabelPlanError> {
         let outlook = self.outlook;
-        let needed = labels_needed(
-            half_width,
-            CONFIDENCE,
-            &outlook.stratum_shares,
-            &outlook.right_shares,
-            outlook.design_effect,
-        )?;
+        let needed = plan_from_outlook(half_width, CONFIDENCE, outlook)?;
         let have = self.calibration.map_or(0, |known| known.measures.cases);
         let from = match have {
             0 => "without labels so far, so for the worst case".to_owned(),
@@ -141,6 +135,12 @@ impl PrintedPlan<'_> {
                 printable_line(label),
                 format_count(have)
             )?;
+        }
+        if needed.total > outlook.judged_cases {
+            let reach =
+                outlook.least_half_width().map(|half| format!(", which give about {half:.2}")).unwrap_or_default();
+            let judged = format_counted_noun(outlook.judged_cases, "verdict", "verdicts");
+            writeln!(out, "{BOLD}Out of reach in this run:{BOLD:#} it has {judged}{reach}. Judge more runs.")?;
         }
         writeln!(out, "Rates of the judge need, of cases with that truth:")?;
         let measures = self.calibration.map(|known| &known.measures);
