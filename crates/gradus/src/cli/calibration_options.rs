@@ -31,7 +31,7 @@ pub(super) enum CalibrationOptionError {
         "gate {gate:?}: the calibration of {evaluator} does not apply: {mismatch}\nhint: calibrate again with `gradus judge \
          calibrate`, or decide by the raw number with --uncalibrated"
     )]
-    Refused { gate: String, evaluator: String, mismatch: CalibrationMismatch },
+    Refused { gate: String, evaluator: String, mismatch: Box<CalibrationMismatch> },
     #[error(
         "--uncalibrated: no calibration is given\nhint: leave it out, or name a file with --calibration or with `calibration` \
          of [eval] in the settings file"
@@ -117,7 +117,11 @@ impl LoadedCalibration {
         for RefusedCalibration { evaluator, mismatch } in refused {
             let is_about = |gate: &&QualityGate| matches!(&gate.metric, GateMetric::Named(name) if *name == evaluator);
             if let Some(gate) = gates.iter().find(is_about) {
-                return Err(CalibrationOptionError::Refused { gate: gate.to_string(), evaluator, mismatch });
+                return Err(CalibrationOptionError::Refused {
+                    gate: gate.to_string(),
+                    evaluator,
+                    mismatch: mismatch.into(),
+                });
             }
         }
         Ok(())
