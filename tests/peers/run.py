@@ -83,6 +83,8 @@ PEERS = {
 
 # The clients whose types say what a judge's endpoint is sent, and what it answers.
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
+# harbor brings the models of ATIF and a hundred packages that they do not need.
+TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
 STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
@@ -94,18 +96,21 @@ class Skipped(Exception):
     pass
 
 
-def python_for(name, packages, folder=None):
-    """An environment with just these packages, made once; `folder` where it is shared with others than the peers."""
+def python_for(name, packages, folder=None, without_dependencies=()):
+    """An environment with just these packages, made once; `folder` where it is shared with others than the peers. What a package without its
+    dependencies needs is among `packages`."""
     folder = CACHE / (folder or f"peer-{name}")
-    wanted, made = "\n".join(packages), folder / "packages.txt"
+    wanted, made = "\n".join([*packages, *without_dependencies]), folder / "packages.txt"
     if not (made.exists() and made.read_text() == wanted):
         try:
             venv.create(folder, with_pip=True, clear=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise NotInstalled(f"no virtual environment: {error}") from error
-        pip = subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], capture_output=True, text=True)
-        if pip.returncode != 0:
-            raise NotInstalled((pip.stderr.strip().splitlines() or ["pip failed"])[-1])
+        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        for chosen in filter(None, (packages, ["--no-deps", "--ignore-requires-python", *without_dependencies] if without_dependencies else None)):
+            pip = subprocess.run([*install, *chosen], capture_output=True, text=True)
+            if pip.returncode != 0:
+                raise NotInstalled((pip.stderr.strip().splitlines() or ["pip failed"])[-1])
         made.write_text(wanted)
     return folder / "bin" / "python"
 
@@ -152,6 +157,12 @@ def check_statistics(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
+def check_training_data(gradus):
+    python = python_for("training", TRAINING_PACKAGES, without_dependencies=TRAINING_MODELS)
+    ran = subprocess.run([python, HERE / "training_data.py", gradus], capture_output=True, text=True, timeout=900)
+    return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
+
+
 def run_checks(checks):
     """Runs them one after another and says what came of each; how many passed, failed and were skipped."""
     passed = failed = skipped = 0
@@ -194,6 +205,7 @@ def run_agents(gradus):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     checks["statistics packages"] = functools.partial(check_statistics, gradus)
+    checks["training data"] = functools.partial(check_training_data, gradus)
     return run_checks(checks)
 
 

@@ -17,9 +17,15 @@ pub struct SourceCoverage {
     pub log_records: u64,
     /// Message lists, transcripts and trajectories in our own format.
     pub documents: u64,
+    /// Turns that a resumed session repeats from another file; they count once.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub repeated_turns: u64,
     pub unreadable_records: u64,
     /// Files of a folder that are no traces.
     pub skipped_files: u64,
+    /// The first of them, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped_examples: Vec<String>,
     pub trajectories: u64,
     pub trajectories_with_query: u64,
     pub trajectories_with_answer: u64,
@@ -33,6 +39,10 @@ pub struct SourceCoverage {
     pub defects: BTreeMap<DefectKind, DefectCount>,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// One class of defects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DefectCount {
@@ -40,6 +50,9 @@ pub struct DefectCount {
     /// The first few places: a trajectory's id, else the detail.
     pub examples: Vec<String>,
 }
+
+/// Skipped files that are listed. A folder can have millions.
+const MAX_SKIPPED_EXAMPLES: usize = 200;
 
 /// Examples per kind of defect: enough to find the cause.
 const MAX_EXAMPLES: usize = 3;
@@ -69,6 +82,14 @@ impl SourceCoverage {
         }
     }
 
+    /// Counts a file that is no trace. `reason` begins with its name.
+    pub fn add_skipped_file(&mut self, reason: &str) {
+        self.skipped_files += 1;
+        if self.skipped_examples.len() < MAX_SKIPPED_EXAMPLES {
+            self.skipped_examples.push(reason.to_owned());
+        }
+    }
+
     /// Counts a defect that belongs to no trajectory.
     pub fn add_defect(&mut self, defect: &ExtractionDefect) {
         let example = defect.span_id.as_deref().unwrap_or(&defect.detail);
@@ -91,8 +112,11 @@ impl SourceCoverage {
         self.spans += other.spans;
         self.log_records += other.log_records;
         self.documents += other.documents;
+        self.repeated_turns += other.repeated_turns;
         self.unreadable_records += other.unreadable_records;
         self.skipped_files += other.skipped_files;
+        let room = MAX_SKIPPED_EXAMPLES.saturating_sub(self.skipped_examples.len());
+        self.skipped_examples.extend(other.skipped_examples.iter().take(room).cloned());
         self.trajectories += other.trajectories;
         self.trajectories_with_query += other.trajectories_with_query;
         self.trajectories_with_answer += other.trajectories_with_answer;

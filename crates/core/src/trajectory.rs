@@ -59,6 +59,9 @@ pub struct Trajectory {
     pub end: Option<String>,
     /// True when the run ended in an error instead of an answer.
     pub is_error: bool,
+    /// What the source itself says about the run or its steps: rewards, labels of people, scores of other tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub annotations: Vec<RecordedAnnotation>,
     // The conversation before this turn, oldest first. Not part of the line format: lines are linked by
     // `previous_trajectory_id`, so that a long conversation is not repeated in each of them.
     #[serde(skip)]
@@ -138,6 +141,9 @@ pub struct TrajectoryStep {
     pub arguments_raw: Option<String>,
     pub observation: Option<String>,
     pub is_error: bool,
+    /// True when the user or a policy refused to let the call run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_denied: bool,
     /// True when the model asked for this call in the same reply as the step before.
     pub parallel_with_previous: bool,
     /// The agent that took this step, where the spans tell: a hand-over changes it.
@@ -188,6 +194,29 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// A score or a label that the source recorded about the run or one of its steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordedAnnotation {
+    /// What it is about, as the source calls it: `reward`, `success`, the name of a feedback or a score.
+    pub name: String,
+    /// The step that it is about; null for the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_index: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+    /// Who said so: `human`, `code` or `model`, where the source tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotator: Option<String>,
+}
+
 /// Tokens of the calls of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelUsage {
@@ -226,6 +255,8 @@ pub struct ExtractionDefect {
 pub enum DefectKind {
     /// A record of the source could not be read.
     UnreadableRecord,
+    /// The last record of a session is cut off, because the session is being written.
+    UnfinishedRecord,
     /// A span names a parent that is not there.
     OrphanSpan,
     /// The same span came twice with different content; the later one counts.
@@ -267,6 +298,8 @@ pub enum DefectKind {
     MissingTurn,
     /// A chat of several agents that records no tool calls: there are no steps to grade.
     ChatWithoutToolCalls,
+    /// A file whose trajectories have no steps: chats without tools, or a format that is not read in full.
+    FileWithoutSteps,
     /// No final answer.
     MissingAnswer,
     /// The run ended in an error.

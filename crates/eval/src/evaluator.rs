@@ -29,6 +29,10 @@ pub const CALL_VALIDITY: &str = "call_validity";
 pub const ARGUMENT_PROVENANCE: &str = "argument_provenance";
 /// How the agent reacted to failed calls. Rules answer it in every run.
 pub const ERROR_RECOVERY: &str = "error_recovery";
+/// Whether a step of a coding agent does something that it should not. Part of the set `coding`.
+pub const CODING_CONDUCT: &str = "coding_conduct";
+/// Whether a claim of passing tests is supported by a run of them. Part of the set `coding`.
+pub const TEST_CLAIMS: &str = "test_claims";
 /// Stands in for the rubric hash of outcomes by rules. Raise it with every change to the rules, so that outcomes of
 /// different rules can be distinguished.
 const RULES_VERSION: &str = "rules-4";
@@ -75,6 +79,8 @@ pub(crate) enum RuleQuestion {
     CallValidity,
     ArgumentProvenance,
     ErrorRecovery,
+    CodingConduct,
+    TestClaims,
 }
 
 impl RuleQuestion {
@@ -133,6 +139,18 @@ impl Evaluator {
         let labels = RubricLabels::from_table(RECOVERY_LABELS);
         let question = RuleQuestion::ErrorRecovery;
         Evaluator::from_rules(ERROR_RECOVERY, "Error recovery", RubricSubject::Trajectory, labels, question)
+    }
+
+    /// Whether a step of a coding agent does something that it should not.
+    pub fn coding_conduct() -> Evaluator {
+        let (title, labels) = ("Coding conduct", RubricLabels::binary("no_finding", "finding"));
+        Evaluator::from_rules(CODING_CONDUCT, title, RubricSubject::Step, labels, RuleQuestion::CodingConduct)
+    }
+
+    /// Whether a claim of passing tests is supported.
+    pub fn test_claims() -> Evaluator {
+        let (title, labels) = ("Test claims", RubricLabels::binary("supported", "unsupported"));
+        Evaluator::from_rules(TEST_CLAIMS, title, RubricSubject::Trajectory, labels, RuleQuestion::TestClaims)
     }
 
     fn from_rules(
@@ -206,6 +224,8 @@ impl Evaluator {
             (RuleQuestion::SequenceOptimality, _) => offline.sequence_optimality(),
             (RuleQuestion::TaskCompletion, _) => offline.task_completion(),
             (RuleQuestion::ErrorRecovery, _) => offline.error_recovery(),
+            (RuleQuestion::TestClaims, _) => offline.test_claims(),
+            (RuleQuestion::CodingConduct, Some(step)) => offline.coding_conduct(step),
             (RuleQuestion::ThoughtToTool, Some(step)) => offline.thought_to_tool(step),
             (RuleQuestion::QueryToThought, Some(step)) => offline.query_to_thought(step),
             (RuleQuestion::RequestToTool, Some(step)) => offline.request_to_tool(step),
@@ -237,6 +257,7 @@ impl Evaluator {
             RuleQuestion::Outcome => offline.outcome_remarks(),
             RuleQuestion::SequenceOptimality => offline.sequence_remarks(),
             RuleQuestion::ErrorRecovery => offline.recovery_remarks(),
+            RuleQuestion::TestClaims => offline.claim_remarks(),
             _ => Vec::new(),
         }
     }

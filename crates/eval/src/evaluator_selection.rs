@@ -17,11 +17,16 @@ pub const RULE_EVALUATORS: &[fn() -> Evaluator] =
 /// The default set: what every agent needs, at a cost that a model judge can be paid for. A user's own rubrics belong
 /// to it, too, since whoever gives one wants it judged.
 pub const CORE_SET: &str = "core";
+/// Rules for coding agents. `gradus eval` adds it by itself where the sources are sessions of coding agents.
+pub const CODING_SET: &str = "coding";
 /// Every evaluator that there is.
 pub const ALL_SET: &str = "all";
 
 /// The names of the sets.
-pub const EVALUATOR_SETS: [&str; 2] = [CORE_SET, ALL_SET];
+pub const EVALUATOR_SETS: [&str; 3] = [CORE_SET, CODING_SET, ALL_SET];
+
+/// Rules only, like [`RULE_EVALUATORS`], and of use only for coding agents.
+const CODING_EVALUATORS: &[fn() -> Evaluator] = &[Evaluator::coding_conduct, Evaluator::test_claims];
 
 /// The built-in evaluators of [`CORE_SET`].
 const CORE_EVALUATORS: [&str; 7] = [
@@ -48,7 +53,7 @@ pub struct EvaluatorSelection {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluatorSelectionError {
     /// `known` lists the names of all evaluators, separated by commas.
-    #[error("there is no evaluation {name:?}; there are {known}, and the sets {}", EVALUATOR_SETS.join(" and "))]
+    #[error("there is no evaluation {name:?}; there are {known}, and the sets {}", EVALUATOR_SETS.join(", "))]
     Unknown { name: String, known: String },
     #[error("the offline judge has no rules for {0:?}: choose a model as the judge, or name evaluators without it")]
     NoOfflineRules(String),
@@ -66,13 +71,14 @@ pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Resul
 
 /// The evaluator of this name that is rules only; `None` if there is none.
 pub fn find_rule_evaluator(name: &str) -> Option<Evaluator> {
-    RULE_EVALUATORS.iter().map(|make| make()).find(|evaluator| *evaluator.name == *name)
+    RULE_EVALUATORS.iter().chain(CODING_EVALUATORS).map(|make| make()).find(|evaluator| *evaluator.name == *name)
 }
 
 /// The names of all evaluators. `--evaluators` accepts them and [`EVALUATOR_SETS`].
 pub fn known_evaluators(library: &RubricLibrary) -> Vec<String> {
     let rubrics = library.iter().map(|rubric| rubric.name.clone());
-    rubrics.chain(RULE_EVALUATORS.iter().map(|make| make().name.to_string())).collect()
+    let rules = RULE_EVALUATORS.iter().chain(CODING_EVALUATORS);
+    rubrics.chain(rules.map(|make| make().name.to_string())).collect()
 }
 
 /// The evaluators with these names or in these sets; [`CORE_SET`] if `names` is empty. An unknown name is an error.
@@ -113,6 +119,9 @@ pub fn select_evaluators(
     let rules = RULE_EVALUATORS.iter().map(|make| make());
     let is_free = has_core && judge.is_none();
     selection.evaluators.extend(rules.filter(|one| is_named(&one.name) || in_sets(&one.name) || is_free));
+    let has_coding = has_all || is_named(CODING_SET);
+    let coding = CODING_EVALUATORS.iter().map(|make| make());
+    selection.evaluators.extend(coding.filter(|one| has_coding || is_named(&one.name)));
     Ok(selection)
 }
 
@@ -208,6 +217,6 @@ mod tests {
         let strict = select_evaluators(&library(), &[], None, true, true).err();
         assert_eq!(strict, Some(EvaluatorSelectionError::NoOfflineRules("tone".to_owned())), "only the user's own");
         let unknown = select(&["cor"], None).expect_err("no such set").to_string();
-        assert!(unknown.contains("planning") && unknown.ends_with("and the sets core and all"), "{unknown}");
+        assert!(unknown.contains("planning") && unknown.ends_with("and the sets core, coding, all"), "{unknown}");
     }
 }

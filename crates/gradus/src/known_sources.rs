@@ -35,3 +35,10 @@ impl SourceResolver for StoreAndServerResolver {
         Some(Arc::new(StoreSource { path: path.to_owned(), project: None }))
     }
 }
+
+/// The tool whose sessions one of these sources holds, if there is one: files and folders that a coding agent writes for
+/// its user.
+pub(crate) fn find_personal_session(sources: &[String]) -> Option<&'static str> {
+    let files = sources.iter().filter(|source| Path::new(source).exists());
+    files.into_iter().find_map(|source| gradus_ingest::find_personal_session(source))
+}

@@ -9,13 +9,14 @@ pub(crate) enum SourceFormat {
     Protobuf(MessageFraming),
     Json,
     Transcript,
+    /// Rows of cells with commas between. Whatever its cells say, it is no transcript.
+    Table,
 }
 
 /// Detects the format; `None` if it is not known. `whole` says that `head` is the entire input.
 pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-    // A field mark of DSPy, `[[ ## name ## ]]`, begins like a JSON list.
-    if matches!(text.first(), Some(b'{' | b'[')) && !text.starts_with(b"[[ ##") {
+    if begins_like_json(text) {
         return Some(SourceFormat::Json);
     }
     if known_log(head).is_some() {
@@ -24,6 +25,9 @@ pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
     // A file that was cut off looks like the beginning of a longer one. Its reader reports where it ends.
     if let Some(framing) = looks_like_export(head, whole).or_else(|| looks_like_export(head, false)) {
         return Some(SourceFormat::Protobuf(framing));
+    }
+    if gradus_import::read_table_header(head, whole).is_some() {
+        return Some(SourceFormat::Table);
     }
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -34,6 +38,16 @@ pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
         Err(_) => return None,
     };
     gradus_core::react::read_react_transcript(text).is_react.then_some(SourceFormat::Transcript)
+}
+
+/// Whether a text is JSON by its first characters. A field mark of DSPy, `[[ ## name ## ]]`, and a section of a settings
+/// file, `[name]`, begin like a list.
+fn begins_like_json(text: &[u8]) -> bool {
+    let Some(inside) = text.strip_prefix(b"[") else { return text.first() == Some(&b'{') };
+    let inside = inside.trim_ascii_start();
+    let is_word = inside.first().is_some_and(u8::is_ascii_alphabetic)
+        && !["true", "false", "null"].iter().any(|word| inside.starts_with(word.as_bytes()));
+    !is_word && !text.starts_with(b"[[ ##")
 }
 
 /// The name of the program that wrote a plain-text log which is not read. Such a log quotes thoughts and actions, but
@@ -69,6 +83,20 @@ pub(crate) fn describe_log(program: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_settings_file_is_no_json() {
+        assert_eq!(detect_format(b"[project]\nname = \"a\"\n", true), None);
+        for list in ["[{\"a\": 1}]", "[ true ]", "[]", "[\"a\"]"] {
+            assert_eq!(detect_format(list.as_bytes(), true), Some(SourceFormat::Json), "{list}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_no_transcript() {
+        let table = "name,text\nrun 1,\"Thought: look\nAction: find\nAction Input: {}\nObservation: 1\"\n";
+        assert_eq!(detect_format(table.as_bytes(), true), Some(SourceFormat::Table));
+    }
 
     #[test]
     fn logs_of_agents_are_no_transcripts() {

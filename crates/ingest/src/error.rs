@@ -13,9 +13,12 @@ pub enum SourceError {
     #[error("{name}: {reason}")]
     Unreadable { name: String, reason: String },
     #[error(
-        "{name}: not a known trace format ({looks_like}); expected OTLP (protobuf or JSON), Phoenix spans, message lists or a ReAct transcript"
+        "{name}: not a known trace format ({looks_like}); expected OTLP, a session of a coding agent, an export of another backend or harness, message lists or a ReAct transcript"
     )]
     Unrecognised { name: String, looks_like: String },
+    /// A file of a known tool that holds no runs.
+    #[error("{name}: {reason}")]
+    NotRuns { name: String, reason: String },
 }
 
 impl SourceError {
@@ -38,9 +41,17 @@ impl SourceError {
         SourceError::Unreadable { name: name.to_owned(), reason }
     }
 
+    /// Which file it is and what it is instead of a trace, for a list of skipped files.
+    pub(crate) fn describe_skipped(&self) -> String {
+        match self {
+            SourceError::Unrecognised { name, looks_like } => format!("{name}: {looks_like}"),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the source is not a trace, as opposed to a broken one. Such files of a folder are skipped.
     pub fn is_unrecognised(&self) -> bool {
-        matches!(self, SourceError::Unrecognised { .. })
+        matches!(self, SourceError::Unrecognised { .. } | SourceError::NotRuns { .. })
     }
 
     /// Describes what the first bytes look like, because the user cannot see them.
@@ -51,6 +62,9 @@ impl SourceError {
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
             _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
                 "UTF-16 text; convert it to UTF-8".to_owned()
+            }
+            _ if head.starts_with(b"PAR1") => {
+                "a Parquet file, which this build does not read; export CSV or JSON".to_owned()
             }
             _ if head.starts_with(b"PK\x03\x04") => "a zip archive; unpack it".to_owned(),
             _ if head.starts_with(b"\x1f\x8b") => "compressed twice; decompress it once".to_owned(),
@@ -68,6 +82,8 @@ pub enum ReadError {
     Broken(String),
     /// Well-formed, but not a known kind of document.
     Unrecognised(String),
+    /// A document of a known tool that holds no runs.
+    NotRuns(String),
 }
 
 impl ReadError {
@@ -81,6 +97,7 @@ impl ReadError {
         match self {
             ReadError::Broken(reason) => SourceError::Unreadable { name, reason },
             ReadError::Unrecognised(looks_like) => SourceError::Unrecognised { name, looks_like },
+            ReadError::NotRuns(reason) => SourceError::NotRuns { name, reason },
         }
     }
 }
@@ -126,6 +143,7 @@ mod tests {
             SourceError::no_project("store", "shop", &projects),
             ReadError::new("record 3 is cut off").in_source("a.binpb"),
             ReadError::Unrecognised("a JSON number".to_owned()).in_source("a.json"),
+            ReadError::NotRuns("LangSmith dataset: export the runs".to_owned()).in_source("a.json"),
         ];
         errors.extend(unrecognized.map(|head| SourceError::unrecognized("a", head)));
         let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();

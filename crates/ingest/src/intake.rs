@@ -8,17 +8,20 @@ use std::sync::Arc;
 use gradus_core::assemble::{self, TraceLink, TraceLinker};
 use gradus_core::coverage::SourceCoverage;
 use gradus_core::message::ChatMessage;
-use gradus_core::span::TraceId;
-use gradus_core::trajectory::{DefectKind, ExtractionDefect, ToolDefinition, Trajectory};
+use gradus_core::span::{SpanId, TraceId};
+use gradus_core::trajectory::{DefectKind, ExtractionDefect, RecordedAnnotation, ToolDefinition, Trajectory};
 use gradus_otlp::{ExportRecord, RecordScope, SpanHead, TelemetrySignal, decode_log, decode_span, decode_span_head};
 
+use crate::error::SourceError;
 use crate::groups::{GroupReadResult, GroupReader, decode_group};
+use crate::imported_turns::{ImportedTurns, SpanAnnotations};
 use crate::limits::SourceLimits;
 use crate::parallel::with_workers;
 use crate::records::FoundRecord;
 use crate::selection::TraceSelection;
 use crate::spool::{RecordSpool, SpoolRange, SpoolReader};
 use crate::turn_links::TurnCache;
+use gradus_import::ImportedTurn;
 
 /// The first pass over the sources. Each record goes into the spool as protobuf bytes; in memory stay one entry per
 /// record, one per trace, and the links between traces. [`RecordIntake::finish`] is the second pass, which assembles
@@ -57,6 +60,11 @@ pub struct RecordIntake<'k> {
     projects: HashMap<TraceId, Arc<str>>,
     /// Turns that later lines or traces may continue.
     turns: TurnCache,
+    imported: ImportedTurns,
+    annotations: SpanAnnotations,
+    /// Trajectories and steps of documents of the present input.
+    input_trajectories: u64,
+    input_steps: u64,
 }
 
 /// Ids and model that stand beside a message list in its document.
@@ -104,6 +112,10 @@ impl<'k> RecordIntake<'k> {
             project: None,
             projects: HashMap::new(),
             turns: TurnCache::default(),
+            imported: ImportedTurns::default(),
+            annotations: SpanAnnotations::default(),
+            input_trajectories: 0,
+            input_steps: 0,
         }
     }
 
@@ -153,8 +165,23 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Counts a file of a folder that is not in a known trace format.
-    pub fn skip_file(&mut self) {
-        self.current_source().skipped_files += 1;
+    pub fn skip_file(&mut self, error: &SourceError) {
+        self.current_source().add_skipped_file(&error.describe_skipped());
+    }
+
+    /// Reports an input whose documents gave trajectories, and none of them a step. Silence would pass for success.
+    pub(crate) fn end_input(&mut self) {
+        if std::mem::take(&mut self.input_steps) == 0 && self.input_trajectories > 0 {
+            let count = self.input_trajectories;
+            let noun = if count == 1 { "trajectory" } else { "trajectories" };
+            let detail = format!("{}: {count} {noun} without a tool call: there are no steps to grade", self.input);
+            let defect = ExtractionDefect::new(DefectKind::FileWithoutSteps, detail, None);
+            self.current_source().add_defect(&defect);
+            if self.summary.defects.len() < MAX_DEFECTS {
+                self.summary.defects.push(defect);
+            }
+        }
+        self.input_trajectories = 0;
     }
 
     fn current_source(&mut self) -> &mut SourceCoverage {
@@ -295,9 +322,42 @@ impl<'k> RecordIntake<'k> {
         self.emit(trajectories);
     }
 
-    /// Adds a trajectory in our own line format.
-    pub(crate) fn add_trajectory(&mut self, mut trajectory: Trajectory) {
+    /// Counts a session or a document of another tool.
+    pub(crate) fn count_document(&mut self) {
         self.current_source().documents += 1;
+    }
+
+    /// Notes that a session ends in the middle of a record. That is no fault of a session that is being written.
+    pub(crate) fn note_unfinished_record(&mut self, line: u64) {
+        let detail = format!("{}: line {line}: the record is not finished: the session is being written", self.input);
+        let defect = ExtractionDefect::new(DefectKind::UnfinishedRecord, detail, None);
+        self.current_source().add_defect(&defect);
+    }
+
+    /// Adds a turn of a session of another tool. A turn that was read before, in another file, counts once.
+    pub(crate) fn add_imported_turn(&mut self, turn: ImportedTurn) {
+        if self.imported.is_repeated(&turn) {
+            self.current_source().repeated_turns += 1;
+            return;
+        }
+        for trajectory in self.imported.admit(turn) {
+            self.add_line(trajectory);
+        }
+    }
+
+    /// Keeps what a source says about a span or a trace until it is assembled.
+    pub(crate) fn add_annotation(&mut self, trace: TraceId, span: Option<SpanId>, annotation: RecordedAnnotation) {
+        self.annotations.add(trace, span, annotation);
+    }
+
+    /// Adds a trajectory in our own line format.
+    pub(crate) fn add_trajectory(&mut self, trajectory: Trajectory) {
+        self.count_document();
+        self.add_line(trajectory);
+    }
+
+    /// Gives a trajectory an id that no other has, and links it to the turn before.
+    fn add_line(&mut self, mut trajectory: Trajectory) {
         // Two files may use the same ids, and a file that others wrote may have steps without numbers or out of order.
         // Step numbers must increase, because verdicts refer to them.
         let (base, mut count) = (trajectory.trajectory_id.clone(), 1);
@@ -319,6 +379,8 @@ impl<'k> RecordIntake<'k> {
     fn emit(&mut self, trajectories: Vec<Trajectory>) {
         let source = self.summary.sources.len().saturating_sub(1);
         for trajectory in trajectories {
+            self.input_trajectories += 1;
+            self.input_steps += trajectory.steps.len() as u64;
             if !self.selection.holds_document(trajectory.start.as_deref()) {
                 self.summary.passed_over += 1;
                 continue;
@@ -470,6 +532,9 @@ impl<'k> RecordIntake<'k> {
     /// in the order of the start of their group. The order does not depend on the number of threads. Returns the first
     /// error of the spool or the sink.
     pub fn finish(mut self) -> io::Result<ReadSummary> {
+        for trajectory in self.imported.take_waiting() {
+            self.add_line(trajectory);
+        }
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -494,7 +559,13 @@ impl<'k> RecordIntake<'k> {
             let first = group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
             first.unwrap_or_default()
         });
-        let RecordIntake { limits, selection, entries, scopes, traces, mut summary, sink, projects, .. } = self;
+        let RecordIntake {
+            limits, selection, entries, scopes, traces, mut summary, sink, projects, annotations, ..
+        } = self;
+        let sink = &mut |source: usize, mut trajectory: Trajectory| {
+            annotations.attach_to(&mut trajectory);
+            sink(source, trajectory)
+        };
         let reader = GroupReader {
             spool: &spool,
             entries: &entries,

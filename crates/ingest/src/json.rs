@@ -10,9 +10,11 @@ use gradus_otlp::{ExportList, is_export_key};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
+use crate::bounded_lines::{BoundedLines, skip_byte_order_mark};
+use crate::document_error::{DocumentError, describe_json_error};
 use crate::error::ReadError;
 use crate::intake::RecordIntake;
-use crate::shapes::{self, DocumentError, MessageBuffer};
+use crate::shapes::{self, MessageBuffer};
 
 mod span_lines;
 
@@ -25,7 +27,7 @@ const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
 pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     skip_byte_order_mark(input)?;
     let limit = intake.limits().record.record_bytes;
-    let mut lines = BoundedLines { input, number: 0, line: Vec::new(), limit, read_bytes: 0 };
+    let mut lines = BoundedLines::new(input, limit);
     let mut conversation = MessageBuffer::default();
     let before = intake.record_count();
     let mut first_failure: FirstFailure = None;
@@ -56,7 +58,7 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
                 return read_whole_documents(head.chain(lines.input), intake);
             }
             let reason = format!("line {}: the JSON ends too early", lines.number - 1);
-            first_failure.get_or_insert((true, reason.clone()));
+            first_failure.get_or_insert(ReadError::new(reason.clone()));
             intake.bad_record(&reason);
         }
         match read {
@@ -77,27 +79,22 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
     }
     conversation.flush(intake);
     match first_failure {
-        Some((true, reason)) if intake.record_count() == before => Err(ReadError::new(reason)),
-        Some((false, reason)) if intake.record_count() == before => Err(ReadError::Unrecognised(reason)),
+        Some(failure) if intake.record_count() == before => Err(failure),
         _ => Ok(()),
     }
 }
 
-/// The first line that could not be read: whether it is broken rather than unknown, and the reason.
-type FirstFailure = Option<(bool, String)>;
+/// Why the first line that could not be read was not.
+type FirstFailure = Option<ReadError>;
 
 fn report_line_failure(failure: &DocumentError, line: u64, intake: &mut RecordIntake<'_>, first: &mut FirstFailure) {
     let reason = failure.in_line(line);
-    first.get_or_insert((!matches!(failure, DocumentError::Unrecognised), reason.clone()));
+    first.get_or_insert(match failure {
+        DocumentError::Unrecognised => ReadError::Unrecognised(reason.clone()),
+        DocumentError::NotRuns(..) => ReadError::NotRuns(failure.to_string()),
+        _ => ReadError::new(reason.clone()),
+    });
     intake.bad_record(&reason);
-}
-
-/// Windows programs write UTF-8 with a byte order mark, which JSON does not allow.
-fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
-    if input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
-        input.consume(3);
-    }
-    Ok(())
 }
 
 /// Reads documents that are spread over lines, while they are parsed. Memory is bounded by the largest record, not by
@@ -114,7 +111,7 @@ fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Resu
         let document =
             JsonDocumentVisitor { intake, conversation: &mut conversation, meter: &meter, refusal: &mut refusal };
         if let Err(error) = document.deserialize(&mut deserializer) {
-            let reason = shapes::describe_json_error(&error, true);
+            let reason = describe_json_error(&error, true);
             if intake.record_count() == before && conversation.is_empty() {
                 return Err(ReadError::new(reason));
             }
@@ -125,45 +122,9 @@ fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Resu
     conversation.flush(intake);
     if intake.record_count() == before {
         let unrecognised = || DocumentError::Unrecognised.to_string();
-        return Err(ReadError::Unrecognised(refusal.unwrap_or_else(unrecognised)));
+        return Err(refusal.unwrap_or_else(|| ReadError::Unrecognised(unrecognised())));
     }
     Ok(())
-}
-
-/// The lines of an input, bounded in length: a file without line breaks must not be read into memory as one line.
-struct BoundedLines<'r> {
-    input: &'r mut dyn BufRead,
-    number: u64,
-    line: Vec<u8>,
-    limit: usize,
-    read_bytes: usize,
-}
-
-impl BoundedLines<'_> {
-    /// Reads the next line into `line`; `None` at the end. `false` if it is longer than the limit: then only its
-    /// beginning is there.
-    fn next(&mut self) -> io::Result<Option<bool>> {
-        self.line.clear();
-        self.number += 1;
-        let read = (&mut *self.input).take(self.limit as u64 + 1).read_until(b'\n', &mut self.line)?;
-        self.read_bytes = self.read_bytes.saturating_add(read);
-        Ok((read > 0).then_some(read <= self.limit))
-    }
-
-    /// Skips the rest of a line that is too long, and returns the failure to report.
-    fn skip_rest(&mut self) -> io::Result<DocumentError> {
-        loop {
-            let buffer = self.input.fill_buf()?;
-            let (length, ends) = match buffer.iter().position(|byte| *byte == b'\n') {
-                Some(place) => (place + 1, true),
-                None => (buffer.len(), buffer.is_empty()),
-            };
-            self.input.consume(length);
-            if ends {
-                return Ok(DocumentError::Malformed(format!("longer than the limit of {} bytes", self.limit)));
-            }
-        }
-    }
 }
 
 /// Bytes that were read since the last record ended. Shared by the reader, which counts, and the visitor, which resets.
@@ -204,7 +165,7 @@ struct JsonDocumentVisitor<'d, 'k> {
     conversation: &'d mut MessageBuffer,
     meter: &'d RecordMeter,
     /// Why the first document that is known and not read was refused.
-    refusal: &'d mut Option<String>,
+    refusal: &'d mut Option<ReadError>,
 }
 
 impl<'de> DeserializeSeed<'de> for JsonDocumentVisitor<'_, '_> {
@@ -239,7 +200,7 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
                     map.next_value_seed(ExportList::new(&mut sink))?;
                     streamed = true;
                 }
-                "data" | "spans" | "traces" if rest.is_empty() || !shapes::is_message(&rest) => {
+                "data" | "spans" | "traces" if shapes::is_listing(&rest) => {
                     let document = JsonDocumentVisitor {
                         intake: self.intake,
                         conversation: self.conversation,
@@ -266,11 +227,17 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
 }
 
 /// Reports a document that cannot be read, and remembers the reason if it says more than that it is unknown.
-fn report_document_failure(failure: &DocumentError, intake: &mut RecordIntake<'_>, refusal: &mut Option<String>) {
+fn report_document_failure(failure: &DocumentError, intake: &mut RecordIntake<'_>, refusal: &mut Option<ReadError>) {
     let reason = failure.to_string();
     intake.bad_record(&reason);
-    if !matches!(failure, DocumentError::Unrecognised) {
-        refusal.get_or_insert(reason);
+    match failure {
+        DocumentError::Unrecognised => {}
+        DocumentError::NotRuns(..) => {
+            refusal.get_or_insert(ReadError::NotRuns(reason));
+        }
+        _ => {
+            refusal.get_or_insert(ReadError::Unrecognised(reason));
+        }
     }
 }
 
@@ -302,6 +269,7 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
         let JsonDocumentVisitor { intake, conversation, meter, refusal } = self.document;
         let mut messages = Vec::new();
+        let mut mlflow_spans = Vec::new();
         let mut any = false;
         while let Some(item) = list.next_element::<Json>()? {
             any = true;
@@ -310,7 +278,11 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
                 messages.push(item);
                 continue;
             }
-            if messages.is_empty() {
+            if item.as_object().is_some_and(gradus_import::is_mlflow_span) {
+                mlflow_spans.push(item);
+                continue;
+            }
+            if messages.is_empty() && mlflow_spans.is_empty() {
                 meter.reset();
             }
             let source = item.to_string();
@@ -320,6 +292,12 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
         }
         if !messages.is_empty() {
             shapes::ingest_conversation(messages, intake);
+        }
+        if !mlflow_spans.is_empty() {
+            let trace = serde_json::json!({"spans": mlflow_spans});
+            if let Err(failure) = shapes::ingest_json_value(trace, &[], intake, conversation) {
+                report_document_failure(&failure, intake, refusal);
+            }
         }
         meter.reset();
         Ok(any)

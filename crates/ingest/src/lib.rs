@@ -7,9 +7,13 @@
 //!
 //! Stores, servers and Phoenix are not known here: the command line passes them in through [`SourceResolver`].
 
+mod bounded_lines;
 mod detect;
+mod document_error;
 mod error;
 mod groups;
+mod imported_turns;
+mod imports;
 mod intake;
 mod json;
 mod limits;
@@ -28,6 +32,7 @@ mod turn_links;
 
 pub use crate::records::{ReadSummary, TrajectorySink};
 pub use error::{ReadError, SourceError};
+pub use imports::find_personal_session;
 pub use intake::{MAX_LINKED_ON_ARRIVAL, RecordIntake};
 pub use limits::{GroupLimits, SourceLimits};
 pub use open::{InputSource, expand_source};

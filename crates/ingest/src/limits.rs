@@ -13,6 +13,8 @@ pub struct SourceLimits {
     pub spool_memory: usize,
     /// Threads that decode and assemble. The result does not depend on their number.
     pub threads: usize,
+    /// Whether a personal session may come from standard input. Of a file the user was asked before it is read.
+    pub accepts_personal_stdin: bool,
     pub group: GroupLimits,
 }
 
@@ -42,6 +44,7 @@ impl Default for SourceLimits {
             expansion_floor: 256 << 20,
             spool_memory: 32 << 20,
             threads: 1,
+            accepts_personal_stdin: true,
             group: GroupLimits::default(),
         }
     }

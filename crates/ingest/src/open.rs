@@ -64,28 +64,28 @@ pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<
     Ok(files)
 }
 
-/// Lists files in the order of their names, so that results do not depend on the file system. Hidden files are left
-/// out. Links to folders are not followed, which avoids cycles.
+/// Lists files in the order of their names, so that results do not depend on the file system, and those of a folder
+/// before those of the folders in it: a session stands beside the folder of its subagents. Hidden files are left out.
+/// Links to folders are not followed, which avoids cycles.
 fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
+    entries.retain(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     entries.sort_by_key(fs::DirEntry::file_name);
+    let mut folders = Vec::new();
     for entry in entries {
         let path = entry.path();
-        if entry.file_name().to_string_lossy().starts_with('.') {
-            continue;
-        }
         if entry.file_type()?.is_dir() {
-            collect_files(&path, files)?;
+            folders.push(path);
         } else if path.is_file() {
             let name = path.display().to_string();
             files.push(InputSource::File { path, name });
         }
     }
-    Ok(())
+    folders.iter().try_for_each(|folder| collect_files(folder, files))
 }
 
-/// Bytes of an input from which its format is detected.
-const HEAD: usize = 64 << 10;
+/// Bytes of an input from which its format is detected. The first lines of a session can be long.
+const HEAD: usize = 256 << 10;
 /// Size from which a file is read and decompressed on a thread of its own. A smaller one is read before such a thread
 /// has started.
 const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
@@ -101,6 +101,18 @@ pub(crate) struct SourceHead<'a> {
     pub bytes: &'a [u8],
     /// Whether these are all bytes of the input.
     pub whole: bool,
+}
+
+/// Bytes from which binary formats and transcripts are recognised. What is further back may be damaged, and its reader
+/// reports where.
+const FORMAT_HEAD: usize = 64 << 10;
+
+impl<'a> SourceHead<'a> {
+    /// The beginning of the head.
+    pub(crate) fn first_part(&self) -> SourceHead<'a> {
+        let bytes = &self.bytes[..self.bytes.len().min(FORMAT_HEAD)];
+        SourceHead { bytes, whole: self.whole && bytes.len() < FORMAT_HEAD }
+    }
 }
 
 impl InputReader {

@@ -2,7 +2,6 @@
 //! own line format. Decided by the keys of the document, never by file names.
 
 use crate::records::FoundRecord;
-use std::fmt;
 
 use gradus_core::message::{ChatMessage, messages_from_json};
 use gradus_core::span_json::{is_nested_span, is_phoenix_span, nested_spans, phoenix_span};
@@ -10,67 +9,10 @@ use gradus_core::trajectory::Trajectory;
 use gradus_otlp::{ExportJson, is_export_key, read_export_json, span_from_json};
 use serde_json::{Map, Value as Json};
 
-use crate::detect::{describe_log, known_log};
+use crate::detect::known_log;
+use crate::document_error::DocumentError;
+use crate::imports;
 use crate::intake::{DocumentIds, RecordIntake};
-
-/// Why a document is not read.
-pub(crate) enum DocumentError {
-    /// The text ends before the document does. It may continue on the next line.
-    Incomplete,
-    Malformed(String),
-    /// A log that a program writes as plain text.
-    ProgramLog(&'static str),
-    /// A chat of several agents, without their tool calls.
-    AgentChat,
-    Unrecognised,
-}
-
-impl DocumentError {
-    /// The message with the line in front: "line 3, column 7: ...".
-    pub(crate) fn in_line(&self, line: u64) -> String {
-        let text = self.to_string();
-        let mark = if text.starts_with("column ") { "," } else { ":" };
-        format!("line {line}{mark} {text}")
-    }
-}
-
-impl fmt::Display for DocumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DocumentError::Incomplete => f.write_str("the JSON ends too early"),
-            DocumentError::Malformed(reason) => f.write_str(reason),
-            DocumentError::ProgramLog(program) => f.write_str(&describe_log(program)),
-            DocumentError::AgentChat => f.write_str(
-                "a chat log of several agents without tool calls (Who&When, MAST): there are no steps to grade",
-            ),
-            DocumentError::Unrecognised => f.write_str("JSON that is neither spans nor messages"),
-        }
-    }
-}
-
-impl From<serde_json::Error> for DocumentError {
-    fn from(error: serde_json::Error) -> Self {
-        if error.is_eof() {
-            DocumentError::Incomplete
-        } else {
-            DocumentError::Malformed(describe_json_error(&error, false))
-        }
-    }
-}
-
-/// The message of serde_json with the position in front. Where each line is a document, the line is known to the caller
-/// and its number here is always 1, so it is left out.
-pub(crate) fn describe_json_error(error: &serde_json::Error, with_line: bool) -> String {
-    let text = error.to_string();
-    let (line, column) = (error.line(), error.column());
-    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
-    let limit = if reason.contains("recursion limit") { " (limit 128 levels)" } else { "" };
-    match (with_line, line) {
-        (_, 0) => format!("{reason}{limit}"),
-        (true, _) => format!("line {line}, column {column}: {reason}{limit}"),
-        (false, _) => format!("column {column}: {reason}{limit}"),
-    }
-}
 
 /// Messages that stand on lines of their own. Consecutive ones are one conversation, which ends at a line of another
 /// kind or with the file.
@@ -170,6 +112,9 @@ fn take_spans(
         let read = read_export_json(Json::Object(object), &mut |record| hand_on(record, take));
         return Ok(read.map_err(DocumentError::from));
     }
+    if gradus_import::is_foreign_span(&object) {
+        return Err(object);
+    }
     // Metrics say nothing about steps. A collector's file contains them beside traces, so they are no error.
     if has(&["resourceMetrics", "resource_metrics"]) {
         return Ok(Ok(()));
@@ -189,8 +134,9 @@ fn take_spans(
     Ok(span.map(|span| take(FoundRecord::Span(&span))))
 }
 
+/// A line of our own format. ATIF has the same two keys, and names its version beside them.
 fn is_trajectory(object: &Map<String, Json>) -> bool {
-    object.contains_key("trajectory_id") && object.contains_key("steps")
+    object.contains_key("trajectory_id") && object.contains_key("steps") && !object.contains_key("schema_version")
 }
 
 /// Adds a JSON value of any known kind. Recurses into lists; the depth is bounded by serde_json's limit of 128.
@@ -244,6 +190,13 @@ pub(crate) fn ingest_conversation(messages: Vec<Json>, intake: &mut RecordIntake
     intake.add_messages(&messages_from_json(list), &ids, source.as_bytes(), &[]);
 }
 
+/// Whether a list behind these fields is a listing, whose elements are read one by one. Beside the ids of a trace or
+/// the columns of a table, the list is a part of one record.
+pub(crate) fn is_listing(fields: &Map<String, Json>) -> bool {
+    const PART_OF_RECORD: [&str; 6] = ["columns", "info", "traceID", "traceId", "trace_id", "request_id"];
+    !is_message(fields) && !PART_OF_RECORD.iter().any(|key| fields.contains_key(*key))
+}
+
 /// Whether an object is a message: OpenAI and Anthropic (`role`), LangChain (`type` with `content` or `data`), or an
 /// item of OpenAI's Responses API.
 pub(crate) fn is_message(object: &Map<String, Json>) -> bool {
@@ -267,6 +220,13 @@ fn ingest_json_object(
     if is_trajectory(&object) {
         intake.add_trajectory(serde_json::from_value::<Trajectory>(Json::Object(object))?);
         return Ok(());
+    }
+    if let Some(format) = imports::detect_document(&object) {
+        conversation.flush(intake);
+        return imports::read_document(object, format, intake).map_err(|error| DocumentError::Malformed(error.reason));
+    }
+    if let Some(format) = imports::detect_unreadable(&object) {
+        return Err(DocumentError::NotRuns(format.name, format.hint));
     }
     if is_message(&object) {
         conversation.digest_of.extend_from_slice(source);

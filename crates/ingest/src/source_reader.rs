@@ -1,17 +1,20 @@
 //! Reads inputs: opens each, detects its format, and passes it to the reader of that format.
 
 use std::collections::VecDeque;
-use std::io::BufRead;
+use std::io::{self, BufRead, Read};
 
 use crate::detect::SourceFormat;
 use crate::error::SourceError;
 use crate::intake::RecordIntake;
 use crate::open::{InputReader, InputSource, open_input};
 use crate::trace_source::SourceResolver;
-use crate::{detect, json, protobuf, text};
+use crate::{detect, imports, json, protobuf, text};
 
 /// The first bytes of every SQLite database.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// The first bytes of every zip archive.
+const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 
 /// Reads one input into the intake. Bad records are reported to the intake; an error means that nothing of the input
 /// could be used.
@@ -65,15 +68,47 @@ fn read_opened(
     {
         return database.read(intake);
     }
-    let format = detect::detect_format(head.bytes, head.whole)
+    if let InputSource::File { path, .. } = input
+        && head.bytes.starts_with(ZIP_MAGIC)
+    {
+        return imports::read_archive(path, intake).map_err(|error| error.in_source(input.name()));
+    }
+    #[cfg(feature = "parquet")]
+    if let InputSource::File { path, .. } = input
+        && head.bytes.starts_with(b"PAR1")
+    {
+        return imports::read_parquet(path, intake).map_err(|error| error.in_source(input.name()));
+    }
+    let first = head.first_part();
+    let format = detect::detect_format(first.bytes, first.whole)
         .ok_or_else(|| SourceError::unrecognized(input.name(), head.bytes))?;
+    let session = match format {
+        SourceFormat::Json => {
+            imports::find_session(&mut reader).map_err(|error| SourceError::from_io(input.name(), &error))?
+        }
+        _ => imports::SessionHead { bytes: Vec::new(), format: None },
+    };
+    if let Some(session) = session.format.filter(|format| format.is_personal)
+        && matches!(input, InputSource::StandardInput)
+        && !intake.limits().accepts_personal_stdin
+    {
+        return Err(SourceError::Unreadable {
+            name: input.name().to_owned(),
+            reason: format!("a {}: nothing was sent; name its file to be asked, or add --yes", session.name),
+        });
+    }
+    let mut reader = io::Cursor::new(session.bytes).chain(reader);
+    let session = session.format;
     let reader: &mut dyn BufRead = &mut reader;
     let mark = intake.checkpoint();
     let read = match format {
+        _ if let Some(session) = session => imports::read_session(reader, session, intake),
         SourceFormat::Protobuf(framing) => protobuf::read_protobuf_export(reader, framing, intake),
         SourceFormat::Json => json::read_json_input(reader, intake),
+        SourceFormat::Table => imports::read_table(reader, intake),
         SourceFormat::Transcript => text::read_transcript(reader, intake),
     };
+    intake.end_input();
     read.map_err(|error| {
         // The input is reported as a whole, so its single records are not.
         intake.forget_bad_records(&mark);

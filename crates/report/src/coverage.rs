@@ -11,6 +11,9 @@ use gradus_core::visible::printable_line;
 /// Sources that are listed one by one; a folder can have thousands.
 const MAX_SOURCES: usize = 20;
 
+/// Skipped files that are listed one by one.
+const MAX_SKIPPED: usize = 50;
+
 /// Prints each source and then the total; with a single source only that one. Names of sources and examples of defects
 /// are made printable.
 pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
@@ -44,6 +47,16 @@ fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     writeln!(out, "  read          {read}")?;
+    if c.repeated_turns > 0 {
+        writeln!(out, "  repeated      {} turns of resumed sessions, counted once", c.repeated_turns)?;
+    }
+    for reason in c.skipped_examples.iter().take(MAX_SKIPPED) {
+        writeln!(out, "    {DIM}skipped {}{DIM:#}", printable_line(reason))?;
+    }
+    if c.skipped_files as usize > MAX_SKIPPED {
+        let more = c.skipped_files as usize - MAX_SKIPPED;
+        writeln!(out, "    {DIM}skipped {more} more; --format json lists the first 200{DIM:#}")?;
+    }
     writeln!(out, "  trajectories  {}", c.trajectories)?;
     print_share(out, "    with query", c.trajectories_with_query, c.trajectories)?;
     print_share(out, "    with answer", c.trajectories_with_answer, c.trajectories)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gradus_ingest::{RecordIntake, SourceError, TraceSource};
-use gradus_store::{Store, StoreError};
+use gradus_store::{FILE_NAME, Store, StoreError};
 
 /// One project of a store, or all of them. The store is opened read-only, so a server may use it at the same time.
 #[derive(Debug)]
@@ -22,6 +22,11 @@ impl TraceSource for StoreSource {
         let (path, project) = (&self.path, self.project.as_deref());
         let name = path.display().to_string();
         let failed = |error: StoreError| match error {
+            // A database of another program must not be moved away.
+            StoreError::Damaged { .. } if path.file_name() != Some(FILE_NAME.as_ref()) => SourceError::Unrecognised {
+                name: name.clone(),
+                looks_like: "a SQLite database that is no Gradus store".to_owned(),
+            },
             // These say where they are.
             error @ (StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. }) => {
                 SourceError::Told(error.to_string())

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use gradus_architecture::{CrateModules, SourceFiles, find_circles};
 
 /// What each crate may see, bottom up: a crate sees only those above it in this list.
-const VISIBLE_CRATES: [(&str, &[&str]); 19] = [
+const VISIBLE_CRATES: [(&str, &[&str]); 22] = [
     ("host", &[]),
     ("react", &[]),
+    ("scrub", &[]),
     ("core", &["react"]),
     ("dataset", &["core"]),
     ("http", &["core"]),
@@ -17,7 +18,9 @@ const VISIBLE_CRATES: [(&str, &[&str]); 19] = [
     ("stats", &[]),
     ("eval", &["core", "http", "llm", "stats"]),
     ("store", &["core"]),
-    ("ingest", &["core", "otlp"]),
+    ("export", &["core"]),
+    ("import", &["core"]),
+    ("ingest", &["core", "otlp", "import"]),
     ("report", &["core", "stats", "eval"]),
     ("phoenix", &["core", "otlp", "http", "eval", "ingest"]),
     ("server", &["host", "core", "otlp", "http", "llm", "stats", "eval", "store", "ingest", "report", "phoenix"]),
@@ -37,6 +40,9 @@ const VISIBLE_CRATES: [(&str, &[&str]); 19] = [
             "stats",
             "eval",
             "store",
+            "scrub",
+            "export",
+            "import",
             "ingest",
             "report",
             "phoenix",

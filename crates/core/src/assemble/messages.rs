@@ -120,7 +120,8 @@ impl TurnReader {
                 ..TrajectoryStep::default()
             });
         }
-        record_missing_parts(&mut trajectory, &self.budget);
+        record_missing_parts(&mut trajectory);
+        record_exceeded_budget(&mut trajectory, &self.budget);
         trajectory
     }
 }
@@ -247,12 +248,13 @@ fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> 
             ..TrajectoryStep::default()
         });
     }
-    record_missing_parts(&mut trajectory, budget);
+    record_missing_parts(&mut trajectory);
+    record_exceeded_budget(&mut trajectory, budget);
     trajectory
 }
 
 /// Adds defects for thoughts, observations, the query and the answer that are missing.
-fn record_missing_parts(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
+pub fn record_missing_parts(trajectory: &mut Trajectory) {
     for step in &trajectory.steps {
         let mut miss = |kind, what: &str| {
             trajectory.defects.push(ExtractionDefect::new(
@@ -268,9 +270,6 @@ fn record_missing_parts(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
             miss(DefectKind::MissingObservation, "observation");
         }
     }
-    if budget.take_exceeded() {
-        trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, LEFT_OUT, None));
-    }
     if trajectory.query.is_none() {
         trajectory.defects.push(ExtractionDefect::new(
             DefectKind::MissingQuery,
@@ -280,5 +279,11 @@ fn record_missing_parts(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
     }
     if trajectory.final_answer.is_none() {
         trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingAnswer, "there is no final answer", None));
+    }
+}
+
+fn record_exceeded_budget(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
+    if budget.take_exceeded() {
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, LEFT_OUT, None));
     }
 }

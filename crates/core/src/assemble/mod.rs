@@ -32,7 +32,7 @@ mod turns;
 mod usage;
 
 pub use link::{LinkKey, TraceLink, TraceLinker};
-pub use messages::{assemble_messages, assemble_transcript};
+pub use messages::{assemble_messages, assemble_transcript, record_missing_parts};
 pub use tools::parse_tool_definitions as tool_definitions;
 
 use crate::span::Span;

@@ -523,6 +523,7 @@ impl StepExtractor<'_, '_> {
                 arguments_raw: raw,
                 observation,
                 is_error,
+                is_denied: false,
                 parallel_with_previous: requested_call.parallel,
                 agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
                 span_ids: spans

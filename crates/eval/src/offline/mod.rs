@@ -7,6 +7,7 @@
 
 mod answer_text;
 mod call;
+mod coding;
 mod completion;
 mod date_mentions;
 mod evidence_index;
@@ -112,6 +113,8 @@ pub struct OfflineJudge<'t> {
     lost_result: OnceLock<Option<usize>>,
     /// Whether the trace's list of tools is complete, so that a tool that is missing from it did not exist.
     lists_all: OnceLock<bool>,
+    /// What each step does, if the agent is a coding agent.
+    coding_actions: OnceLock<Vec<coding::CodingAction>>,
 }
 
 /// Analysis of one step, computed on first use: many rules need it, and again for each later step.
@@ -150,6 +153,7 @@ impl<'t> OfflineJudge<'t> {
             steps: trajectory.steps.iter().map(|_| StepFeatures::default()).collect(),
             lost_result: OnceLock::new(),
             lists_all: OnceLock::new(),
+            coding_actions: OnceLock::new(),
         }
     }
 
@@ -206,6 +210,21 @@ impl<'t> OfflineJudge<'t> {
     /// Errors and reactions, counted.
     pub fn recovery_remarks(&self) -> Vec<RuleRemark> {
         recovery::recovery_remarks(self)
+    }
+
+    /// Whether a step of a coding agent does something that it should not.
+    pub fn coding_conduct(&self, step: usize) -> OfflineVerdict {
+        coding::judge_conduct(self, step)
+    }
+
+    /// Whether a claim of passing tests is supported by a run of them.
+    pub fn test_claims(&self) -> OfflineVerdict {
+        coding::judge_test_claims(self)
+    }
+
+    /// Corrections by the user, and work behind the last change.
+    pub fn claim_remarks(&self) -> Vec<RuleRemark> {
+        coding::claim_remarks(self)
     }
 
     /// Whether a change that was asked for was made.

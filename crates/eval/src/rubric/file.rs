@@ -44,7 +44,7 @@ pub enum RubricError {
 }
 
 /// Names that gates and tables already use: a gate could not tell which of two metrics it is about.
-const RESERVED: [&str; 28] = [
+const RESERVED: [&str; 31] = [
     "steps",
     "tokens",
     "latency",
@@ -75,6 +75,9 @@ const RESERVED: [&str; 28] = [
     "call_validity",
     "argument_provenance",
     "error_recovery",
+    "coding",
+    "coding_conduct",
+    "test_claims",
 ];
 
 /// Whether no rubric may have this name.

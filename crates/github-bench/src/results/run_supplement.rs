@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::policy::StepTruth;
 use crate::trial::TrialLine;
 use anyhow::Context as _;
+use gradus_core::trajectory::Trajectory;
 use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames};
 use gradus_eval::run::RunFileError;
 use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
@@ -50,6 +52,37 @@ impl BenchReport {
         std::fs::write(&new, text)
             .and_then(|()| std::fs::rename(&new, &path))
             .with_context(|| path.display().to_string())
+    }
+}
+
+/// What is known about one trial for certain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialTruth {
+    /// Whether the verifier accepted the run.
+    pub passed: bool,
+    /// For each step whether it is right, and what is wrong with it. Empty for agents without a script.
+    pub steps: Vec<(bool, String)>,
+}
+
+impl BenchReport {
+    /// The truth about a trajectory of this benchmark; `None` if it is none of its trials.
+    pub fn trial_truth(&self, trajectory: &Trajectory) -> Option<TrialTruth> {
+        let is_it = |line: &&TrialLine| match &line.trajectory {
+            Some(id) => *id == trajectory.trajectory_id,
+            None => Some(line.session.as_str()) == trajectory.session_id.as_deref(),
+        };
+        let line = self.lines().iter().find(is_it)?;
+        let truth = line.truth.as_ref().filter(|truth| truth.steps.len() == trajectory.steps.len());
+        let judge_step = |(number, step): (usize, &StepTruth)| {
+            let groups = truth.and_then(|truth| truth.needless.as_deref()).unwrap_or_default();
+            let is_needless =
+                groups.iter().any(|group| group.count == group.among.len() && group.among.contains(&number));
+            let is_right = step.tool_fits_thought && step.thought_fits_request && step.is_valid && !is_needless;
+            let note = if step.note.is_empty() && is_needless { "needless".to_owned() } else { step.note.clone() };
+            (is_right, note)
+        };
+        let steps = truth.map(|truth| (1..).zip(&truth.steps).map(judge_step).collect()).unwrap_or_default();
+        Some(TrialTruth { passed: line.passed, steps })
     }
 }
 

@@ -10,9 +10,11 @@ mod compare;
 mod dataset;
 mod demo;
 mod destinations;
+mod discover;
 mod doctor;
 mod eval;
 mod experiment;
+mod export;
 mod gates;
 mod interrupt_listener;
 mod judge;
@@ -88,6 +90,10 @@ enum CliCommand {
     Dataset(Box<dataset::DatasetArguments>),
     /// Run an agent on every item of a dataset, check its answers and tool calls, and grade its steps.
     Experiment(Box<experiment::ExperimentArguments>),
+    /// List the sessions of coding agents on this machine.
+    Discover(discover::DiscoverArguments),
+    /// Write trajectories and verdicts for other tools, and as training data.
+    Export(Box<export::ExportArguments>),
     /// Lists, shows and checks rubrics: what is asked, and what the answers are worth.
     Rubrics(rubrics::RubricArguments),
     /// Measure how far a judge can be trusted: test it, calibrate it, list the local ones.
@@ -135,6 +141,8 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Compare(arguments) => compare::run_compare_command(arguments),
         CliCommand::Dataset(arguments) => dataset::run_dataset_command(arguments),
         CliCommand::Experiment(arguments) => experiment::run_experiment_command(arguments),
+        CliCommand::Discover(arguments) => discover::run_discover_command(arguments),
+        CliCommand::Export(arguments) => export::run_export_command(arguments),
         CliCommand::Rubrics(arguments) => rubrics::run_rubrics_command(arguments),
         CliCommand::Judge(arguments) => judge::run_judge_command(arguments),
         CliCommand::Serve(arguments) => Ok(serve::run_serve_command(arguments)),

@@ -20,7 +20,7 @@ use gradus_phoenix::FilterCondition;
 use gradus_phoenix::client::{AddressError, PhoenixAddress, PhoenixClientSettings, PhoenixSource};
 
 /// Which traces are meant, beside the names of sources.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(super) struct SourceOptions {
     #[command(flatten)]
     pub(super) selection: SelectionOptions,
@@ -32,7 +32,7 @@ pub(super) struct SourceOptions {
 }
 
 /// The same without a condition on spans, for commands whose `--where` means more.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(super) struct SelectionOptions {
     /// A Phoenix, by its URL: read from when no SOURCE is given, and written to with --log-to-phoenix
     /// [default: PHOENIX_COLLECTOR_ENDPOINT].
@@ -96,6 +96,8 @@ pub(super) struct ResolvedSources {
     phoenix: PhoenixClientSettings,
     known: StoreAndServerResolver,
     fresh: bool,
+    /// See [`SourceLimits::accepts_personal_stdin`].
+    accepts_personal_stdin: bool,
 }
 
 /// A source as the user wrote it, and its address if it is a Phoenix.
@@ -180,6 +182,7 @@ impl SelectionOptions {
                 server_key: environment.gradus_key,
             },
             fresh: places.fresh,
+            accepts_personal_stdin: true,
         })
     }
 }
@@ -208,6 +211,11 @@ fn without_secrets(name: &str) -> String {
 }
 
 impl ResolvedSources {
+    /// Refuses sessions of coding agents on standard input, because nobody can be asked about them.
+    pub(super) fn refuse_personal_stdin(&mut self) {
+        self.accepts_personal_stdin = false;
+    }
+
     /// The sources as they are written into the manifest of a run.
     pub(super) fn names(&self) -> Vec<String> {
         self.named.iter().map(|one| one.name.clone()).collect()
@@ -227,7 +235,9 @@ impl ResolvedSources {
     /// read is reported on one line and counted, and reading continues with the next one. Returns `Err` only if `sink`
     /// fails or the spool cannot be written.
     pub(super) fn read(&self, sink: &mut TrajectorySink<'_>) -> anyhow::Result<SourceReadReport> {
-        let mut intake = RecordIntake::new(SourceLimits::for_command(), sink);
+        let limits =
+            SourceLimits { accepts_personal_stdin: self.accepts_personal_stdin, ..SourceLimits::for_command() };
+        let mut intake = RecordIntake::new(limits, sink);
         intake.set_selection(self.selection.clone());
         let mut failed = 0;
         for named in &self.named {
@@ -242,6 +252,10 @@ impl ResolvedSources {
             }
         }
         let summary = intake.finish()?;
+        let stepless = summary.defects.iter().filter(|defect| defect.kind == DefectKind::FileWithoutSteps);
+        for defect in stepless.take(MAX_WARNINGS) {
+            print_diagnostic(&defect.detail);
+        }
         let unreadable = summary.defects.iter().filter(|defect| defect.kind == DefectKind::UnreadableRecord);
         for defect in unreadable.clone().take(MAX_WARNINGS) {
             print_diagnostic(&format!("passed over a record: {}", defect.detail));
@@ -348,16 +362,24 @@ const MAX_WARNINGS: usize = 5;
 
 /// Reads the files of a folder and returns how many are corrupt. Files of no known format are skipped.
 fn read_folder(inputs: &[InputSource], known: &StoreAndServerResolver, intake: &mut RecordIntake<'_>) -> usize {
-    let mut broken = 0;
+    let (mut broken, mut skipped) = (0, 0);
     gradus_ingest::read_files(inputs, known, intake, &mut |intake, read| match read {
         Ok(()) => {}
-        Err(error) if error.is_unrecognised() => intake.skip_file(),
+        Err(error) if error.is_unrecognised() => {
+            skipped += 1;
+            intake.skip_file(&error);
+        }
         Err(error) => {
             print_diagnostic(&error.to_string());
             intake.broken_file(&error.to_string());
             broken += 1;
         }
     });
+    if skipped > 0 {
+        let all = inputs.len();
+        let files = gradus_report::format_counted_noun(all as u64, "file", "files");
+        print_diagnostic(&format!("skipped {skipped} of {files}: no known traces; --coverage lists them"));
+    }
     broken
 }
 

@@ -16,11 +16,11 @@ use gradus_report::{coverage, json, table, transcript};
 pub(super) struct TraceArguments {
     #[command(subcommand)]
     command: Option<ArgumentsCommand>,
-    /// Files, folders or - for standard input; gzip and zstd are taken off. OTLP (protobuf, JSON, JSON Lines; traces
-    /// and logs), Phoenix spans, nested trace dumps, message lists (OpenAI, Anthropic) and ReAct transcripts are told
-    /// apart by their content. store:PROJECT is a project of the local store, gradus://HOST:PORT/PROJECT one of a
-    /// running server, phoenix://HOST:PORT/PROJECT one of a Phoenix; without a name, all of them. All sources of one
-    /// call are assembled together.
+    /// Files, folders or - for standard input, compressed by gzip or zstd or not. Formats are detected from content: OTLP
+    /// (protobuf, JSON, JSON Lines; traces and logs), Phoenix spans, sessions of coding agents, exports of other backends
+    /// and harnesses, message lists and ReAct transcripts. store:PROJECT is a project of the local store,
+    /// gradus://HOST:PORT/PROJECT one of a running server, phoenix://HOST:PORT/PROJECT one of a Phoenix; without a name,
+    /// all of them. All sources of one call are assembled together.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]

@@ -75,7 +75,8 @@ const SPAN: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"010
 fn a_folder_is_listed_and_one_trajectory_is_shown() {
     let folder = fixture("llamaindex-react/s07_error_recovery");
     let list = gradus(&["traces", &folder]);
-    assert_eq!((list.code, list.err.as_str()), (Some(0), ""));
+    let skipped = "gradus: skipped 1 of 2 files: no known traces; --coverage lists them\n";
+    assert_eq!((list.code, list.err.as_str()), (Some(0), skipped), "the gold beside the trace is no trace");
     assert!(
         list.out.contains("read_file → search_code →") && list.out.contains("Show me the settings.yaml"),
         "{}",
@@ -365,10 +366,12 @@ fn a_broken_file_in_a_folder_is_told_and_counts() {
     std::fs::write(folder.path().join("notes.md"), "# Notes").unwrap();
     let path = folder.path().to_str().unwrap();
     let ran = gradus(&["traces", "--format", "jsonl", path]);
-    assert_eq!((ran.code, lines(&ran.out).len(), ran.err.lines().count()), (Some(2), 1, 1), "{}", ran.err);
+    assert_eq!((ran.code, lines(&ran.out).len(), ran.err.lines().count()), (Some(2), 1, 2), "{}", ran.err);
+    assert!(ran.err.contains("skipped 1 of 3 files"), "{}", ran.err);
     let coverage = gradus(&["traces", "--coverage", "--format", "json", path]);
     let total = &serde_json::from_str::<Json>(&coverage.out).unwrap()["total"];
     assert_eq!((&total["unreadable_records"], &total["skipped_files"]), (&json!(1), &json!(1)));
+    assert!(total["skipped_examples"][0].as_str().unwrap().contains("notes.md: it begins with"));
     std::fs::remove_file(folder.path().join("good.json")).unwrap();
     std::fs::remove_file(folder.path().join("broken.json")).unwrap();
     let ran = gradus(&["traces", path]);

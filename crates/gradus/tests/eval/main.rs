@@ -8,6 +8,7 @@ mod chaos;
 mod compare;
 mod crash;
 mod escalation;
+mod export;
 mod judge_identity;
 mod judging;
 mod lab;

@@ -2,11 +2,13 @@
 
 use std::io;
 
-use super::{BoundedLines, FirstFailure, report_line_failure};
+use super::{FirstFailure, report_line_failure};
+use crate::bounded_lines::BoundedLines;
+use crate::document_error::DocumentError;
 use crate::intake::RecordIntake;
 use crate::parallel::with_workers;
 use crate::records::EncodedRecord;
-use crate::shapes::{self, DocumentError, MessageBuffer, span_document};
+use crate::shapes::{self, MessageBuffer, span_document};
 
 /// Bytes of lines that a thread gets at once.
 const JOB_BYTES: usize = 256 << 10;

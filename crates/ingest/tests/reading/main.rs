@@ -4,6 +4,7 @@
 
 mod captures;
 mod conversations;
+mod imports;
 mod order;
 mod random_input;
 mod threads;

@@ -18,7 +18,7 @@ fn read(paths: &[PathBuf], limits: SourceLimits) -> (Vec<Trajectory>, ReadSummar
     let inputs: Vec<InputSource> = paths.iter().map(file).collect();
     gradus_ingest::read_files(&inputs, &FilesOnly, &mut intake, &mut |intake, read| match read {
         Ok(()) => {}
-        Err(error) if error.is_unrecognised() => intake.skip_file(),
+        Err(error) if error.is_unrecognised() => intake.skip_file(&error),
         Err(error) => intake.broken_file(&error.to_string()),
     });
     let summary = intake.finish().unwrap();

@@ -9,7 +9,7 @@ use super::super::outputs::OutputOptions;
 use super::super::sources::SourceOptions;
 use crate::cli::judge_options::JudgeOptions;
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct EvalArguments {
     /// Files, folders, - for standard input, store:PROJECT, gradus://HOST:PORT/PROJECT or phoenix://HOST:PORT/PROJECT,
@@ -34,6 +34,9 @@ pub(in crate::cli) struct EvalArguments {
     /// Say what would be asked and what it would cost, and stop.
     #[arg(long, help_heading = "Limits")]
     pub(super) dry_run: bool,
+    /// Send sessions of coding agents to the judge without asking.
+    #[arg(long, help_heading = "Limits")]
+    pub(super) yes: bool,
 
     #[command(flatten)]
     pub(super) grading: GradingOptions,
@@ -51,7 +54,7 @@ pub(in crate::cli) struct GradingOptions {
     #[command(flatten)]
     pub(in crate::cli) judge: JudgeOptions,
 
-    /// Evaluations to run: names, or the sets `core` and `all` [default: core].
+    /// Evaluations to run: names, or the sets `core`, `coding` and `all` [default: core; for sessions of coding agents also coding].
     #[arg(long, short, value_name = "NAME", value_delimiter = ',', help_heading = "What is judged")]
     pub(super) evaluators: Vec<String>,
     /// A rubric's file or a folder of them; they add to those that are built in, or replace them.
@@ -117,6 +120,7 @@ impl EvalArguments {
             stop_early: false,
             margin: 0.0,
             dry_run: false,
+            yes: true,
             grading,
             is_judged: true,
             has_file_gates: true,

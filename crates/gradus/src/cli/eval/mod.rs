@@ -7,6 +7,7 @@ mod dry_run;
 mod judge_source;
 mod judges;
 mod progress;
+mod session_consent;
 mod settings;
 mod stop_early;
 
@@ -37,13 +38,19 @@ use stop_early::{EarlyDecisions, EarlyGate, StopEarlyError};
 
 /// Entry point of the command.
 pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
-    let prepared = match PreparedRun::new(arguments, None) {
+    let adapted = session_consent::adapt_to_sessions(arguments);
+    let holds_sessions = adapted.is_some();
+    let arguments = adapted.as_ref().unwrap_or(arguments);
+    let mut prepared = match PreparedRun::new(arguments, None) {
         Ok(prepared) => prepared,
         Err(error) => {
             print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
     };
+    if prepared.settings.judge.is_some() && !arguments.yes {
+        prepared.settings.sources.refuse_personal_stdin();
+    }
     if prepared.settings.offline_by_default {
         print_diagnostic(
             "no OPENAI_API_KEY or ANTHROPIC_API_KEY is set: judging with `offline`, which is rules and no model",
@@ -51,6 +58,9 @@ pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<Comm
     }
     if arguments.dry_run {
         return dry_run::run_dry_run(arguments, &prepared.settings);
+    }
+    if holds_sessions && let Some(exit) = session_consent::ask_before_sending(arguments, &prepared.settings)? {
+        return Ok(exit);
     }
     prepared.judge(&mut NoAddition)
 }

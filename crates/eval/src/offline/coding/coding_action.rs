@@ -1,0 +1,159 @@
+//! What a step of a coding agent does, by the tools of the common agents: Claude Code, Codex, Gemini CLI, Cursor,
+//! OpenCode, Copilot CLI, SWE-agent, OpenHands.
+
+use gradus_core::trajectory::TrajectoryStep;
+use serde_json::Value as Json;
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum CodingAction {
+    /// Shows a file.
+    Read(String),
+    /// Changes parts of files that exist.
+    Edit(Vec<String>),
+    /// Writes whole files.
+    Write(Vec<String>),
+    /// Runs a command of a shell.
+    Command(String),
+    Other,
+}
+
+/// Files of one patch that are looked at.
+const MAX_PATCH_FILES: usize = 50;
+
+impl CodingAction {
+    pub(super) fn from_step(step: &TrajectoryStep) -> CodingAction {
+        let tool = step.tool.to_ascii_lowercase();
+        let arguments = step.arguments.as_ref();
+        let path =
+            || find_text(arguments, &["file_path", "path", "absolute_path", "filePath", "notebook_path", "filename"]);
+        let read = || path().map_or(CodingAction::Other, CodingAction::Read);
+        let edit = || path().map_or(CodingAction::Other, |path| CodingAction::Edit(vec![path]));
+        let write = || path().map_or(CodingAction::Other, |path| CodingAction::Write(vec![path]));
+        match tool.as_str() {
+            "read" | "read_file" | "view" | "readtoolcall" | "open_file" | "cat" | "notebookread" => read(),
+            // An edit of nothing creates the file.
+            "edit" if find_text(arguments, &["old_string"]).is_none() && has_text(arguments, "old_string") => write(),
+            "edit" | "multiedit" | "replace" | "edit_file" | "edittoolcall" | "notebookedit" | "search_replace" => {
+                edit()
+            }
+            "write" | "write_file" | "create_file" | "writetoolcall" | "create" => write(),
+            "apply_patch" | "patch" => read_patch(step),
+            "file_change" => read_changes(arguments),
+            "str_replace_editor" | "str_replace_based_edit_tool" => match find_text(arguments, &["command"]).as_deref()
+            {
+                Some("view") => read(),
+                Some("create") => write(),
+                Some("str_replace" | "insert") => edit(),
+                _ => CodingAction::Other,
+            },
+            "bash" | "shell" | "shell_command" | "exec_command" | "local_shell" | "run_shell_command"
+            | "execute_bash" | "shelltoolcall" | "run_command" | "terminal" | "container.exec"
+            | "command_execution" | "developer__shell" => read_command(step),
+            _ => CodingAction::Other,
+        }
+    }
+
+    /// Whether it changes files.
+    pub(super) fn is_change(&self) -> bool {
+        matches!(self, CodingAction::Edit(_) | CodingAction::Write(_))
+    }
+}
+
+/// The first of these arguments that is a text.
+fn find_text(arguments: Option<&Json>, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| arguments?.get(name)?.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Whether an argument is a text, also an empty one.
+fn has_text(arguments: Option<&Json>, name: &str) -> bool {
+    arguments.and_then(|arguments| arguments.get(name)).is_some_and(Json::is_string)
+}
+
+/// The files of a change of `codex exec`: `{"changes": [{"path", "kind"}]}`.
+fn read_changes(arguments: Option<&Json>) -> CodingAction {
+    let changes = arguments.and_then(|arguments| arguments.get("changes")).and_then(Json::as_array);
+    let of_kind = |wanted: bool| {
+        let is_it = |change: &&Json| (change.get("kind").and_then(Json::as_str) == Some("update")) == wanted;
+        let path = |change: &Json| change.get("path").and_then(Json::as_str).map(str::to_owned);
+        changes.into_iter().flatten().filter(is_it).filter_map(path).take(MAX_PATCH_FILES).collect::<Vec<_>>()
+    };
+    match (of_kind(true), of_kind(false)) {
+        (updated, _) if !updated.is_empty() => CodingAction::Edit(updated),
+        (_, written) if !written.is_empty() => CodingAction::Write(written),
+        _ => CodingAction::Other,
+    }
+}
+
+/// A command as text. Codex has it as a list: `["bash", "-lc", "ls"]`.
+fn read_command(step: &TrajectoryStep) -> CodingAction {
+    let value = step.arguments.as_ref().and_then(|arguments| arguments.get("command").or_else(|| arguments.get("cmd")));
+    let text = match value {
+        Some(Json::String(text)) => text.clone(),
+        Some(Json::Array(words)) => {
+            let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
+            match words.as_slice() {
+                ["bash" | "sh" | "zsh" | "/bin/bash" | "/bin/sh", "-lc" | "-c", script] => (*script).to_owned(),
+                words => words.join(" "),
+            }
+        }
+        _ => return CodingAction::Other,
+    };
+    // Codex applies patches through its shell.
+    if text.trim_start().starts_with("apply_patch") {
+        return patch_files(&text);
+    }
+    CodingAction::Command(text)
+}
+
+fn read_patch(step: &TrajectoryStep) -> CodingAction {
+    let text = find_text(step.arguments.as_ref(), &["input", "patch", "patchText"]);
+    let whole = step.arguments.as_ref().and_then(Json::as_str).map(str::to_owned);
+    let raw = || step.arguments_raw.clone();
+    text.or(whole).or_else(raw).map_or(CodingAction::Other, |text| patch_files(&text))
+}
+
+/// The files of a patch in the form of `apply_patch`.
+fn patch_files(text: &str) -> CodingAction {
+    let named = |mark: &str| {
+        let files = text.lines().filter_map(|line| line.trim().strip_prefix(mark)).map(|path| path.trim().to_owned());
+        files.take(MAX_PATCH_FILES).collect::<Vec<_>>()
+    };
+    let (updated, added) = (named("*** Update File:"), named("*** Add File:"));
+    match (updated.is_empty(), added.is_empty()) {
+        (false, _) => CodingAction::Edit(updated),
+        (true, false) => CodingAction::Write(added),
+        (true, true) => CodingAction::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn action(tool: &str, arguments: Json) -> CodingAction {
+        CodingAction::from_step(&TrajectoryStep {
+            tool: tool.to_owned(),
+            arguments: Some(arguments),
+            ..TrajectoryStep::default()
+        })
+    }
+
+    #[test]
+    fn tools_of_different_agents() {
+        assert_eq!(action("Read", json!({"file_path": "/a.rs"})), CodingAction::Read("/a.rs".to_owned()));
+        assert_eq!(action("Edit", json!({"file_path": "/a.rs"})), CodingAction::Edit(vec!["/a.rs".to_owned()]));
+        let listed = json!({"command": ["bash", "-lc", "cargo test"]});
+        assert_eq!(action("shell", listed), CodingAction::Command("cargo test".to_owned()));
+        let patch = "*** Begin Patch\n*** Update File: src/a.rs\n@@\n-x\n+y\n*** End Patch";
+        let edited = CodingAction::Edit(vec!["src/a.rs".to_owned()]);
+        assert_eq!(action("apply_patch", json!({"input": patch})), edited);
+        assert_eq!(action("shell", json!({"command": ["apply_patch", patch]})), edited);
+        assert_eq!(
+            action("str_replace_editor", json!({"command": "create", "path": "/b"})),
+            CodingAction::Write(vec!["/b".to_owned()])
+        );
+        assert_eq!(action("get_issue", json!({"path": "x"})), CodingAction::Other);
+    }
+}

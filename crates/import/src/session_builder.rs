@@ -1,0 +1,417 @@
+//! Makes trajectories of the events of a conversation: requests, replies, calls, results.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gradus_core::assemble::record_missing_parts;
+use gradus_core::trajectory::{
+    DefectKind, ExtractionDefect, RecordedAnnotation, TokenUsage, ToolDefinition, Trajectory,
+};
+
+use crate::import_sink::{ImportSink, ImportedTurn, SubagentStart};
+use crate::turn_draft::{ImportedCall, ImportedResult, TurnDraft};
+
+/// Turns that are held back, so that a later record can take them back. A conversation that was rolled back further is
+/// reported.
+const MAX_HELD_TURNS: usize = 32;
+/// Bytes of texts of the turns that are held back.
+const MAX_HELD_BYTES: usize = 16 << 20;
+
+/// One conversation, filled in the order of its record. Times are RFC 3339.
+#[derive(Debug, Default)]
+pub struct SessionBuilder {
+    session_id: String,
+    started_as: Option<String>,
+    agent: Option<String>,
+    agent_version: Option<String>,
+    project: Option<String>,
+    model: Option<String>,
+    system_prompt: Option<Arc<str>>,
+    tools: Arc<[ToolDefinition]>,
+    /// Finished turns that can still be taken back.
+    held: VecDeque<TurnDraft>,
+    held_bytes: usize,
+    current: Option<TurnDraft>,
+    handed_over: u32,
+    previous_id: Option<String>,
+}
+
+impl SessionBuilder {
+    /// `session_id` becomes the id of the first turn.
+    pub fn new(session_id: impl Into<String>) -> Self {
+        SessionBuilder { session_id: session_id.into(), ..SessionBuilder::default() }
+    }
+
+    /// The name of the agent and its version. Applies to turns that are not handed over yet.
+    pub fn set_agent(&mut self, name: &str, version: Option<&str>) {
+        self.agent = Some(name.to_owned());
+        self.agent_version = version.map(str::to_owned).or(self.agent_version.take());
+    }
+
+    /// The id, where it is known only after the first records.
+    pub fn set_session_id(&mut self, session_id: &str) {
+        session_id.clone_into(&mut self.session_id);
+    }
+
+    /// Makes this the session of a subagent. See [`ImportedTurn::started_as`].
+    pub fn set_started_as(&mut self, key: String) {
+        self.started_as = Some(key);
+    }
+
+    /// The folder or project that the agent worked on.
+    pub fn set_project(&mut self, project: &str) {
+        self.project = Some(project.to_owned());
+    }
+
+    /// The model of the replies that follow, where they do not name it themselves.
+    pub fn set_model(&mut self, model: &str) {
+        self.model = Some(model.to_owned());
+    }
+
+    pub fn set_system_prompt(&mut self, prompt: &str) {
+        self.system_prompt = (!prompt.trim().is_empty()).then(|| prompt.trim().into());
+    }
+
+    pub fn set_tools(&mut self, tools: Vec<ToolDefinition>) {
+        self.tools = tools.into();
+    }
+
+    /// Whether a request is being worked on.
+    pub fn has_turn(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// A request of the user. Requests behind each other, without a reply between, are one.
+    pub fn begin_turn(&mut self, query: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
+        let query = query.trim();
+        if let Some(turn) = self.current.as_mut().filter(|turn| !turn.has_reply) {
+            let asked = turn.trajectory.query.get_or_insert_default();
+            if !asked.is_empty() && !query.is_empty() {
+                asked.push('\n');
+            }
+            asked.push_str(query);
+            turn.touch(at);
+            return;
+        }
+        self.end_turn(sink);
+        let mut turn = TurnDraft::default();
+        turn.trajectory.query = Some(query.to_owned());
+        turn.touch(at);
+        self.current = Some(turn);
+    }
+
+    /// A new reply of the model. Replies behind each other, without a call between, are one.
+    pub fn begin_reply(&mut self, at: Option<&str>) {
+        let turn = self.turn();
+        if turn.trajectory.steps.len() > turn.reply.first_step {
+            turn.end_reply();
+        } else {
+            // Its texts stay: joining them for each of a thousand replies would be quadratic.
+            turn.count_reply_usage();
+        }
+        turn.has_reply = true;
+        turn.touch(at);
+    }
+
+    /// A new reply that does not continue the one before, for records whose replies are complete.
+    pub fn begin_separate_reply(&mut self, at: Option<&str>) {
+        self.begin_reply(at);
+        let reply = &mut self.turn().reply;
+        reply.texts.clear();
+        reply.reasoning.clear();
+    }
+
+    /// Text that the model wrote, in front of its calls or as the answer.
+    pub fn add_text(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            let turn = self.turn();
+            turn.has_reply = true;
+            if turn.has_room(text.len()) {
+                turn.text_bytes += text.len();
+                turn.reply.texts.push(text.to_owned());
+            }
+        }
+    }
+
+    /// Reasoning that is recorded apart from the text.
+    pub fn add_reasoning(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            let turn = self.turn();
+            turn.has_reply = true;
+            if turn.has_room(text.len()) {
+                turn.text_bytes += text.len();
+                turn.reply.reasoning.push(text.to_owned());
+            }
+        }
+    }
+
+    /// A call of the current reply. Returns the number of its step.
+    pub fn add_call(&mut self, call: &ImportedCall<'_>, at: Option<&str>) -> u32 {
+        let turn = self.turn();
+        turn.has_reply = true;
+        turn.touch(at);
+        turn.add_call(call, at)
+    }
+
+    /// The result of a call. `false` if there is no such call in this turn.
+    pub fn add_result(&mut self, result: &ImportedResult<'_>) -> bool {
+        let turn = self.turn();
+        turn.touch(result.at);
+        turn.add_result(result)
+    }
+
+    /// The result of a step, for records that tie results to calls by position. The number is that of `add_call`.
+    pub fn add_step_result(&mut self, step_index: u32, result: &ImportedResult<'_>) -> bool {
+        let turn = self.turn();
+        turn.touch(result.at);
+        let step = (step_index as usize).checked_sub(1).filter(|step| *step < turn.trajectory.steps.len());
+        step.is_some_and(|step| turn.set_result(step, result))
+    }
+
+    /// Whether the current turn has a call of this id.
+    pub fn has_call(&self, id: &str) -> bool {
+        self.current.as_ref().is_some_and(|turn| turn.steps_by_id.contains_key(id))
+    }
+
+    /// A text among the arguments of a call of the current turn.
+    pub fn call_argument(&self, id: &str, key: &str) -> Option<String> {
+        let turn = self.current.as_ref()?;
+        let step = &turn.trajectory.steps[*turn.steps_by_id.get(id)?];
+        Some(step.arguments.as_ref()?.get(key)?.as_str()?.to_owned())
+    }
+
+    /// Notes that the call of this id started a subagent. See [`SubagentStart`].
+    pub fn add_subagent(&mut self, call_id: &str, key: String) {
+        let turn = self.turn();
+        if let Some(step) = turn.steps_by_id.get(call_id) {
+            let step_index = turn.trajectory.steps[*step].index;
+            turn.subagents.push(SubagentStart { step_index, key });
+        }
+    }
+
+    /// Usage of the current reply. A later call for the same reply replaces it.
+    pub fn set_usage(&mut self, tokens: TokenUsage, model: Option<&str>, cost_usd: Option<f64>) {
+        let model = model.or(self.model.as_deref()).map(str::to_owned);
+        self.turn().reply.usage = Some((tokens, model, cost_usd));
+    }
+
+    /// Cost of the current turn that is not known by reply.
+    pub fn add_cost(&mut self, cost_usd: f64) {
+        *self.turn().trajectory.cost_usd.get_or_insert_default() += cost_usd;
+    }
+
+    /// What the record says about the current turn, or about one of its steps.
+    pub fn add_annotation(&mut self, annotation: RecordedAnnotation) {
+        self.turn().trajectory.annotations.push(annotation);
+    }
+
+    /// Something in the current turn that is missing or malformed.
+    pub fn add_defect(&mut self, kind: DefectKind, detail: &str) {
+        self.turn().trajectory.defects.push(ExtractionDefect::new(kind, detail, None));
+    }
+
+    /// The current turn ended in an error instead of an answer.
+    pub fn fail_turn(&mut self, reason: &str) {
+        let turn = self.turn();
+        turn.trajectory.is_error = true;
+        turn.trajectory.defects.push(ExtractionDefect::new(DefectKind::RunFailed, reason, None));
+    }
+
+    /// The answer of the current turn, where the record states it apart from the replies.
+    pub fn set_answer(&mut self, answer: &str) {
+        let turn = self.turn();
+        turn.has_reply = true;
+        turn.end_reply();
+        turn.trajectory.final_answer = Some(answer.trim().to_owned()).filter(|answer| !answer.is_empty());
+    }
+
+    /// Takes back the last turns, the current one included, because the user rolled the conversation back. Returns how
+    /// many of them were already handed over.
+    pub fn drop_turns(&mut self, count: usize) -> usize {
+        let mut left = count;
+        if left > 0 && self.current.take().is_some() {
+            left -= 1;
+        }
+        while left > 0
+            && let Some(turn) = self.held.pop_back()
+        {
+            self.held_bytes -= turn.text_bytes;
+            left -= 1;
+        }
+        left
+    }
+
+    /// Ends the conversation and hands over its last turns.
+    pub fn finish(mut self, sink: &mut dyn ImportSink) {
+        self.end_turn(sink);
+        while let Some(turn) = self.held.pop_front() {
+            self.hand_over(turn, sink);
+        }
+    }
+
+    /// The current turn. Records before the first request belong to one without a query.
+    fn turn(&mut self) -> &mut TurnDraft {
+        self.current.get_or_insert_default()
+    }
+
+    fn end_turn(&mut self, sink: &mut dyn ImportSink) {
+        let Some(mut turn) = self.current.take() else { return };
+        turn.end_reply();
+        // What is fixed at the time of the turn: a later turn may have another model.
+        turn.trajectory.model = turn.main_model().or_else(|| self.model.clone());
+        turn.trajectory.system_prompt.clone_from(&self.system_prompt);
+        turn.trajectory.tools = Arc::clone(&self.tools);
+        self.held_bytes += turn.text_bytes;
+        self.held.push_back(turn);
+        while self.held.len() > MAX_HELD_TURNS || (self.held_bytes > MAX_HELD_BYTES && self.held.len() > 1) {
+            let Some(oldest) = self.held.pop_front() else { break };
+            self.held_bytes -= oldest.text_bytes;
+            self.hand_over(oldest, sink);
+        }
+    }
+
+    fn hand_over(&mut self, turn: TurnDraft, sink: &mut dyn ImportSink) {
+        self.handed_over += 1;
+        if self.session_id.is_empty() {
+            self.session_id = derive_session_id(&turn.trajectory);
+        }
+        let TurnDraft { mut trajectory, subagents, usage_by_model, is_cut, .. } = turn;
+        trajectory.trajectory_id = match self.handed_over {
+            1 => self.session_id.clone(),
+            number => format!("{}-{number}", self.session_id),
+        };
+        trajectory.session_id = Some(self.session_id.clone());
+        trajectory.turn_index = Some(self.handed_over);
+        trajectory.previous_trajectory_id = self.previous_id.replace(trajectory.trajectory_id.clone());
+        trajectory.agent.clone_from(&self.agent);
+        trajectory.agent_version.clone_from(&self.agent_version);
+        trajectory.project.clone_from(&self.project);
+        trajectory.query = trajectory.query.filter(|query| !query.is_empty());
+        if usage_by_model.len() > 1 {
+            trajectory.model_usage = usage_by_model;
+        }
+        if is_cut {
+            let detail = "the texts of the turn are longer than is kept: later ones were left out";
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
+        }
+        let is_missing_answer = |defect: &ExtractionDefect| defect.kind == DefectKind::MissingAnswer;
+        let tells_why = trajectory.defects.iter().any(is_missing_answer);
+        record_missing_parts(&mut trajectory);
+        // The reader has said why there is no answer.
+        if tells_why && trajectory.defects.last().is_some_and(is_missing_answer) {
+            trajectory.defects.pop();
+        }
+        sink.add_turn(ImportedTurn { trajectory, subagents, started_as: self.started_as.clone() });
+    }
+}
+
+/// An id for a session that records none, from its first turn: the same for the same content (FNV-1a).
+fn derive_session_id(first: &Trajectory) -> String {
+    let tools = first.steps.iter().flat_map(|step| [Some(step.tool.as_str()), step.observation.as_deref()]);
+    let texts = [first.start.as_deref(), first.query.as_deref(), first.final_answer.as_deref()];
+    let bytes = texts.into_iter().chain(tools).flatten().flat_map(|text| text.bytes().take(4096).chain([0xff]));
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("session-{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_core::message::ArgumentsText;
+
+    use super::*;
+    use crate::turn_draft::ResultStatus;
+    use gradus_core::span::Span;
+
+    #[derive(Default)]
+    struct TurnList(Vec<ImportedTurn>);
+
+    impl ImportSink for TurnList {
+        fn add_span(&mut self, _span: &Span<'_>) {}
+
+        fn add_turn(&mut self, turn: ImportedTurn) {
+            self.0.push(turn);
+        }
+
+        fn report_bad_record(&mut self, _reason: &str) {}
+    }
+
+    fn call<'a>(id: &'a str, name: &'a str) -> ImportedCall<'a> {
+        ImportedCall { id: Some(id), name, arguments: Some(ArgumentsText::Json("{\"path\":\"a\"}".into())) }
+    }
+
+    #[test]
+    fn replies_become_steps_and_answers() {
+        let mut turns = TurnList::default();
+        let mut session = SessionBuilder::new("s");
+        session.begin_turn("fix the bug", Some("2026-01-01T00:00:00Z"), &mut turns);
+        session.begin_reply(None);
+        session.add_reasoning("hidden");
+        session.add_text("I look first.");
+        session.add_call(&call("1", "Read"), None);
+        session.add_call(&call("2", "Grep"), None);
+        session.set_usage(TokenUsage { prompt: 5, completion: 1, cached_prompt: 0 }, Some("m"), None);
+        session.set_usage(TokenUsage { prompt: 5, completion: 7, cached_prompt: 0 }, Some("m"), None);
+        let denied = ImportedResult { id: Some("2"), content: "no", status: ResultStatus::Denied, at: None };
+        assert!(session.add_result(&denied));
+        assert!(session.add_result(&ImportedResult { id: None, content: "text", ..ImportedResult::default() }));
+        assert!(!session.add_result(&ImportedResult { id: Some("9"), ..ImportedResult::default() }));
+        session.begin_reply(None);
+        session.add_reasoning("all well");
+        session.add_text("Done.");
+        session.finish(&mut turns);
+        let trajectory = &turns.0[0].trajectory;
+        let steps: Vec<_> = trajectory
+            .steps
+            .iter()
+            .map(|step| (&*step.tool, step.thought.as_deref(), step.observation.as_deref(), step.is_denied))
+            .collect();
+        let thought = Some("I look first.");
+        assert_eq!(steps, [("Read", thought, Some("text"), false), ("Grep", thought, Some("no"), true)]);
+        assert!(!trajectory.steps[0].parallel_with_previous && trajectory.steps[1].parallel_with_previous);
+        assert_eq!(trajectory.tokens.completion, 7, "the later usage of a reply replaces the earlier one");
+        assert_eq!(trajectory.final_answer.as_deref(), Some("Done."));
+        assert_eq!(trajectory.final_thought.as_deref(), Some("all well"));
+    }
+
+    #[test]
+    fn long_turns_are_read_in_linear_time() {
+        let mut turns = TurnList::default();
+        let mut session = SessionBuilder::new("s");
+        session.begin_turn("go", None, &mut turns);
+        for _ in 0..100_000 {
+            session.begin_reply(None);
+            session.add_text("a text without a call");
+        }
+        for _ in 0..100_000 {
+            session.add_call(&ImportedCall { id: None, name: "Read", arguments: None }, None);
+        }
+        for _ in 0..100_000 {
+            assert!(session.add_result(&ImportedResult { content: "x", ..ImportedResult::default() }));
+        }
+        session.finish(&mut turns);
+        assert!(turns.0[0].trajectory.steps.iter().all(|step| step.observation.is_some()));
+    }
+
+    #[test]
+    fn turns_are_linked_and_can_be_taken_back() {
+        let mut turns = TurnList::default();
+        let mut session = SessionBuilder::new("s");
+        for query in ["one", "two", "three"] {
+            session.begin_turn(query, None, &mut turns);
+            session.add_text("answer");
+        }
+        assert_eq!(session.drop_turns(2), 0);
+        session.begin_turn("four", None, &mut turns);
+        session.begin_turn("and five", None, &mut turns);
+        session.add_text("answer");
+        session.finish(&mut turns);
+        let found: Vec<_> = turns
+            .0
+            .iter()
+            .map(|turn| &turn.trajectory)
+            .map(|turn| (&*turn.trajectory_id, turn.query.as_deref(), turn.previous_trajectory_id.as_deref()))
+            .collect();
+        assert_eq!(found, [("s", Some("one"), None), ("s-2", Some("four\nand five"), Some("s"))]);
+    }
+}

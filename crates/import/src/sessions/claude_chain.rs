@@ -1,0 +1,210 @@
+//! One conversation of a Claude Code session: the main one, or that of a subagent. Shared with its stream JSON.
+
+use gradus_core::message::ArgumentsText;
+use gradus_core::trajectory::DefectKind;
+
+use super::anthropic_content::{AnthropicBlock, AnthropicMessage, result_content_text};
+use super::claude_lines::ClaudeLine;
+use super::claude_requests::{UserLine, classify_result, classify_user_text};
+use super::field_types::TextField;
+use super::record_text::{first_words, normal_timestamp};
+use super::seen_ids::SeenIds;
+use crate::import_sink::ImportSink;
+use crate::session_builder::SessionBuilder;
+use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
+
+pub(crate) const AGENT_NAME: &str = "claude-code";
+/// The model of replies that Claude Code wrote itself.
+pub(crate) const SYNTHETIC_MODEL: &str = "<synthetic>";
+
+/// A conversation while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct ClaudeChain {
+    pub(crate) builder: SessionBuilder,
+    /// The id of the reply whose parts are read.
+    reply_id: Option<String>,
+    /// Replies that ended: their parts can be repeated after compaction.
+    ended_replies: SeenIds,
+    seen_calls: SeenIds,
+    seen_results: SeenIds,
+    /// A slash command, with its time, until a reply shows that the model was asked.
+    command: Option<(String, Option<String>)>,
+    version: Option<String>,
+    project: Option<String>,
+}
+
+impl ClaudeChain {
+    /// Notes the version and the folder where they change.
+    pub(crate) fn note_details(&mut self, line: &ClaudeLine<'_>) {
+        if let Some(version) = line.version.get()
+            && self.version.as_deref() != Some(version)
+        {
+            self.builder.set_agent(AGENT_NAME, Some(version));
+            self.version = Some(version.to_owned());
+        } else if self.version.is_none() {
+            self.builder.set_agent(AGENT_NAME, None);
+            self.version = Some(String::new());
+        }
+        // The folder in which the session began: later lines follow the agent's `cd`.
+        if let Some(folder) = line.cwd.get()
+            && self.project.is_none()
+        {
+            self.builder.set_project(folder);
+            self.project = Some(folder.to_owned());
+        }
+    }
+
+    /// A line of the user: a request, results, or what Claude Code added.
+    pub(crate) fn read_user_line(&mut self, line: &ClaudeLine<'_>, session_id: &str, sink: &mut dyn ImportSink) {
+        let Some(message) = &line.message else {
+            return sink.report_bad_record("a line of the user without a message");
+        };
+        let at = normal_timestamp(line.timestamp.get());
+        let mut texts = Vec::new();
+        for block in &message.content.blocks {
+            match block {
+                AnthropicBlock::ToolResult { id, content, is_error } => {
+                    let content = result_content_text(*content);
+                    let summary = &line.tool_use_result;
+                    let mut status = classify_result(*is_error, &content, summary.text.get());
+                    if status == ResultStatus::Success && summary.is_interrupted {
+                        status = ResultStatus::Error;
+                    }
+                    if let (Some(call_id), Some(agent_id)) = (id.get(), summary.agent_id.get())
+                        && self.builder.has_call(call_id)
+                    {
+                        self.builder.add_subagent(call_id, format!("{session_id}/{agent_id}"));
+                    }
+                    self.add_result(id, &content, status, at.as_deref(), sink);
+                }
+                AnthropicBlock::Text(text) => texts.push(text.as_ref()),
+                AnthropicBlock::Thinking(_) | AnthropicBlock::ToolUse { .. } => {}
+            }
+        }
+        let is_added = line.is_meta.0 || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;
+        if !is_added {
+            self.read_user_texts(&texts, at.as_deref(), sink);
+        }
+    }
+
+    /// The texts of a line of the user. Each is classified by itself: the tool adds blocks of its own.
+    pub(crate) fn read_user_texts(&mut self, texts: &[&str], at: Option<&str>, sink: &mut dyn ImportSink) {
+        let mut request = String::new();
+        for text in texts {
+            match classify_user_text(text) {
+                UserLine::AgentMessage(_) if self.builder.has_turn() => {}
+                UserLine::AgentMessage(text) => request.push_str(text),
+                UserLine::Request(text) => {
+                    if !request.is_empty() {
+                        request.push('\n');
+                    }
+                    request.push_str(&text);
+                }
+                UserLine::Command(command) => self.command = Some((command, at.map(str::to_owned))),
+                UserLine::CommandOutput => self.command = None,
+                UserLine::Interruption => {
+                    if self.builder.has_turn() {
+                        self.builder.add_defect(DefectKind::MissingAnswer, "the user interrupted the request");
+                    }
+                }
+                UserLine::Added => {}
+            }
+        }
+        if !request.is_empty() {
+            self.begin_request(&request, at, sink);
+        }
+    }
+
+    /// A request of the user.
+    pub(crate) fn begin_request(&mut self, request: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
+        self.command = None;
+        self.end_reply();
+        self.builder.begin_turn(request, at, sink);
+    }
+
+    /// Makes a slash command a request, because the model replies to it.
+    pub(crate) fn run_command(&mut self, sink: &mut dyn ImportSink) {
+        if let Some((command, at)) = self.command.take() {
+            self.end_reply();
+            self.builder.begin_turn(&command, at.as_deref(), sink);
+        }
+    }
+
+    /// A reply or a part of one.
+    pub(crate) fn add_reply(&mut self, message: &AnthropicMessage<'_>, at: Option<&str>, cost_usd: Option<f64>) {
+        let id = message.id.get();
+        let is_repeated = id.is_some_and(|id| self.ended_replies.contains(id));
+        if !is_repeated && (id.is_none() || self.reply_id.as_deref() != id) {
+            self.end_reply();
+            self.reply_id = id.map(str::to_owned);
+            self.builder.begin_reply(at);
+        }
+        for block in &message.content.blocks {
+            match block {
+                AnthropicBlock::Text(text) if !is_repeated => self.builder.add_text(text),
+                AnthropicBlock::Thinking(text) if !is_repeated => self.builder.add_reasoning(text),
+                AnthropicBlock::ToolUse { id, name, input } => {
+                    if id.get().is_some_and(|id| !self.seen_calls.insert(id)) {
+                        continue;
+                    }
+                    if name.get().is_none() {
+                        self.builder.add_defect(DefectKind::MissingToolName, "a tool call without the name of a tool");
+                    }
+                    let call = ImportedCall {
+                        id: id.get(),
+                        name: name.get().unwrap_or_default(),
+                        arguments: input.map(|input| ArgumentsText::Json(input.get().into())),
+                    };
+                    self.builder.add_call(&call, at);
+                }
+                // Results of tools that ran at the provider.
+                AnthropicBlock::ToolResult { id, content, is_error } => {
+                    let status = if *is_error { ResultStatus::Error } else { ResultStatus::Success };
+                    let content = result_content_text(*content);
+                    if id.get().is_some_and(|id| self.builder.has_call(id)) {
+                        self.builder.add_result(&ImportedResult { id: id.get(), content: &content, status, at });
+                    }
+                }
+                AnthropicBlock::Text(_) | AnthropicBlock::Thinking(_) => {}
+            }
+        }
+        if let Some(usage) = message.usage
+            && !is_repeated
+            && message.model.get() != Some(SYNTHETIC_MODEL)
+        {
+            self.builder.set_usage(usage.token_usage(), message.model.get(), cost_usd);
+        }
+    }
+
+    /// The result of a call. One without its call is reported: compaction and copying can separate them.
+    pub(crate) fn add_result(
+        &mut self,
+        id: &TextField<'_>,
+        content: &str,
+        status: ResultStatus,
+        at: Option<&str>,
+        sink: &mut dyn ImportSink,
+    ) {
+        let is_new = id.get().is_none_or(|id| self.seen_results.insert(id));
+        if !is_new {
+            return;
+        }
+        let is_answer = self.builder.has_turn() && id.get().is_none_or(|id| self.builder.has_call(id));
+        if is_answer && self.builder.add_result(&ImportedResult { id: id.get(), content, status, at }) {
+            return;
+        }
+        let id = first_words(id.get().unwrap_or("without an id"));
+        let detail = format!("the result {id} has no call in its turn");
+        if self.builder.has_turn() {
+            self.builder.add_defect(DefectKind::ToolRunOutsideSteps, &detail);
+        } else {
+            sink.report_bad_record(&detail);
+        }
+    }
+
+    fn end_reply(&mut self) {
+        if let Some(id) = self.reply_id.take() {
+            self.ended_replies.insert(&id);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Claude Code sessions: `projects/<folder>/<session>.jsonl`, with the sessions of subagents inside (`isSidechain`) or
+//! in files of their own (`<session>/subagents/agent-<id>.jsonl`). There is no specification; this follows real files
+//! of versions 1.0 to 2.1.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gradus_core::trajectory::DefectKind;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+
+use super::anthropic_content::AnthropicMessage;
+use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL};
+use super::claude_lines::{ClaudeLine, QueuedCommand};
+use super::claude_requests::{UserLine, classify_user_text};
+use super::field_types::TextField;
+use super::record_text::{first_words, normal_timestamp, record_text};
+use super::seen_ids::{SeenIds, hash_id};
+use crate::format_kinds::SessionReader;
+use crate::import_sink::ImportSink;
+
+/// Subagents inside one file that are open at the same time. The oldest is ended if there are more.
+const MAX_OPEN_SUBAGENTS: usize = 256;
+/// Calls of subagents without a result that are remembered.
+const MAX_WAITING_CALLS: usize = 1024;
+
+/// Whether the records are those of a Claude Code session.
+pub(crate) fn is_claude_code_session(records: &[Json]) -> bool {
+    let has = |record: &Json, keys: &[&str]| keys.iter().all(|key| record.get(key).is_some());
+    let is_message = |record: &Json| {
+        let kind = record["type"].as_str();
+        // Qwen Code writes lines with the same keys and Gemini's messages.
+        let has_message = has(&record["message"], &["role", "content"]) && has(record, &["timestamp"]);
+        let is_chained = record.get("parentUuid").is_some()
+            && (record.get("isSidechain").is_some() || record.get("userType").is_some())
+            && record["message"].get("parts").is_none();
+        // Some tools that copy sessions leave the ids out.
+        let is_copied = has_message && has(record, &["cwd", "gitBranch"]) && matches!(kind, Some("user" | "assistant"));
+        // An Anthropic message in the envelope, which the stream JSON has with other keys.
+        let is_bare = has_message
+            && kind == Some("assistant")
+            && record["message"]["model"].as_str().is_some_and(|model| model.starts_with("claude"))
+            && has(&record["message"]["usage"], &["input_tokens", "output_tokens"])
+            && record.get("session_id").is_none();
+        is_copied
+            || is_bare
+            || has(record, &["uuid", "sessionId"])
+                && (matches!(kind, Some("user" | "assistant")) && (has_message || is_chained)
+                    || matches!(kind, Some("system" | "attachment" | "progress")) && is_chained)
+    };
+    let is_bookkeeping = |record: &Json| match record["type"].as_str() {
+        Some("summary") => has(record, &["summary", "leafUuid"]),
+        Some("file-history-snapshot") => has(record, &["messageId", "snapshot"]),
+        Some("queue-operation") => has(record, &["operation", "sessionId"]),
+        _ => false,
+    };
+    // Files can begin with any number of lines of bookkeeping.
+    records.iter().any(is_message) || (!records.is_empty() && records.iter().all(is_bookkeeping))
+}
+
+pub(crate) fn open_claude_code_session() -> Box<dyn SessionReader> {
+    Box::new(ClaudeCodeReader::default())
+}
+
+/// The arguments of a call that starts a subagent.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TaskArguments<'a> {
+    #[serde(borrow)]
+    prompt: TextField<'a>,
+}
+
+#[derive(Default)]
+struct ClaudeCodeReader {
+    session_id: Option<String>,
+    main: ClaudeChain,
+    subagents: SubagentChains,
+    /// Lines are repeated when a session is resumed.
+    seen_lines: SeenIds,
+}
+
+/// Subagents whose lines stand in the same file.
+#[derive(Default)]
+struct SubagentChains {
+    /// In the order of their first line.
+    open: Vec<(String, ClaudeChain)>,
+    /// The chain of each line, for versions that do not name the subagent in its lines.
+    chain_by_line: HashMap<u128, Arc<str>>,
+    /// Calls that started a subagent and have no result yet, by the hash of the prompt.
+    waiting_calls: HashMap<u128, Vec<String>>,
+    /// The chain that each call started.
+    chain_by_call: HashMap<String, String>,
+}
+
+impl SessionReader for ClaudeCodeReader {
+    fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
+        let text = record_text(record);
+        let line: ClaudeLine<'_> = match serde_json::from_str(&text) {
+            Ok(line) => line,
+            Err(error) => return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}")),
+        };
+        let kind = line.kind.get().unwrap_or_default();
+        if !matches!(kind, "user" | "assistant" | "attachment") {
+            if line.message.is_some() {
+                sink.report_bad_record(&format!("unknown line type {:?} with a message", first_words(kind)));
+            }
+            return;
+        }
+        if line.uuid.get().is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
+            return;
+        }
+        self.note_session(&line, sink);
+        if line.is_sidechain.0 {
+            self.read_subagent_line(&line, sink);
+            return;
+        }
+        self.main.note_details(&line);
+        match kind {
+            "assistant" => {
+                self.subagents.note_calls(&line);
+                self.main.read_reply(&line, sink);
+            }
+            "user" => {
+                self.main.read_user_line(&line, self.session_id.as_deref().unwrap_or_default(), sink);
+                self.subagents.end_finished(&line, sink);
+            }
+            _ => read_attachment(&mut self.main, &line, sink),
+        }
+    }
+
+    fn finish(self: Box<Self>, sink: &mut dyn ImportSink) {
+        self.main.builder.finish(sink);
+        for (_, chain) in self.subagents.open {
+            chain.builder.finish(sink);
+        }
+    }
+}
+
+impl ClaudeCodeReader {
+    /// Begins another session where the id changes: older versions copied the lines of a session into the file of the
+    /// one that resumed it.
+    fn note_session(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+        let Some(id) = line.session_id.get() else { return };
+        if self.session_id.as_deref() == Some(id) {
+            return;
+        }
+        if self.session_id.is_some() {
+            if line.is_sidechain.0 {
+                return;
+            }
+            std::mem::take(&mut self.main).builder.finish(sink);
+        }
+        self.session_id = Some(id.to_owned());
+        self.main.builder.set_session_id(id);
+    }
+
+    fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+        let session_id = self.session_id.clone().unwrap_or_default();
+        let Some(chain_id) = self.subagents.find_chain(line, &mut self.main, &session_id, sink) else { return };
+        let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| *id == chain_id) else { return };
+        chain.note_details(line);
+        match line.kind.get() {
+            Some("assistant") => chain.read_reply(line, sink),
+            Some("user") => chain.read_user_line(line, &session_id, sink),
+            _ => read_attachment(chain, line, sink),
+        }
+    }
+}
+
+impl SubagentChains {
+    /// The chain that a line belongs to. Begins it with its first line.
+    fn find_chain(
+        &mut self,
+        line: &ClaudeLine<'_>,
+        main: &mut ClaudeChain,
+        session_id: &str,
+        sink: &mut dyn ImportSink,
+    ) -> Option<String> {
+        let chain_id = match line.agent_id.get() {
+            Some(agent_id) => agent_id.to_owned(),
+            None => {
+                let parent = line.parent_uuid.get().and_then(|parent| self.chain_by_line.get(&hash_id(parent)));
+                let uuid = line.uuid.get().unwrap_or("subagent");
+                let chain_id = parent.cloned().unwrap_or_else(|| uuid.into());
+                self.chain_by_line.insert(hash_id(uuid), Arc::clone(&chain_id));
+                let chain_id = chain_id.to_string();
+                let is_known = self.open.iter().any(|(id, _)| *id == chain_id);
+                if !is_known && parent_is_ended(&self.chain_by_line, line, &chain_id) {
+                    sink.report_bad_record("a line of a subagent after its result");
+                    return None;
+                }
+                chain_id
+            }
+        };
+        if !self.open.iter().any(|(id, _)| *id == chain_id) {
+            self.begin_chain(&chain_id, line, main, session_id, sink);
+        }
+        Some(chain_id)
+    }
+
+    fn begin_chain(
+        &mut self,
+        chain_id: &str,
+        line: &ClaudeLine<'_>,
+        main: &mut ClaudeChain,
+        session_id: &str,
+        sink: &mut dyn ImportSink,
+    ) {
+        let key = format!("{session_id}/{chain_id}");
+        let mut chain = ClaudeChain::default();
+        chain.builder.set_session_id(&key);
+        chain.builder.set_started_as(key.clone());
+        if line.agent_id.get().is_none()
+            && let Some(call_id) = self.take_waiting_call(line)
+        {
+            main.builder.add_subagent(&call_id, key);
+            self.chain_by_call.insert(call_id, chain_id.to_owned());
+        }
+        if self.open.len() >= MAX_OPEN_SUBAGENTS {
+            self.open.remove(0).1.builder.finish(sink);
+        }
+        self.open.push((chain_id.to_owned(), chain));
+    }
+
+    /// The oldest call whose prompt is the first line of a subagent.
+    fn take_waiting_call(&mut self, line: &ClaudeLine<'_>) -> Option<String> {
+        let prompt = hash_id(line.first_text()?.trim());
+        let calls = self.waiting_calls.get_mut(&prompt)?;
+        let call_id = (!calls.is_empty()).then(|| calls.remove(0));
+        if calls.is_empty() {
+            self.waiting_calls.remove(&prompt);
+        }
+        call_id
+    }
+
+    /// Remembers the calls that start a subagent.
+    fn note_calls(&mut self, line: &ClaudeLine<'_>) {
+        for (id, name, input) in line.tool_uses() {
+            if matches!(name, "Task" | "Agent")
+                && self.waiting_calls.len() < MAX_WAITING_CALLS
+                && let Some(prompt) = task_prompt(input)
+            {
+                self.waiting_calls.entry(prompt).or_default().push(id.to_owned());
+            }
+        }
+    }
+
+    /// Ends the subagents whose results a line carries.
+    fn end_finished(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+        for call_id in line.result_ids() {
+            if let Some(chain_id) = self.chain_by_call.remove(call_id)
+                && let Some(position) = self.open.iter().position(|(id, _)| *id == chain_id)
+            {
+                self.open.remove(position).1.builder.finish(sink);
+            } else if !self.waiting_calls.is_empty() {
+                self.waiting_calls.retain(|_, calls| {
+                    calls.retain(|waiting| waiting != call_id);
+                    !calls.is_empty()
+                });
+            }
+        }
+    }
+}
+
+/// Whether the line continues a chain that was ended.
+fn parent_is_ended(chain_by_line: &HashMap<u128, Arc<str>>, line: &ClaudeLine<'_>, chain_id: &str) -> bool {
+    line.uuid.get() != Some(chain_id)
+        && line.parent_uuid.get().is_some_and(|parent| chain_by_line.contains_key(&hash_id(parent)))
+}
+
+fn task_prompt(input: Option<&RawValue>) -> Option<u128> {
+    let arguments: TaskArguments<'_> = serde_json::from_str(input?.get()).ok()?;
+    arguments.prompt.get().map(|prompt| hash_id(prompt.trim()))
+}
+
+/// A request that the user typed while the model worked is an attachment.
+fn read_attachment(chain: &mut ClaudeChain, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+    let Some(attachment) = line.attachment else { return };
+    let Ok(command) = serde_json::from_str::<QueuedCommand<'_>>(attachment.get()) else { return };
+    if command.kind.get() != Some("queued_command") || command.command_mode.get().is_some_and(|mode| mode != "prompt") {
+        return;
+    }
+    let at = normal_timestamp(line.timestamp.get());
+    if let Some(UserLine::Request(request)) = command.prompt.get().map(classify_user_text) {
+        chain.begin_request(&request, at.as_deref(), sink);
+    }
+}
+
+impl ClaudeChain {
+    /// A line of the model: a reply or a part of one.
+    fn read_reply(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+        let Some(message) = &line.message else {
+            return sink.report_bad_record("a reply without a message");
+        };
+        let at = normal_timestamp(line.timestamp.get());
+        if line.is_api_error_message.0 {
+            let reason = line.first_text().unwrap_or("the API returned an error").to_owned();
+            self.run_command(sink);
+            if self.builder.has_turn() {
+                self.builder.begin_reply(at.as_deref());
+                self.builder.fail_turn(&reason);
+            }
+            return;
+        }
+        if is_placeholder_reply(message, line) {
+            return;
+        }
+        self.run_command(sink);
+        if message.content.is_cut {
+            self.builder.add_defect(DefectKind::TooLarge, "a message with more blocks than are read");
+        }
+        self.add_reply(message, at.as_deref(), line.cost_usd.0);
+    }
+}
+
+/// Whether the line stands for a reply that the model did not write.
+fn is_placeholder_reply(message: &AnthropicMessage<'_>, line: &ClaudeLine<'_>) -> bool {
+    message.model.get() == Some(SYNTHETIC_MODEL)
+        && line.first_text().is_none_or(|text| matches!(text.trim(), "No response requested." | "(no content)"))
+}

@@ -1,0 +1,162 @@
+//! The lines of a Claude Code session, as far as they are read.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::anthropic_content::{AnthropicBlock, AnthropicMessage};
+use super::field_types::{FlagField, NumberField, TextField};
+
+/// One line. Fields that are not read are skipped by the parser without being copied.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ClaudeLine<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(crate) kind: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) uuid: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) parent_uuid: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) session_id: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) agent_id: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) timestamp: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) cwd: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) version: TextField<'a>,
+    pub(crate) is_sidechain: FlagField,
+    pub(crate) is_meta: FlagField,
+    pub(crate) is_compact_summary: FlagField,
+    pub(crate) is_visible_in_transcript_only: FlagField,
+    pub(crate) is_api_error_message: FlagField,
+    #[serde(rename = "costUSD")]
+    pub(crate) cost_usd: NumberField,
+    #[serde(borrow)]
+    pub(crate) message: Option<AnthropicMessage<'a>>,
+    #[serde(borrow)]
+    pub(crate) tool_use_result: ToolUseSummary<'a>,
+    #[serde(borrow)]
+    pub(crate) attachment: Option<&'a RawValue>,
+}
+
+impl<'a> ClaudeLine<'a> {
+    /// The first text of the message.
+    pub(crate) fn first_text(&self) -> Option<&str> {
+        self.blocks().find_map(|block| match block {
+            AnthropicBlock::Text(text) => Some(text.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// Id, name and arguments of the calls.
+    pub(crate) fn tool_uses(&self) -> impl Iterator<Item = (&str, &str, Option<&'a RawValue>)> {
+        self.blocks().filter_map(|block| match block {
+            AnthropicBlock::ToolUse { id, name, input } => Some((id.get()?, name.get()?, *input)),
+            _ => None,
+        })
+    }
+
+    /// The ids of the calls whose results the line carries.
+    pub(crate) fn result_ids(&self) -> impl Iterator<Item = &str> {
+        self.blocks().filter_map(|block| match block {
+            AnthropicBlock::ToolResult { id, .. } => id.get(),
+            _ => None,
+        })
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &AnthropicBlock<'a>> {
+        self.message.iter().flat_map(|message| &message.content.blocks)
+    }
+}
+
+/// What Claude Code itself notes about a result, beside what the model saw: a text, or an object that depends on the
+/// tool and mostly repeats the content.
+#[derive(Debug, Default)]
+pub(crate) struct ToolUseSummary<'a> {
+    pub(crate) text: TextField<'a>,
+    /// The subagent that the call started.
+    pub(crate) agent_id: TextField<'a>,
+    /// The command was stopped, by the user or because it took too long.
+    pub(crate) is_interrupted: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SummaryFields<'a> {
+    #[serde(rename = "agentId", borrow)]
+    agent_id: TextField<'a>,
+    interrupted: FlagField,
+}
+
+struct SummaryVisitor;
+
+impl<'de> Visitor<'de> for SummaryVisitor {
+    type Value = ToolUseSummary<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the summary of a result")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let fields = SummaryFields::deserialize(MapAccessDeserializer::new(map))?;
+        let SummaryFields { agent_id, interrupted } = fields;
+        Ok(ToolUseSummary { agent_id, is_interrupted: interrupted.0, ..ToolUseSummary::default() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(ToolUseSummary::default())
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary { text: TextField(Some(text.into())), ..ToolUseSummary::default() })
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary { text: TextField(Some(text.to_owned().into())), ..ToolUseSummary::default() })
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary::default())
+    }
+
+    fn visit_bool<E>(self, _flag: bool) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary::default())
+    }
+
+    fn visit_u64<E>(self, _number: u64) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary::default())
+    }
+
+    fn visit_i64<E>(self, _number: i64) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary::default())
+    }
+
+    fn visit_f64<E>(self, _number: f64) -> Result<Self::Value, E> {
+        Ok(ToolUseSummary::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for ToolUseSummary<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SummaryVisitor)
+    }
+}
+
+/// A request that waited until the model could take it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct QueuedCommand<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(crate) kind: TextField<'a>,
+    #[serde(borrow)]
+    pub(crate) prompt: TextField<'a>,
+    #[serde(rename = "commandMode", borrow)]
+    pub(crate) command_mode: TextField<'a>,
+}

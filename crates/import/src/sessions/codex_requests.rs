@@ -1,0 +1,201 @@
+//! What texts and results in a Codex rollout are: what the user asked, what Codex added, how a call ended.
+
+use serde_json::Value as Json;
+
+use crate::json_fields::content_text;
+use crate::turn_draft::ResultStatus;
+
+/// How texts begin that Codex adds in the name of the user.
+const ADDED_STARTS: &[&str] = &[
+    "# AGENTS.md instructions",
+    "These AGENTS.md instructions replace",
+    "The previously provided AGENTS.md instructions",
+    "<user_instructions>",
+    "<INSTRUCTIONS>",
+    "<environment_context>",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<user_action>",
+    "<skill>",
+    "<skills_instructions>",
+    "<apps_instructions>",
+    "<plugins_instructions>",
+    "<recommended_plugins>",
+    "<subagent_notification>",
+    "<multi_agent_role>",
+    "<model_switch>",
+    "<personality_spec>",
+    "<current_time_reminder>",
+    "<image_resize_notice>",
+    "<realtime_delegation>",
+    "<goal_context>",
+    "<hook_prompt",
+    "<guardian_sync_review>",
+    "<image name=",
+    "<image>",
+    "</image>",
+    "Warning: apply_patch was requested via",
+];
+
+/// Where the editor extensions put the request, after what is open in the editor.
+const EDITOR_REQUEST: &str = "## My request for Codex:";
+
+/// How results begin of calls that failed before the tool ran.
+const FAILURE_STARTS: &[&str] = &[
+    "failed to parse",
+    "unsupported call",
+    "unsupported custom tool call",
+    "execution error",
+    "apply_patch verification failed",
+    "apply_patch handler received",
+    "exec_command failed",
+    "write_stdin failed",
+    "tool call error",
+    "aborted by user",
+    "aborted",
+    "collab ",
+];
+
+/// The request in a text; `None` if Codex wrote it.
+pub(crate) fn request_text(text: &str) -> Option<&str> {
+    let start = text.trim_start();
+    if start.is_empty() || ADDED_STARTS.iter().any(|added| start.starts_with(added)) {
+        return None;
+    }
+    if start.starts_with("# Context from my IDE setup:")
+        && let Some((_, request)) = text.split_once(EDITOR_REQUEST)
+    {
+        return Some(request.trim()).filter(|request| !request.is_empty());
+    }
+    Some(text)
+}
+
+/// The text of a result as the agent saw it, and how the call ended.
+pub(crate) fn read_output(output: Option<&str>) -> (String, ResultStatus) {
+    let Some(output) = output else { return (String::new(), ResultStatus::Success) };
+    let json: Json = match serde_json::from_str(output) {
+        Ok(json) => json,
+        Err(_) => return (output.to_owned(), ResultStatus::Success),
+    };
+    // Older versions put the output of commands into a JSON text.
+    let (content, inner) = match json {
+        Json::String(text) => {
+            let inner = text.starts_with('{').then(|| serde_json::from_str::<Json>(&text).ok()).flatten();
+            (Json::String(text), inner.filter(|inner| inner.get("output").is_some()))
+        }
+        Json::Object(object) if object.contains_key("output") || object.contains_key("content") => {
+            (Json::Null, Some(Json::Object(object)))
+        }
+        other => (other, None),
+    };
+    let Some(mut inner) = inner else {
+        let text = output_text(content);
+        let status = classify_output(&text);
+        return (text, status);
+    };
+    let exit_code = inner["metadata"]["exit_code"].as_i64().unwrap_or_default();
+    let has_failed = exit_code != 0 || inner["success"] == Json::Bool(false);
+    let key = if inner.get("output").is_some() { "output" } else { "content" };
+    let text = output_text(inner[key].take());
+    let status = match classify_output(&text) {
+        ResultStatus::Success if has_failed => ResultStatus::Error,
+        status => status,
+    };
+    (text, status)
+}
+
+/// The text of an output: a plain text, or the texts of its parts, which carry details that the model does not see.
+fn output_text(output: Json) -> String {
+    let part_text = |part: &Json| -> Option<String> {
+        match part["type"].as_str()? {
+            "input_text" | "output_text" | "text" => Some(part["text"].as_str()?.to_owned()),
+            "input_image" | "image" => Some("[image]".to_owned()),
+            _ => None,
+        }
+    };
+    match output {
+        Json::Array(parts) if !parts.is_empty() => {
+            let texts = parts.iter().map(|part| part_text(part).unwrap_or_else(|| part.to_string()));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        other => part_text(&other).unwrap_or_else(|| content_text(other)),
+    }
+}
+
+/// How a call ended, from the text of its result.
+fn classify_output(text: &str) -> ResultStatus {
+    let start = text.trim_start();
+    let first_line = start.lines().next().unwrap_or_default();
+    if first_line.len() < 200 && (first_line.contains("rejected by user") || first_line.starts_with("rejected: "))
+        || first_line.starts_with("patch rejected:")
+        || first_line.starts_with("exec command rejected")
+    {
+        return ResultStatus::Denied;
+    }
+    if FAILURE_STARTS.iter().any(|failure| start.starts_with(failure)) {
+        return ResultStatus::Error;
+    }
+    // The header of a command ends at `Output:`. What follows is text that the command wrote.
+    for line in start.lines().take(8) {
+        let code = line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
+        if let Some(code) = code {
+            return if code.trim() == "0" { ResultStatus::Success } else { ResultStatus::Error };
+        }
+        if line == "aborted by user" {
+            return ResultStatus::Error;
+        }
+        if line.starts_with("Output:") || !is_header_line(line) {
+            break;
+        }
+    }
+    ResultStatus::Success
+}
+
+fn is_header_line(line: &str) -> bool {
+    ["Chunk ID:", "Wall time", "Process ", "Original token count:", "Total output lines:", "Script "]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+/// The session that `spawn_agent` started, from its result.
+pub(crate) fn started_agent(content: &str) -> Option<String> {
+    if !content.starts_with('{') || content.len() > 10_000 {
+        return None;
+    }
+    let json: Json = serde_json::from_str(content).ok()?;
+    Some(json.get("agent_id").or(json.get("thread_id"))?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_from_added_texts() {
+        assert_eq!(request_text("# AGENTS.md instructions for /a\n\n<INSTRUCTIONS>\nx\n</INSTRUCTIONS>"), None);
+        assert_eq!(request_text("<environment_context>\n<cwd>/a</cwd>\n</environment_context>"), None);
+        assert_eq!(request_text("  "), None);
+        let editor = "# Context from my IDE setup:\n\n## Open tabs:\n- a.rs\n\n## My request for Codex:\nfix a.rs\n";
+        assert_eq!(request_text(editor), Some("fix a.rs"));
+        assert_eq!(request_text("<b> is bold"), Some("<b> is bold"));
+    }
+
+    #[test]
+    fn outputs_of_all_versions_tell_how_the_call_ended() {
+        let read = |output: &str| read_output(Some(output));
+        let old = r#""{\"output\":\"no such file\\n\",\"metadata\":{\"exit_code\":2,\"duration_seconds\":0.1}}""#;
+        assert_eq!(read(old), ("no such file\n".into(), ResultStatus::Error));
+        assert_eq!(read(r#"{"content":"ok","success":true}"#), ("ok".into(), ResultStatus::Success));
+        assert_eq!(read(r#"{"content":"no","success":false}"#), ("no".into(), ResultStatus::Error));
+        let new = r#""Chunk ID: a1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nx""#;
+        assert_eq!(read(new).1, ResultStatus::Error);
+        assert_eq!(read(r#""Exit code: 0\nWall time: 1 seconds\nOutput:\nExit code: 7""#).1, ResultStatus::Success);
+        assert_eq!(read(r#""Wall time: 1 seconds\nOutput:\nProcess exited with code 7""#).1, ResultStatus::Success);
+        assert_eq!(read(r#""exec command rejected by user""#).1, ResultStatus::Denied);
+        assert_eq!(read(r#"[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]"#).0, "a\nb");
+        assert_eq!(read(r#""{\"rows\":[1]}""#).0, r#"{"rows":[1]}"#, "JSON that a tool returned");
+        assert_eq!(read("[[["), ("[[[".into(), ResultStatus::Success));
+    }
+}

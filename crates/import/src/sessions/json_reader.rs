@@ -1,0 +1,76 @@
+//! What the readers share whose records are small enough to be parsed as JSON values.
+
+use gradus_core::message::ArgumentsText;
+use gradus_core::trajectory::DefectKind;
+use serde_json::Value as Json;
+
+use super::record_text::{first_words, record_text};
+use crate::import_sink::ImportSink;
+use crate::json_fields::text_field;
+use crate::session_builder::SessionBuilder;
+use crate::turn_draft::{ImportedCall, ImportedResult};
+
+/// Parses a record. What is not an object is reported.
+pub(crate) fn parse_record(record: &[u8], format: &str, sink: &mut dyn ImportSink) -> Option<Json> {
+    match serde_json::from_str(&record_text(record)) {
+        Ok(json @ Json::Object(_)) => Some(json),
+        Ok(_) => {
+            sink.report_bad_record(&format!("not a record of {format}: not an object"));
+            None
+        }
+        Err(error) => {
+            sink.report_bad_record(&format!("not a record of {format}: {error}"));
+            None
+        }
+    }
+}
+
+/// Arguments as they were recorded: a text of the model, or a structure. `None` for null.
+pub(crate) fn recorded_arguments(arguments: Option<&Json>) -> Option<ArgumentsText<'_>> {
+    match arguments? {
+        Json::Null => None,
+        Json::String(text) => Some(ArgumentsText::Text(text.into())),
+        other => Some(ArgumentsText::Json(other.to_string().into())),
+    }
+}
+
+/// Adds a call. One without a name is noted.
+pub(crate) fn add_named_call(
+    builder: &mut SessionBuilder,
+    id: Option<&str>,
+    name: Option<&str>,
+    arguments: Option<ArgumentsText<'_>>,
+    at: Option<&str>,
+) {
+    if name.is_none() {
+        builder.add_defect(DefectKind::MissingToolName, "a tool call without the name of a tool");
+    }
+    builder.add_call(&ImportedCall { id, name: name.unwrap_or_default(), arguments }, at);
+}
+
+/// Adds a result to its call. One without a call is noted in its turn, or reported.
+pub(crate) fn add_known_result(builder: &mut SessionBuilder, result: &ImportedResult<'_>, sink: &mut dyn ImportSink) {
+    if result.id.is_some_and(|id| builder.has_call(id)) {
+        builder.add_result(result);
+        return;
+    }
+    let id = first_words(result.id.unwrap_or("without an id"));
+    let detail = format!("the result {id} has no call in its turn");
+    if builder.has_turn() {
+        builder.add_defect(DefectKind::ToolRunOutsideSteps, &detail);
+    } else {
+        sink.report_bad_record(&detail);
+    }
+}
+
+/// The texts of a list of parts, of one part, or of a plain text. Other parts have none.
+pub(crate) fn joined_part_texts(content: &Json, separator: &str) -> String {
+    match content {
+        Json::String(text) => text.clone(),
+        Json::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part.as_str().or_else(|| text_field(part, "text")));
+            texts.collect::<Vec<_>>().join(separator)
+        }
+        other => text_field(other, "text").unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Turns that come from sessions of other tools: copies that a resumed session repeats, and subagents, whose sessions
+//! are recorded apart from the step that started them.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+
+use gradus_core::span::{SpanId, TraceId};
+use gradus_core::stable_digest;
+use gradus_core::trajectory::{RecordedAnnotation, Trajectory, TrajectoryStep};
+use gradus_import::ImportedTurn;
+
+/// Turns of subagents that wait for the step that started them. The oldest ones then go on without it.
+const MAX_WAITING_TURNS: usize = 256;
+
+/// What is known of the sessions that were read so far.
+#[derive(Default)]
+pub(crate) struct ImportedTurns {
+    /// The id of the turns with times, by a digest of their content. A session that was resumed repeats turns of the one
+    /// before, with their times.
+    seen: HashMap<u128, String>,
+    /// The id under which a repeated turn was read first.
+    first_ids: HashMap<String, String>,
+    /// The step that started each subagent: the id of its trajectory, and its number.
+    starts: HashMap<String, (String, u32)>,
+    waiting: VecDeque<ImportedTurn>,
+}
+
+impl ImportedTurns {
+    /// Whether the same turn was read before, in another file.
+    pub(crate) fn is_repeated(&mut self, turn: &ImportedTurn) -> bool {
+        let Trajectory { start, end, query, steps, final_answer, .. } = &turn.trajectory;
+        if start.is_none() {
+            return false;
+        }
+        let calls: Vec<_> = steps
+            .iter()
+            .map(|step| (&step.tool, &step.tool_call_id, step.arguments_text(), &step.observation))
+            .collect();
+        let content = format!("{:?}", (start, end, query, calls, final_answer, &turn.started_as));
+        let id = &turn.trajectory.trajectory_id;
+        match self.seen.entry(stable_digest(content.as_bytes())) {
+            Entry::Vacant(place) => {
+                place.insert(id.clone());
+                false
+            }
+            Entry::Occupied(first) => {
+                self.first_ids.insert(id.clone(), first.get().clone());
+                true
+            }
+        }
+    }
+
+    /// Ties a turn to the one before it where that one is known under another id.
+    fn link_to_first(&self, trajectory: &mut Trajectory) {
+        let previous = trajectory.previous_trajectory_id.as_ref();
+        if let Some(first) = previous.and_then(|id| self.first_ids.get(id)) {
+            trajectory.previous_trajectory_id = Some(first.clone());
+        }
+    }
+
+    /// Takes a turn in, and returns those that are complete now: the turn itself, unless the step that started it is
+    /// not known yet, and turns that waited for a step of it.
+    pub(crate) fn admit(&mut self, mut turn: ImportedTurn) -> Vec<Trajectory> {
+        self.link_to_first(&mut turn.trajectory);
+        for start in &turn.subagents {
+            let step = (turn.trajectory.trajectory_id.clone(), start.step_index);
+            self.starts.entry(start.key.clone()).or_insert(step);
+        }
+        let has_starts = !turn.subagents.is_empty();
+        let mut complete = Vec::new();
+        if turn.started_as.as_ref().is_some_and(|key| !self.starts.contains_key(key)) {
+            self.waiting.push_back(turn);
+        } else {
+            complete.push(self.link_to_parent(turn));
+        }
+        if has_starts {
+            let (started, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+                .into_iter()
+                .partition(|turn| turn.started_as.as_ref().is_some_and(|key| self.starts.contains_key(key)));
+            self.waiting = waiting.into();
+            complete.extend(started.into_iter().map(|turn| self.link_to_parent(turn)));
+        }
+        if self.waiting.len() > MAX_WAITING_TURNS {
+            complete.extend(self.waiting.pop_front().map(|turn| turn.trajectory));
+        }
+        complete
+    }
+
+    /// The turns whose start was never found, when all sources are read.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Trajectory> {
+        std::mem::take(&mut self.waiting).into_iter().map(|turn| turn.trajectory).collect()
+    }
+
+    fn link_to_parent(&self, turn: ImportedTurn) -> Trajectory {
+        let mut trajectory = turn.trajectory;
+        if let Some((parent, step)) = turn.started_as.and_then(|key| self.starts.get(&key)) {
+            trajectory.parent_trajectory_id = Some(parent.clone());
+            trajectory.parent_step_index = Some(*step);
+        }
+        trajectory
+    }
+}
+
+/// Annotations of spans and traces, until their trajectories are assembled.
+#[derive(Default)]
+pub(crate) struct SpanAnnotations {
+    by_trace: HashMap<String, Vec<(Option<SpanId>, RecordedAnnotation)>>,
+}
+
+impl SpanAnnotations {
+    pub(crate) fn add(&mut self, trace_id: TraceId, span_id: Option<SpanId>, annotation: RecordedAnnotation) {
+        self.by_trace.entry(trace_id.to_string()).or_default().push((span_id, annotation));
+    }
+
+    /// Adds to a trajectory what was said about its traces. An annotation of a span of a step is one of the step. One of
+    /// the trace, of the span of the whole request, or of the answer is one of the run. What is about other spans, such
+    /// as those of another turn, is left out.
+    pub(crate) fn attach_to(&self, trajectory: &mut Trajectory) {
+        let found = trajectory.trace_ids.iter().filter_map(|id| self.by_trace.get(id)).flatten();
+        let annotate = |(span, annotation): &(Option<SpanId>, RecordedAnnotation)| {
+            let Some(span) = span.map(|span| span.to_string()) else { return Some(annotation.clone()) };
+            let is_of_step = |step: &&TrajectoryStep| step.span_ids.contains(&span);
+            let step_index = trajectory.steps.iter().find(is_of_step).map(|step| step.index);
+            let is_of_run =
+                trajectory.root_span_id.as_ref() == Some(&span) || trajectory.answer_span_ids.contains(&span);
+            (step_index.is_some() || is_of_run).then(|| RecordedAnnotation { step_index, ..annotation.clone() })
+        };
+        let mut annotations: Vec<RecordedAnnotation> = found.filter_map(annotate).collect();
+        trajectory.annotations.append(&mut annotations);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gradus_import::SubagentStart;
+
+    fn turn(id: &str, starts: &[(u32, &str)], started_as: Option<&str>) -> ImportedTurn {
+        let trajectory = Trajectory { trajectory_id: id.to_owned(), ..Trajectory::default() };
+        let start = |(step_index, key): &(u32, &str)| SubagentStart { step_index: *step_index, key: (*key).to_owned() };
+        ImportedTurn {
+            trajectory,
+            subagents: starts.iter().map(start).collect(),
+            started_as: started_as.map(str::to_owned),
+        }
+    }
+
+    fn links(found: &[Trajectory]) -> Vec<(&str, Option<&str>, Option<u32>)> {
+        let link = |one: &Trajectory| (one.parent_step_index, one.parent_trajectory_id.is_some());
+        assert!(found.iter().map(link).all(|(step, parent)| step.is_some() == parent));
+        found
+            .iter()
+            .map(|one| (&*one.trajectory_id, one.parent_trajectory_id.as_deref(), one.parent_step_index))
+            .collect()
+    }
+
+    #[test]
+    fn subagents_wait_for_the_step_that_started_them() {
+        let mut turns = ImportedTurns::default();
+        assert!(turns.admit(turn("sub", &[], Some("s/a"))).is_empty());
+        assert!(turns.admit(turn("lost", &[], Some("s/b"))).is_empty());
+        let found = turns.admit(turn("main", &[(3, "s/a")], None));
+        assert_eq!(links(&found), [("main", None, None), ("sub", Some("main"), Some(3))]);
+        assert_eq!(links(&turns.admit(turn("sub-2", &[], Some("s/a")))), [("sub-2", Some("main"), Some(3))]);
+        assert_eq!(links(&turns.take_waiting()), [("lost", None, None)]);
+    }
+
+    #[test]
+    fn a_turn_that_another_file_repeats_is_recognised_by_its_times() {
+        let mut turns = ImportedTurns::default();
+        let at = |id: &str, start: Option<&str>| {
+            let mut turn = turn(id, &[], None);
+            turn.trajectory.start = start.map(str::to_owned);
+            turn
+        };
+        let first = at("one", Some("2026-01-01T00:00:00Z"));
+        assert!(!turns.is_repeated(&first));
+        assert!(turns.is_repeated(&at("two", Some("2026-01-01T00:00:00Z"))));
+        assert!(!turns.is_repeated(&at("three", Some("2026-01-01T00:00:01Z"))));
+        assert!(!turns.is_repeated(&at("four", None)) && !turns.is_repeated(&at("four", None)));
+        let mut next = turn("next", &[], None);
+        next.trajectory.previous_trajectory_id = Some("two".to_owned());
+        assert_eq!(turns.admit(next)[0].previous_trajectory_id.as_deref(), Some("one"));
+    }
+}
