@@ -84,7 +84,7 @@ PEERS = {
 # The clients whose types say what a judge's endpoint is sent, and what it answers.
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
 # harbor brings the models of ATIF and a hundred packages that they do not need.
-TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
+TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "duckdb==2.0.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
 STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
