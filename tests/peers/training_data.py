@@ -50,7 +50,7 @@ def check_tables(folder, tables):
     if starts != [pandas.Timestamp(line["start"]).floor("us") for line in lines]:
         found.append(f"parquet: other times for pandas: {starts[:2]}")
     wrong = sum(verdict["score"] is not None and verdict["score"] < 0.5 for line in lines for verdict in line["verdicts"] if verdict["step_index"])
-    joined = duckdb.sql(f"SELECT count(*) FROM '{tables}/verdicts.parquet' v JOIN '{tables}/steps.parquet' s USING (trajectory_id, step_index) WHERE v.score < 0.5").fetchone()[0]
+    joined = duckdb.sql(f"SELECT count(*) FROM '{tables}/verdicts.parquet' v JOIN '{tables}/steps.parquet' s USING (trajectory_id, step_index) WHERE v.score < 0.5").fetchall()[0][0]
     # The thought before an answer is judged, and is no row of the table of steps.
     rows = {(line["trajectory_id"], step["index"]) for line in lines for step in line["steps"]}
     thoughts = sum(v["score"] is not None and v["score"] < 0.5 and (line["trajectory_id"], v["step_index"]) not in rows for line in lines for v in line["verdicts"] if v["step_index"])
