@@ -68,7 +68,7 @@ fn groups_are_counted_by_trajectory_and_period() {
     assert_eq!((example.trajectory_id.as_str(), example.step), ("t2", Some(1)));
     let late = MetricFilter { from_ns: Some(200), ..MetricFilter::default() };
     let list = lab.store.failure_groups(&late, FailureGroupOptions { before_ns: Some(0), ..LIST }).unwrap();
-    assert_eq!((list.groups[1].trajectories, list.groups[1].trajectories_before), (1, 1));
+    assert_eq!((list.groups[0].trajectories, list.groups[0].trajectories_before), (1, 1));
     let of = |filter: MetricFilter| groups(&lab.store, &filter).len();
     assert_eq!(of(MetricFilter { version: Some("1".into()), ..MetricFilter::default() }), 1);
     assert_eq!(of(MetricFilter { project: Some("other".into()), ..MetricFilter::default() }), 0);
