@@ -1,0 +1,1 @@
+"""The pytest plugin: the fixture `gradus` and the marker `gradus`."""
