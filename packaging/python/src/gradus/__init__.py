@@ -8,6 +8,7 @@ from gradus._binary import GradusError, find_gradus_bin
 from gradus._client import Annotation, Client, HumanLabel, Project, TraceDetail, TraceSummary
 from gradus._comparison import ChangedTask, ComparedVersion, Comparison, Difference, compare
 from gradus._evaluation import Accuracy, Evaluation, FailureGroup, GateResult, Interval, ToolUse, evaluate
+from gradus._recorder import NoRunError, RunRecorder
 from gradus._run import CallCheck, Check, JudgeCheck, Run
 from gradus._trajectory import Defect, Step, TokenUsage, ToolDefinition, Trajectories, Trajectory, read
 from gradus._verdict import Verdict
@@ -32,8 +33,10 @@ __all__ = [
     "HumanLabel",
     "Interval",
     "JudgeCheck",
+    "NoRunError",
     "Project",
     "Run",
+    "RunRecorder",
     "Step",
     "TokenUsage",
     "ToolDefinition",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -79,13 +79,12 @@ def run_gradus(arguments: Sequence[str], *, stdin: Optional[bytes] = None, cwd: 
     """Runs the program to its end. An exit code that is not accepted becomes a `GradusError` with what was printed."""
     command = [find_gradus_bin(), *arguments]
     # Without input the program must not wait for that of a notebook or a test.
-    given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+    given: Dict[str, Any] = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
     try:
-        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=None if environment is None else dict(environment), **given)  # type: ignore[call-overload]
+        ended: "subprocess.CompletedProcess[bytes]" = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=None if environment is None else dict(environment), **given)
     except OSError as error:
         raise GradusError(f"{command[0]}: cannot be run: {error}") from error
     if ended.returncode not in accepted:
         complaint = ended.stderr.decode("utf-8", "replace").strip() or f"gradus {' '.join(arguments[:1])} ended with exit code {ended.returncode}"
         raise GradusError(complaint, exit_code=ended.returncode)
-    result: "subprocess.CompletedProcess[bytes]" = ended
-    return result
+    return ended

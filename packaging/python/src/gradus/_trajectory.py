@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -224,14 +225,16 @@ def make_frame(rows: List[Dict[str, Any]], columns: Sequence[str]) -> "pandas.Da
         import pandas
     except ImportError as error:
         raise ImportError("to_pandas() needs pandas: install it with `pip install 'gradus[pandas]'`") from error
-    return pandas.DataFrame(rows, columns=list(columns))
+    # Rows may lack columns, and there may be no row.
+    names: Any = list(columns)
+    return pandas.DataFrame(rows, columns=names)
 
 
 def source_arguments(source: Source) -> Tuple[List[str], Optional[bytes]]:
     """The words that name a source on the command line, and standard input where trajectories are given themselves."""
-    if isinstance(source, (str, bytes)) or hasattr(source, "__fspath__"):
+    if isinstance(source, (str, os.PathLike)):
         return [_source_word(source)], None
-    parts = list(source)
+    parts: List[Any] = list(source)
     if any(isinstance(part, Trajectory) for part in parts):
         lines = [json.dumps(part.raw) for part in parts if isinstance(part, Trajectory)]
         if len(lines) < len(parts):
@@ -243,8 +246,6 @@ def source_arguments(source: Source) -> Tuple[List[str], Optional[bytes]]:
 
 
 def _source_word(source: Any) -> str:
-    import os
-
     word = os.fspath(source)
     if not isinstance(word, str):
         raise TypeError(f"a source is a path or the address of a server, not {type(source).__name__}")
