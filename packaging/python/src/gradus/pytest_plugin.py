@@ -187,7 +187,8 @@ def _run_trials(item: Any, nextitem: Optional[pytest.Item], plan: TrialPlan) -> 
         passed, failed = passed + call.passed, failed + call.failed
         # A test that skips itself, or is expected to fail, is no trial.
         is_last = plan.is_certain(passed, failed) or call.skipped or hasattr(call, "wasxfail")
-        teardown = call_and_report(item, "teardown", log=False, nextitem=nextitem if is_last else item)
+        # Before another trial only the test itself is torn down: what its module has set up is needed again.
+        teardown = call_and_report(item, "teardown", log=False, nextitem=nextitem if is_last else item.parent)
         if is_last or not teardown.passed:
             return [setup, _combine_calls(calls, passed, failed, plan), teardown]
 
