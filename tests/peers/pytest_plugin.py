@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from experiment import AGENTS
 from loopback import answering_model, tool_call
@@ -89,6 +90,12 @@ def python_blocks(page):
     return found
 
 
+def send_capture(url, body):
+    headers = {"content-type": "application/json" if body.startswith(b"{") else "application/x-protobuf"}
+    headers |= {"content-encoding": "gzip"} if body.startswith(b"\x1f\x8b") else {}
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(urllib.request.Request(url, body, headers)).read()
+
+
 def check_reference(gradus):
     """Runs the snippets of the reference one after another, in a folder with recorded traces and a running server."""
     python = python_for("python-package", PACKAGES)
@@ -103,11 +110,8 @@ def check_reference(gradus):
         server = subprocess.Popen([gradus, "serve", "--ephemeral"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             address = json.loads(server.stdout.readline())["http"]
-            for file in sorted(captures.rglob("*")):
-                if file.suffix == ".bin":
-                    import urllib.request
-                    request = urllib.request.Request(f"{address}/v1/traces", file.read_bytes(), {"content-type": "application/x-protobuf"})
-                    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).read()
+            for file in sorted(captures.rglob("*.bin")):
+                send_capture(f"{address}/v1/traces", file.read_bytes())
             script = script.replace("http://127.0.0.1:4318", address)
             ran = subprocess.run([python, "-c", script], cwd=folder, env=environment_for(gradus, folder), capture_output=True, text=True, timeout=300)
         finally:

@@ -170,8 +170,8 @@ def test_an_agent_in_another_process(session):
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-            from scripted_agent import run_agent
             import agent
+            from scripted_agent import run_agent
             provider = TracerProvider()
             provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
             run_agent(provider.get_tracer("test"), "Hello?", [], "Hello.")

@@ -79,8 +79,7 @@ class RunRecorder:
 
     def environment(self) -> Dict[str, str]:
         """The variables by which agents find the server, for starting one with an environment of its own."""
-        local = "127.0.0.1,localhost"
-        proxies = {name: f"{os.environ[name]},{local}" if os.environ.get(name) else local for name in ("NO_PROXY", "no_proxy")}
+        proxies = {name: _add_local(os.environ.get(name)) for name in ("NO_PROXY", "no_proxy")}
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
@@ -232,6 +231,12 @@ def parse_time_ns(text: Optional[str]) -> Optional[int]:
     offset = timedelta() if zone in (None, "Z") else timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
     whole = datetime.fromisoformat(f"{day} {clock}").replace(tzinfo=timezone.utc) - offset - _EPOCH
     return (whole.days * 86_400 + whole.seconds) * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+
+
+def _add_local(hosts: Optional[str]) -> str:
+    """A proxy cannot reach the ports of this machine."""
+    known = [host for host in (hosts or "").split(",") if host]
+    return ",".join([*known, *(host for host in ("127.0.0.1", "localhost") if host not in known)])
 
 
 def _plural(number: int, noun: str) -> str:
