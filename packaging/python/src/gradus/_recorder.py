@@ -43,6 +43,12 @@ class RecorderSession:
         #: Traces by id with the size that was read, so that unchanged ones are not read again.
         self.details: Dict[str, Tuple[Tuple[int, str], TraceDetail]] = {}
 
+    def ensure_server(self) -> None:
+        """Starts the server anew if somebody has ended it."""
+        if not self.server.is_running:
+            self.server = EphemeralServer()
+            self.details.clear()
+
     def close(self) -> None:
         self.capture.stop()
         self.server.stop()
@@ -58,6 +64,7 @@ class RunRecorder:
         self._rubrics = list(rubrics)
         self._timeout = timeout
         self._state_dir = state_dir
+        session.ensure_server()
         self._started_ns = time.time_ns()
         self._spans_received = 0
         self._traces_received = 0
@@ -143,6 +150,7 @@ class RunRecorder:
             session.capture.flush_exporters(self.endpoint)
             for trace in self.client.traces(limit=None):
                 session.seen_trajectories.update(trace.trajectory_ids)
+            session.details.clear()
         finally:
             session.capture.stop()
 
