@@ -93,6 +93,8 @@ class RunRecorder:
             # Batches leave soon, also those of an agent that is not shut down.
             "OTEL_BSP_SCHEDULE_DELAY": "50",
             "PHOENIX_COLLECTOR_ENDPOINT": self.endpoint,
+            # `phoenix.otel.register()` takes the host from the endpoint and sends to this port of it.
+            "PHOENIX_GRPC_PORT": self.grpc_endpoint.rsplit(":", 1)[-1],
             "TRACELOOP_BASE_URL": self.endpoint,
             **proxies,
         }
