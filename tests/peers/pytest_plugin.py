@@ -141,19 +141,23 @@ def check_guide(gradus):
     with tempfile.TemporaryDirectory() as folder, answering_model(reply_in_guide) as model:
         write_distribution(folder)
         words, environment = pytest_in("langgraph", gradus, folder, model.url)
+        shown, together = [], []
         for body, expected in blocks:
             name = re.match(r"# (\w+\.py)\n", body)
             if name is None:
                 found.append(f"a block names no file: {body.strip().splitlines()[0]}")
                 continue
             pathlib.Path(folder, name.group(1)).write_text(body)
-            if not name.group(1).startswith("test_"):
-                continue
-            ran = subprocess.run([*words, name.group(1)], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-            if (ran.returncode == 1) != ("fails" in name.group(1)) or ran.returncode > 1:
-                found += [f"{name.group(1)} ended with {ran.returncode}", *last_lines(ran, 40)]
-            elif expected is not None and not pattern(expected).match(ran.stdout):
-                found += [f"{name.group(1)} printed:", *ran.stdout.splitlines(), "instead of:", *expected.splitlines()]
+            if expected is not None:
+                shown.append(([name.group(1)], expected, "fails" in name.group(1)))
+            elif name.group(1).startswith("test_"):
+                together.append(name.group(1))
+        for names, expected, is_failing in [*shown, (together, "...\n", False)]:
+            ran = subprocess.run([*words, *names], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+            if ran.returncode != int(is_failing):
+                found += [f"{' '.join(names)} ended with {ran.returncode}", *last_lines(ran, 40)]
+            elif not pattern(expected).match(ran.stdout):
+                found += [f"{' '.join(names)} printed:", *ran.stdout.splitlines(), "instead of:", *expected.splitlines()]
     return found
 
 
