@@ -60,6 +60,23 @@ def test_steps_become_a_table(captures):
     assert gradus.Trajectories().to_pandas().empty
 
 
+def test_trajectories_go_out_as_they_came(captures):
+    def without_empty(value):
+        """The program leaves out fields that are empty."""
+        if isinstance(value, dict):
+            return {key: without_empty(one) for key, one in value.items() if one not in (None, False, [], 0)}
+        return [without_empty(one) for one in value] if isinstance(value, list) else value
+
+    found = gradus.read(captures)
+    for one in found:
+        assert without_empty(one.to_json()) == without_empty(one.raw)
+    assert gradus.read(found) == found
+    # Without a line that it was read from, too.
+    made = gradus.Trajectory("t1", query="Close issue 7.", answer="Done.", steps=(gradus.Step(1, "close_issue", arguments={"issue": 7}, observation="Error: 403", is_error=True),))
+    (run,) = gradus.evaluate([made]).runs
+    assert run.query == "Close issue 7." and run.steps[0].arguments == {"issue": 7} and not run.no_ignored_errors()
+
+
 def test_an_evaluation(captures):
     result = gradus.evaluate(captures)
     assert result.complete and result.judge == "offline" and len(result.trajectories) == 10
@@ -123,8 +140,8 @@ def test_runs_of_an_evaluation_have_checks(captures):
 
 def test_versions_are_compared(captures, tmp_path):
     first = gradus.read(captures)
-    # The second version calls a tool that does not exist.
-    second = [dataclasses.replace(one, raw={**one.raw, "final_answer": None, "is_error": True}) for one in first]
+    # The second version ends in errors.
+    second = [dataclasses.replace(one, answer=None, is_error=True) for one in first]
     result = gradus.compare(first, second, state_dir=tmp_path)
     assert result.first.runs == result.second.runs == 10
     worse = result["outcome"]
