@@ -100,6 +100,7 @@ def check_reference(gradus):
     """Runs the snippets of the reference one after another, in a folder with recorded traces and a running server."""
     python = python_for("python-package", PACKAGES)
     blocks = python_blocks(ROOT / "docs" / "reference" / "python.md")
+    blocks += [block for block in python_blocks(PACKAGE / "README.md") if "import gradus" in block[0]]
     end = "--- end of block"
     script = "".join(f"{body}\nprint({end!r}, flush=True)\n" for body, _ in blocks)
     captures = ROOT / "fixtures" / "captures" / "llamaindex-react"
@@ -137,6 +138,7 @@ def check_guide(gradus):
     from tutorial import pattern
 
     blocks = python_blocks(ROOT / "docs" / "how-to" / "test-with-pytest.md")
+    blocks += [block for block in python_blocks(PACKAGE / "README.md") if block[0].startswith("# test_")]
     found = []
     with tempfile.TemporaryDirectory() as folder, answering_model(reply_in_guide) as model:
         write_distribution(folder)
