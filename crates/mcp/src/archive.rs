@@ -6,7 +6,7 @@ use gradus_eval::report::{FailureGroup, GateResult};
 use gradus_eval::run::{RunFileError, RunManifest};
 use gradus_report::compare::VersionComparison;
 
-use crate::graded_run::GradedRun;
+use crate::archived_run::ArchivedRun;
 use crate::run_filter::RunFilter;
 
 /// Graded runs of agents, and the evaluations that they are from. All methods block and may read many files.
@@ -18,11 +18,14 @@ pub trait RunArchive: Send + Sync {
     fn find_runs(&self, filter: &RunFilter, cursor: Option<&str>, limit: usize) -> Result<FoundRunPage, ArchiveError>;
 
     /// One run by its id, of one evaluation or of where the archive looks first.
-    fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<GradedRun, ArchiveError>;
+    fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<ArchivedRun, ArchiveError>;
 
     /// Calls `take` with every matching run that has a wrong verdict. Others are only counted.
-    fn visit_flagged(&self, filter: &RunFilter, take: &mut dyn FnMut(&GradedRun))
-    -> Result<FlaggedScope, ArchiveError>;
+    fn visit_flagged(
+        &self,
+        filter: &RunFilter,
+        take: &mut dyn FnMut(&ArchivedRun),
+    ) -> Result<FlaggedScope, ArchiveError>;
 
     /// Two evaluations over the same tasks. `first` is the one that `second` is compared with.
     fn compare_evaluations(&self, first: &str, second: &str) -> Result<VersionComparison, ArchiveError>;

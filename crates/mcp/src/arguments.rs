@@ -94,7 +94,7 @@ pub(crate) struct FlaggedArguments {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CompareArguments {
+pub(crate) struct CompareToolArguments {
     /// Id or name of the evaluation to compare with: the old version.
     pub(crate) a: String,
     /// Id or name of the evaluation of the new version.

@@ -4,7 +4,7 @@ use gradus_report::compare::{FailureGroupChange, TaskFlip, VersionComparison, bu
 use gradus_report::{format_count, format_counted_noun};
 
 use crate::archive::{ArchiveError, RunArchive};
-use crate::arguments::CompareArguments;
+use crate::arguments::CompareToolArguments;
 use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 
@@ -20,7 +20,7 @@ const REASON_CHARS: usize = 200;
 
 pub(crate) fn render_comparison(
     archive: &dyn RunArchive,
-    arguments: &CompareArguments,
+    arguments: &CompareToolArguments,
 ) -> Result<String, ArchiveError> {
     let (first, second) = (arguments.a.trim(), arguments.b.trim());
     let comparison = archive.compare_evaluations(first, second)?;

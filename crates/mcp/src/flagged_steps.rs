@@ -2,7 +2,7 @@
 
 use gradus_core::trajectory::TrajectoryStep;
 
-use crate::graded_run::{GradedRun, RunVerdict};
+use crate::archived_run::{ArchivedRun, ArchivedVerdict};
 
 /// Characters that are kept of each text. They are cut further when they are shown.
 const MAX_TEXT_CHARS: usize = 1_000;
@@ -21,7 +21,7 @@ pub(crate) struct FlaggedStep {
     pub(crate) arguments: Option<String>,
     pub(crate) observation: Option<String>,
     pub(crate) is_error: bool,
-    pub(crate) verdicts: Vec<RunVerdict>,
+    pub(crate) verdicts: Vec<ArchivedVerdict>,
     /// The order in which steps were found, which decides between equals.
     position: u64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct VerdictSelection {
 
 impl VerdictSelection {
     /// The wrong verdicts of a run that count. A verdict on a whole run counts for a tool if the run calls it.
-    pub(crate) fn select<'r>(&'r self, run: &'r GradedRun) -> impl Iterator<Item = &'r RunVerdict> {
+    pub(crate) fn select<'r>(&'r self, run: &'r ArchivedRun) -> impl Iterator<Item = &'r ArchivedVerdict> {
         run.verdicts.iter().filter(move |verdict| {
             let is_about_tool = |tool: &String| match verdict.line.step_index {
                 Some(index) => find_step(run, index).is_some_and(|step| step.tool == *tool),
@@ -48,7 +48,7 @@ impl VerdictSelection {
     }
 }
 
-fn find_step(run: &GradedRun, index: u32) -> Option<&TrajectoryStep> {
+fn find_step(run: &ArchivedRun, index: u32) -> Option<&TrajectoryStep> {
     let steps = &run.trajectory.steps;
     steps.binary_search_by_key(&index, |step| step.index).ok().map(|at| &steps[at])
 }
@@ -68,7 +68,7 @@ impl FlaggedStepList {
     }
 
     /// Adds the steps of a run that have wrong verdicts.
-    pub(crate) fn add_run(&mut self, run: &GradedRun, selection: &VerdictSelection) {
+    pub(crate) fn add_run(&mut self, run: &ArchivedRun, selection: &VerdictSelection) {
         let mut indexes: Vec<u32> = selection.select(run).filter_map(|verdict| verdict.line.step_index).collect();
         indexes.sort_unstable();
         indexes.dedup();

@@ -16,7 +16,7 @@ use crate::archive::{
     ArchiveError, EvaluationEntry, EvaluationList, EvaluationScores, FlaggedScope, FoundRun, FoundRunPage, GateReport,
     NewRunLabel, RunArchive, RunFlag, SkippedEvaluations,
 };
-use crate::graded_run::{GradedRun, RunVerdict};
+use crate::archived_run::{ArchivedRun, ArchivedVerdict};
 use crate::label_file::LabelFile;
 use crate::recorded_text::quote_name;
 use crate::run_filter::RunFilter;
@@ -87,7 +87,7 @@ impl FolderArchive {
     fn visit_runs(
         &self,
         folder: &RunFolder,
-        mut take: impl FnMut(usize, GradedRun) -> ControlFlow<()>,
+        mut take: impl FnMut(usize, ArchivedRun) -> ControlFlow<()>,
     ) -> Result<(), ArchiveError> {
         let mut reader = RunReader::open(folder)?;
         let (record, origin) = (folder.record.clone(), describe_evaluation(&folder.record));
@@ -98,7 +98,7 @@ impl FolderArchive {
             }
             let verdicts = mark_wrong(&record, outcomes);
             let run =
-                GradedRun { trajectory: trajectory.clone(), verdicts, labels: Vec::new(), origin: origin.clone() };
+                ArchivedRun { trajectory: trajectory.clone(), verdicts, labels: Vec::new(), origin: origin.clone() };
             let at = position;
             position += 1;
             match take(at, run) {
@@ -113,7 +113,7 @@ impl FolderArchive {
         }
     }
 
-    fn find_in_evaluation(&self, folder: &RunFolder, id: &str) -> Result<Option<GradedRun>, ArchiveError> {
+    fn find_in_evaluation(&self, folder: &RunFolder, id: &str) -> Result<Option<ArchivedRun>, ArchiveError> {
         if (self.should_stop)() {
             return Err(ArchiveError::Stopped);
         }
@@ -128,7 +128,7 @@ impl FolderArchive {
             None => Vec::new(),
         };
         let (verdicts, origin) = (mark_wrong(&folder.record, &outcomes), describe_evaluation(&folder.record));
-        Ok(Some(GradedRun { trajectory, verdicts, labels, origin }))
+        Ok(Some(ArchivedRun { trajectory, verdicts, labels, origin }))
     }
 
     /// Trials that cannot be read do not hide verdicts.
@@ -208,7 +208,7 @@ impl RunArchive for FolderArchive {
         Ok(page)
     }
 
-    fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<GradedRun, ArchiveError> {
+    fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<ArchivedRun, ArchiveError> {
         let state = StateFolder::from_path(&self.state_dir);
         let newest = self.find_evaluation(evaluation)?;
         let place = describe_evaluation(&newest.record);
@@ -230,7 +230,7 @@ impl RunArchive for FolderArchive {
     fn visit_flagged(
         &self,
         filter: &RunFilter,
-        take: &mut dyn FnMut(&GradedRun),
+        take: &mut dyn FnMut(&ArchivedRun),
     ) -> Result<FlaggedScope, ArchiveError> {
         let folder = self.find_evaluation(filter.evaluation.as_deref())?;
         let mut scope = FlaggedScope { description: describe_evaluation(&folder.record), ..FlaggedScope::default() };
@@ -321,12 +321,12 @@ fn describe_metric(metric: &MetricResult) -> (String, String) {
 }
 
 /// Outcomes with whether they are below the best label of their evaluator at the time.
-fn mark_wrong(record: &RunManifest, outcomes: &[OutcomeLine]) -> Vec<RunVerdict> {
+fn mark_wrong(record: &RunManifest, outcomes: &[OutcomeLine]) -> Vec<ArchivedVerdict> {
     let is_wrong = |line: &OutcomeLine| {
         let evaluator = record.evaluators.iter().find(|known| known.name == *line.evaluator);
         evaluator.zip(line.score).is_some_and(|(known, score)| known.scale().is_wrong(score))
     };
-    outcomes.iter().map(|line| RunVerdict { is_wrong: is_wrong(line), line: line.clone() }).collect()
+    outcomes.iter().map(|line| ArchivedVerdict { is_wrong: is_wrong(line), line: line.clone() }).collect()
 }
 
 /// Assistants often shorten ids, and people give those that `gradus traces` prints.
@@ -352,10 +352,10 @@ fn find_by_beginning(
     }
 }
 
-fn describe_run(run: &GradedRun, position: usize) -> FoundRun {
+fn describe_run(run: &ArchivedRun, position: usize) -> FoundRun {
     let trajectory = &run.trajectory;
     let mut flags: Vec<RunFlag> = Vec::new();
-    for RunVerdict { line, .. } in run.verdicts.iter().filter(|verdict| verdict.is_wrong) {
+    for ArchivedVerdict { line, .. } in run.verdicts.iter().filter(|verdict| verdict.is_wrong) {
         match flags.iter_mut().find(|flag| flag.evaluator == *line.evaluator) {
             Some(flag) => flag.count += 1,
             None => flags.push(RunFlag {

@@ -9,7 +9,7 @@ use gradus_eval::run::{EvaluatorRecord, RunManifest};
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{ArchiveError, LabelSource, NewRunLabel};
-use crate::graded_run::{GradedRun, RunLabel};
+use crate::archived_run::{ArchivedRun, RunLabel};
 
 /// The label of people who cannot decide.
 const UNDECIDED: &str = "undecided";
@@ -75,7 +75,7 @@ impl LabelFile {
     pub(crate) fn store_label(
         &self,
         manifest: &RunManifest,
-        run: &GradedRun,
+        run: &ArchivedRun,
         new: &NewRunLabel,
     ) -> Result<String, ArchiveError> {
         check_label(manifest, run, new)?;
@@ -136,7 +136,7 @@ fn is_same_case(known: &LabelRecord, new: &LabelRecord) -> bool {
         == (&new.trajectory_id, new.step_index, &new.evaluator, &new.author)
 }
 
-fn check_label(manifest: &RunManifest, run: &GradedRun, new: &NewRunLabel) -> Result<(), ArchiveError> {
+fn check_label(manifest: &RunManifest, run: &ArchivedRun, new: &NewRunLabel) -> Result<(), ArchiveError> {
     let bad = |argument, reason| Err(ArchiveError::BadArgument { argument, reason });
     let known: Vec<&str> = manifest.evaluators.iter().map(|known| known.name.as_str()).collect();
     let Some(evaluator) = manifest.evaluators.iter().find(|known| known.name == new.evaluator) else {
@@ -154,7 +154,7 @@ fn check_label(manifest: &RunManifest, run: &GradedRun, new: &NewRunLabel) -> Re
     Ok(())
 }
 
-fn check_subject(evaluator: &EvaluatorRecord, run: &GradedRun, new: &NewRunLabel) -> Result<(), ArchiveError> {
+fn check_subject(evaluator: &EvaluatorRecord, run: &ArchivedRun, new: &NewRunLabel) -> Result<(), ArchiveError> {
     let bad = |reason: String| Err(ArchiveError::BadArgument { argument: "step", reason });
     match (evaluator.of_steps, new.step_index) {
         (true, None) => bad(format!("{} is about steps: give the number of one", evaluator.name)),

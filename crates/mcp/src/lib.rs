@@ -2,11 +2,12 @@
 //! and over streamable HTTP.
 //!
 //! The assistant that reads an answer is the target of every prompt injection in the recordings. All recorded text goes
-//! through [`recorded_text`], which marks each line of it as data and leaves no invisible or control character. Every
+//! through `recorded_text`, which marks each line of it as data and leaves no invisible or control character. Every
 //! answer is bounded ([`MAX_RESPONSE_BYTES`]) and says how to get the rest. This crate never sees the store or the
 //! network: callers bring an archive, and HTTP requests that they have authenticated.
 
 mod archive;
+mod archived_run;
 mod arguments;
 mod bounded_response;
 mod comparison_text;
@@ -15,7 +16,6 @@ mod failure_text;
 mod flagged_steps;
 mod folder_archive;
 mod gate_text;
-mod graded_run;
 mod instructions;
 mod label_file;
 mod mcp_service;
@@ -32,10 +32,10 @@ pub use archive::{
     ArchiveError, EvaluationEntry, EvaluationList, EvaluationScores, FlaggedScope, FoundRun, FoundRunPage, GateReport,
     LabelSource, NewRunLabel, RunArchive, RunFlag, SkippedEvaluations,
 };
+pub use archived_run::{ArchivedRun, ArchivedVerdict, RunLabel};
 pub use bounded_response::MAX_RESPONSE_BYTES;
 pub use folder_archive::FolderArchive;
-pub use graded_run::{GradedRun, RunLabel, RunVerdict};
 pub use label_file::LabelFile;
 pub use mcp_service::{StdioError, ToolRunner, answer_http_request, serve_stdio};
 pub use run_filter::RunFilter;
-pub use tool_call::{ToolCall, ToolError};
+pub use tool_call::{McpToolCall, ToolError};

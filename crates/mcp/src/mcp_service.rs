@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 
 use crate::archive::RunArchive;
 use crate::instructions::{INSTRUCTIONS, LABEL_INSTRUCTIONS};
-use crate::tool_call::{ToolCall, ToolError};
+use crate::tool_call::{McpToolCall, ToolError};
 use crate::tool_catalog::list_tools;
 
 /// Carries out calls where blocking is allowed. The server has its own, which admits calls by caller.
@@ -28,7 +28,7 @@ pub trait ToolRunner: Send + Sync + 'static {
     /// Whether `label_step` exists.
     fn allows_labels(&self) -> bool;
 
-    fn run_call(&self, call: ToolCall) -> impl Future<Output = Result<String, ToolError>> + Send;
+    fn run_call(&self, call: McpToolCall) -> impl Future<Output = Result<String, ToolError>> + Send;
 }
 
 /// The server side of the protocol.
@@ -60,7 +60,7 @@ impl<R: ToolRunner> ServerHandler for McpService<R> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        let call = match ToolCall::parse(&request.name, arguments, self.0.allows_labels()) {
+        let call = match McpToolCall::parse(&request.name, arguments, self.0.allows_labels()) {
             Ok(call) => call,
             Err(error @ ToolError::UnknownTool { .. }) => return Err(ErrorData::invalid_params(error.to_line(), None)),
             Err(error) => return Ok(error_result(&error)),
@@ -101,7 +101,7 @@ impl ToolRunner for BlockingRunner {
         self.allows_labels
     }
 
-    async fn run_call(&self, call: ToolCall) -> Result<String, ToolError> {
+    async fn run_call(&self, call: McpToolCall) -> Result<String, ToolError> {
         let archive = Arc::clone(&self.archive);
         let done = tokio::task::spawn_blocking(move || call.perform(&*archive)).await;
         done.unwrap_or_else(|_| {

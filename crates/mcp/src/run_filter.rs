@@ -3,7 +3,7 @@
 use gradus_core::trajectory::Trajectory;
 use jiff::Timestamp;
 
-use crate::graded_run::RunVerdict;
+use crate::archived_run::ArchivedVerdict;
 
 /// Conditions on a run. All given ones must hold.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub struct RunFilter {
 
 impl RunFilter {
     /// Whether a run matches, for archives without an index. The evaluation is not looked at.
-    pub fn matches(&self, trajectory: &Trajectory, verdicts: &[RunVerdict]) -> bool {
+    pub fn matches(&self, trajectory: &Trajectory, verdicts: &[ArchivedVerdict]) -> bool {
         let is_wanted = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         is_wanted(&self.project, &trajectory.project)
             && is_wanted(&self.agent, &trajectory.agent)
@@ -52,7 +52,7 @@ impl RunFilter {
     }
 }
 
-fn has_label(verdict: &RunVerdict, wanted: &str) -> bool {
+fn has_label(verdict: &ArchivedVerdict, wanted: &str) -> bool {
     let label = verdict.line.label.as_deref();
     match wanted.split_once('=') {
         Some((evaluator, wanted)) => &*verdict.line.evaluator == evaluator && label == Some(wanted),

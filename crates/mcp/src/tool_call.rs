@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::archive::{ArchiveError, LabelSource, NewRunLabel, RunArchive};
 use crate::arguments::{
-    CompareArguments, DecidedBy, ExplainGateArguments, FindRunsArguments, FlaggedArguments, GetRunArguments,
+    CompareToolArguments, DecidedBy, ExplainGateArguments, FindRunsArguments, FlaggedArguments, GetRunArguments,
     LabelStepArguments, ListEvaluationsArguments, trim_text,
 };
 use crate::comparison_text::render_comparison;
@@ -21,9 +21,9 @@ use crate::transcript_text::render_run;
 /// Bytes of an error. Errors can repeat arguments.
 const MAX_ERROR_BYTES: usize = 600;
 
-/// A call whose arguments were read. [`ToolCall::perform`] may take long.
+/// A call whose arguments were read. [`McpToolCall::perform`] may take long.
 #[derive(Debug)]
-pub struct ToolCall(ToolRequest);
+pub struct McpToolCall(ToolRequest);
 
 #[derive(Debug)]
 enum ToolRequest {
@@ -32,7 +32,7 @@ enum ToolRequest {
     GetRun(GetRunArguments),
     FailureGroups(FlaggedArguments),
     WorstSteps(FlaggedArguments),
-    Compare(CompareArguments),
+    Compare(CompareToolArguments),
     ExplainGate(ExplainGateArguments),
     LabelStep(LabelStepArguments),
 }
@@ -61,10 +61,10 @@ impl ToolError {
     }
 }
 
-impl ToolCall {
+impl McpToolCall {
     /// Reads the arguments of a call. `label_step` is unknown unless labels are allowed.
-    pub fn parse(tool: &str, arguments: Map<String, Value>, allows_labels: bool) -> Result<ToolCall, ToolError> {
-        Ok(ToolCall(match tool {
+    pub fn parse(tool: &str, arguments: Map<String, Value>, allows_labels: bool) -> Result<McpToolCall, ToolError> {
+        Ok(McpToolCall(match tool {
             "list_evaluations" => ToolRequest::ListEvaluations(read_arguments(tool, arguments)?),
             "find_runs" => ToolRequest::FindRuns(read_arguments(tool, arguments)?),
             "get_run" => ToolRequest::GetRun(read_arguments(tool, arguments)?),

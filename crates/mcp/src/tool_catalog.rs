@@ -7,8 +7,8 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
 use crate::arguments::{
-    CompareArguments, ExplainGateArguments, FindRunsArguments, FlaggedArguments, GetRunArguments, LabelStepArguments,
-    ListEvaluationsArguments,
+    CompareToolArguments, ExplainGateArguments, FindRunsArguments, FlaggedArguments, GetRunArguments,
+    LabelStepArguments, ListEvaluationsArguments,
 };
 
 /// The name of the only tool that writes.
@@ -47,7 +47,7 @@ pub(crate) fn list_tools(allows_labels: bool) -> Vec<Tool> {
             "List the worst steps",
             "Lists the steps with the most wrong verdicts, each with its call and why it is wrong.",
         ),
-        read_tool::<CompareArguments>(
+        read_tool::<CompareToolArguments>(
             "compare",
             "Compare evaluations",
             "Compares two evaluations over the same tasks: better, worse, the same or inconclusive for each score, and \

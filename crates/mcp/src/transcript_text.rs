@@ -6,9 +6,9 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use gradus_report::{format_count, format_counted_noun};
 
 use crate::archive::{ArchiveError, RunArchive};
+use crate::archived_run::ArchivedRun;
 use crate::arguments::{GetRunArguments, trim_text};
 use crate::bounded_response::BoundedResponse;
-use crate::graded_run::GradedRun;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 use crate::verdict_text::{render_labels, render_verdicts};
 
@@ -19,8 +19,8 @@ const ARGUMENTS_CHARS: usize = 400;
 const OBSERVATION_CHARS: usize = 400;
 const REASON_CHARS: usize = 300;
 /// Characters of each text of a single step.
-const LONG_CHARS: usize = 4_000;
-const LONG_REASON_CHARS: usize = 1_000;
+const LONG_CHARS: usize = 3_000;
+const LONG_REASON_CHARS: usize = 600;
 /// Wrong steps that the head of a transcript lists; the rest is counted.
 const MAX_LISTED_STEPS: usize = 40;
 
@@ -81,7 +81,7 @@ fn list_entries(trajectory: &Trajectory) -> Vec<TranscriptEntry<'_>> {
     entries
 }
 
-fn render_transcript(run: &GradedRun, arguments: &GetRunArguments) -> Result<String, ArchiveError> {
+fn render_transcript(run: &ArchivedRun, arguments: &GetRunArguments) -> Result<String, ArchiveError> {
     let trajectory = &run.trajectory;
     let entries = list_entries(trajectory);
     let from_step = arguments.from_step.unwrap_or(0);
@@ -115,12 +115,12 @@ fn render_transcript(run: &GradedRun, arguments: &GetRunArguments) -> Result<Str
     Ok(response.finish())
 }
 
-fn find_wrong_steps(run: &GradedRun) -> BTreeSet<u32> {
+fn find_wrong_steps(run: &ArchivedRun) -> BTreeSet<u32> {
     run.verdicts.iter().filter(|verdict| verdict.is_wrong).filter_map(|verdict| verdict.line.step_index).collect()
 }
 
 /// What is about the whole run. It comes before the steps, since a long run does not fit into one answer.
-fn render_head(run: &GradedRun, wrong_steps: &BTreeSet<u32>) -> String {
+fn render_head(run: &ArchivedRun, wrong_steps: &BTreeSet<u32>) -> String {
     let trajectory = &run.trajectory;
     let mut facts = Vec::new();
     facts.extend(trajectory.start.as_deref().map(quote_name));
@@ -169,7 +169,7 @@ fn render_ends(trajectory: &Trajectory, window: TextWindow) -> String {
     text
 }
 
-fn render_single_step(run: &GradedRun, step: u32, skip_chars: usize) -> Result<String, ArchiveError> {
+fn render_single_step(run: &ArchivedRun, step: u32, skip_chars: usize) -> Result<String, ArchiveError> {
     let mut response = BoundedResponse::new();
     response.add_line(&format!("run {} of {}", quote_id(&run.trajectory.trajectory_id), run.origin));
     if step == REQUEST_AND_ANSWER {
@@ -192,7 +192,7 @@ fn render_single_step(run: &GradedRun, step: u32, skip_chars: usize) -> Result<S
     Ok(response.finish())
 }
 
-fn render_entry(run: &GradedRun, entry: TranscriptEntry<'_>, limits: StepTextLimits) -> String {
+fn render_entry(run: &ArchivedRun, entry: TranscriptEntry<'_>, limits: StepTextLimits) -> String {
     let index = entry.index();
     let part = |title: &str, text: &str, max_chars: usize| {
         render_part(title, text, TextWindow { skip_chars: limits.skip_chars, max_chars }, index)

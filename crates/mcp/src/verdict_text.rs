@@ -2,7 +2,7 @@
 
 use gradus_eval::outcome::OutcomeKind;
 
-use crate::graded_run::{RunLabel, RunVerdict};
+use crate::archived_run::{ArchivedVerdict, RunLabel};
 use crate::recorded_text::{TextWindow, quote_name, quote_text};
 
 /// Pieces of evidence that are shown of a wrong verdict.
@@ -15,10 +15,10 @@ const MAX_WRONG: usize = 12;
 const MAX_LABELS: usize = 6;
 
 /// Verdicts on a step, or on the whole run for `None`. Empty if there are none.
-pub(crate) fn render_verdicts(verdicts: &[RunVerdict], step: Option<u32>, reason_chars: usize) -> String {
-    let own: Vec<&RunVerdict> = verdicts.iter().filter(|verdict| verdict.line.step_index == step).collect();
+pub(crate) fn render_verdicts(verdicts: &[ArchivedVerdict], step: Option<u32>, reason_chars: usize) -> String {
+    let own: Vec<&ArchivedVerdict> = verdicts.iter().filter(|verdict| verdict.line.step_index == step).collect();
     let mut text = String::new();
-    let wrong: Vec<&&RunVerdict> = own.iter().filter(|verdict| verdict.is_wrong).collect();
+    let wrong: Vec<&&ArchivedVerdict> = own.iter().filter(|verdict| verdict.is_wrong).collect();
     for verdict in wrong.iter().take(MAX_WRONG) {
         text.push_str(&render_wrong_verdict(verdict, reason_chars));
     }
@@ -26,7 +26,7 @@ pub(crate) fn render_verdicts(verdicts: &[RunVerdict], step: Option<u32>, reason
         text.push_str(&format!("and {} more wrong verdicts\n", wrong.len() - MAX_WRONG));
     }
     let names = |kinds: &[OutcomeKind]| -> Vec<String> {
-        let is_listed = |verdict: &&&RunVerdict| !verdict.is_wrong && kinds.contains(&verdict.line.outcome);
+        let is_listed = |verdict: &&&ArchivedVerdict| !verdict.is_wrong && kinds.contains(&verdict.line.outcome);
         own.iter().filter(is_listed).map(|verdict| describe_label(verdict)).collect()
     };
     let lists = [
@@ -40,7 +40,7 @@ pub(crate) fn render_verdicts(verdicts: &[RunVerdict], step: Option<u32>, reason
     text
 }
 
-fn render_wrong_verdict(verdict: &RunVerdict, reason_chars: usize) -> String {
+fn render_wrong_verdict(verdict: &ArchivedVerdict, reason_chars: usize) -> String {
     let line = &verdict.line;
     let by = match &line.rule {
         Some(rule) => format!("rule {}", quote_name(rule)),
@@ -62,7 +62,7 @@ fn render_wrong_verdict(verdict: &RunVerdict, reason_chars: usize) -> String {
 }
 
 /// `thought_to_tool=incorrect`, or the name alone without a label.
-pub(crate) fn describe_label(verdict: &RunVerdict) -> String {
+pub(crate) fn describe_label(verdict: &ArchivedVerdict) -> String {
     let evaluator = quote_name(&verdict.line.evaluator);
     match &verdict.line.label {
         Some(label) => format!("{evaluator}={}", quote_name(label)),

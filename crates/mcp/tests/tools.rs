@@ -7,7 +7,7 @@ use std::path::Path;
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::run::{AppendLog, EvaluatorRecord, RunManifest, RunState, StateFolder};
-use gradus_mcp::{FolderArchive, LabelFile, MAX_RESPONSE_BYTES, ToolCall};
+use gradus_mcp::{FolderArchive, LabelFile, MAX_RESPONSE_BYTES, McpToolCall};
 use serde_json::{Value, json};
 
 const FIT: &str = "thought_to_tool";
@@ -89,7 +89,7 @@ fn archive(folder: &Path) -> FolderArchive {
 
 fn try_call(archive: &FolderArchive, tool: &str, arguments: Value) -> Result<String, String> {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let call = ToolCall::parse(tool, arguments, true).map_err(|error| error.to_line())?;
+    let call = McpToolCall::parse(tool, arguments, true).map_err(|error| error.to_line())?;
     let answer = call.perform(archive).map_err(|error| error.to_line());
     if let Ok(text) = &answer {
         assert!(text.len() <= MAX_RESPONSE_BYTES, "{tool}: {} bytes", text.len());
@@ -186,7 +186,7 @@ fn mistakes_in_calls_are_one_line_that_helps() {
         assert!(!error.contains(['\n', '\u{1b}']) && error.len() < 700, "{error:?}");
     }
     assert!(
-        ToolCall::parse("label_step", serde_json::Map::new(), false).unwrap_err().to_line().contains("no such tool")
+        McpToolCall::parse("label_step", serde_json::Map::new(), false).unwrap_err().to_line().contains("no such tool")
     );
 }
 
@@ -281,7 +281,8 @@ fn enormous_runs_and_texts_are_read_in_parts() {
     let long = format!("begin {} end", "é\u{1b}\n".repeat(400_000));
     let steps: Vec<TrajectoryStep> =
         (1..=2_000).map(|index| step(index, "search", if index == 1_999 { &long } else { "lamps" })).collect();
-    let lines = (1..=2_000).map(|index| outcome(id, "run-large", Some(index), index % 2 == 0, &long)).collect();
+    let why: String = long.chars().take(3_000).collect();
+    let lines = (1..=2_000).map(|index| outcome(id, "run-large", Some(index), index % 2 == 0, &why)).collect();
     write_evaluation(folder.path(), manifest(id, &[]), &[(trajectory("run-large", &long, steps), lines)]);
     let archive = archive(folder.path());
     // Every step is in exactly one of the answers.

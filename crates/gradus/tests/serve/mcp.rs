@@ -57,8 +57,8 @@ fn live_traffic_is_asked_about() {
     let start = post(&server, "/mcp", None, &start).json();
     assert_eq!(start["result"]["serverInfo"]["name"], "gradus");
     assert!(start["result"]["instructions"].as_str().unwrap().contains("never follow it"), "{start}");
-    let found = ask("find_runs", json!({"flagged": true, "project": "shop"}));
-    assert!(found.contains("\n1 run of live traffic") && found.contains("WRONG call_validity"), "{found}");
+    let found = ask("find_runs", json!({"flagged": true, "project": "shop", "label": "call_validity=incorrect"}));
+    assert!(found.contains("\n1 run of live traffic") && found.contains("call_validity at step 1"), "{found}");
     let id = found.lines().find_map(|line| line.strip_prefix("run ")).unwrap().to_owned();
     // The recorded text cannot forge the mark of another line.
     assert!(found.contains("| zebra 2\n| | x\n"), "{found}");
@@ -134,11 +134,11 @@ fn labels_need_a_scope_and_an_address_that_asks_for_them() {
     };
     assert_eq!(annotations(&read), Vec::<Json>::new());
     let write = |arguments: &Json| call(&server, "/mcp?labels=true", Some(&both), "label_step", arguments);
-    assert_eq!(write(&label).0, false);
+    assert!(!write(&label).0);
     let mut by_person = label.clone();
     by_person["decided_by"] = json!("person");
     by_person["label"] = json!("incorrect");
-    assert_eq!(write(&by_person).0, false);
+    assert!(!write(&by_person).0);
     let stored = annotations(&read);
     let short: Vec<_> =
         stored.iter().map(|one| (&one["annotator"], &one["label"], &one["identifier"], &one["key"])).collect();

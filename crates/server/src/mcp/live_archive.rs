@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gradus_mcp::{
-    ArchiveError, EvaluationList, FlaggedScope, FolderArchive, FoundRunPage, GateReport, GradedRun, NewRunLabel,
+    ArchiveError, ArchivedRun, EvaluationList, FlaggedScope, FolderArchive, FoundRunPage, GateReport, NewRunLabel,
     RunArchive, RunFilter,
 };
 use gradus_report::compare::VersionComparison;
@@ -47,7 +47,7 @@ impl RunArchive for ServerArchive {
         }
     }
 
-    fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<GradedRun, ArchiveError> {
+    fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<ArchivedRun, ArchiveError> {
         match evaluation {
             Some(_) => self.evaluations.load_run(evaluation, id).map_err(hide_paths),
             // An id can also be of an evaluation that the assistant has read about.
@@ -63,7 +63,7 @@ impl RunArchive for ServerArchive {
     fn visit_flagged(
         &self,
         filter: &RunFilter,
-        take: &mut dyn FnMut(&GradedRun),
+        take: &mut dyn FnMut(&ArchivedRun),
     ) -> Result<FlaggedScope, ArchiveError> {
         match filter.evaluation {
             Some(_) => self.evaluations.visit_flagged(filter, take).map_err(hide_paths),

@@ -4,7 +4,7 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
 use gradus_mcp::{
-    ArchiveError, FlaggedScope, FoundRun, FoundRunPage, GradedRun, RunFilter, RunFlag, RunLabel, RunVerdict,
+    ArchiveError, ArchivedRun, ArchivedVerdict, FlaggedScope, FoundRun, FoundRunPage, RunFilter, RunFlag, RunLabel,
 };
 use gradus_store::{AnnotationFilter, Store, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow};
 use jiff::Timestamp;
@@ -126,7 +126,7 @@ fn describe_run(row: &TraceRow, run: &TrajectoryRow, cursor_after: String) -> Fo
 }
 
 /// A run by its id, or by the id of a trace with one run. A run is there when its trace is complete.
-pub(super) fn load_live_run(store: &Store, id: &str) -> Result<GradedRun, ArchiveError> {
+pub(super) fn load_live_run(store: &Store, id: &str) -> Result<ArchivedRun, ArchiveError> {
     let unknown = || ArchiveError::UnknownRun {
         id: id.chars().take(80).collect(),
         place: "live traffic; runs of evaluations need `evaluation`".to_owned(),
@@ -150,7 +150,7 @@ pub(super) fn load_live_run(store: &Store, id: &str) -> Result<GradedRun, Archiv
     };
     let labels = read_labels(store, &trajectory)?;
     let verdicts = read_verdicts(store, &trajectory.trajectory_id)?;
-    Ok(GradedRun { trajectory, verdicts, labels, origin: LIVE_TRAFFIC.to_owned() })
+    Ok(ArchivedRun { trajectory, verdicts, labels, origin: LIVE_TRAFFIC.to_owned() })
 }
 
 fn read_trajectory(store: &Store, id: &str) -> Result<Option<Trajectory>, ArchiveError> {
@@ -159,11 +159,11 @@ fn read_trajectory(store: &Store, id: &str) -> Result<Option<Trajectory>, Archiv
 }
 
 /// Lines that cannot be parsed are left out, as on the page of a trace.
-fn read_verdicts(store: &Store, id: &str) -> Result<Vec<RunVerdict>, ArchiveError> {
+fn read_verdicts(store: &Store, id: &str) -> Result<Vec<ArchivedVerdict>, ArchiveError> {
     let lines = store.verdict_lines(id).map_err(describe_store_error)?;
     let parse = |stored: &gradus_store::VerdictLine| {
         let line: OutcomeLine = serde_json::from_str(&stored.line).ok()?;
-        Some(RunVerdict { line, is_wrong: stored.is_wrong })
+        Some(ArchivedVerdict { line, is_wrong: stored.is_wrong })
     };
     Ok(lines.iter().filter_map(parse).collect())
 }
@@ -198,7 +198,7 @@ fn read_labels(store: &Store, trajectory: &Trajectory) -> Result<Vec<RunLabel>, 
 pub(super) fn visit_live_flagged(
     store: &Store,
     filter: &RunFilter,
-    take: &mut dyn FnMut(&GradedRun),
+    take: &mut dyn FnMut(&ArchivedRun),
 ) -> Result<FlaggedScope, ArchiveError> {
     let traces = to_trace_filter(filter);
     let mut scope = FlaggedScope { description: LIVE_TRAFFIC.to_owned(), ..FlaggedScope::default() };
@@ -215,7 +215,7 @@ pub(super) fn visit_live_flagged(
                 && let Some(trajectory) = read_trajectory(store, &run.trajectory_id)?
             {
                 let verdicts = read_verdicts(store, &run.trajectory_id)?;
-                take(&GradedRun { trajectory, verdicts, labels: Vec::new(), origin: LIVE_TRAFFIC.to_owned() });
+                take(&ArchivedRun { trajectory, verdicts, labels: Vec::new(), origin: LIVE_TRAFFIC.to_owned() });
             }
             gradus_store::check_query().map_err(|_| ArchiveError::Stopped)?;
         }

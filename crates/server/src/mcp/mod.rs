@@ -13,7 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use gradus_mcp::{ToolCall, ToolError, ToolRunner, answer_http_request};
+use gradus_mcp::{McpToolCall, ToolError, ToolRunner, answer_http_request};
 use gradus_store::WriteLane;
 use http_body_util::Full;
 
@@ -81,7 +81,7 @@ impl ToolRunner for StoreToolRunner {
         self.allows_labels
     }
 
-    async fn run_call(&self, call: ToolCall) -> Result<String, ToolError> {
+    async fn run_call(&self, call: McpToolCall) -> Result<String, ToolError> {
         let archive = ServerArchive::new(Arc::clone(&self.server), self.caller.clone(), self.lane);
         let server = Arc::clone(&self.server);
         let working = async move {

@@ -5,9 +5,9 @@ use gradus_eval::outcome::OutcomeLine;
 
 /// A run with everything that was said about it.
 #[derive(Debug)]
-pub struct GradedRun {
+pub struct ArchivedRun {
     pub trajectory: Trajectory,
-    pub verdicts: Vec<RunVerdict>,
+    pub verdicts: Vec<ArchivedVerdict>,
     pub labels: Vec<RunLabel>,
     /// Where it was found, for people: `evaluation 20261117-0210`, `live traffic`.
     pub origin: String,
@@ -15,7 +15,7 @@ pub struct GradedRun {
 
 /// A verdict, and whether it is below the best label of its evaluator.
 #[derive(Clone, Debug)]
-pub struct RunVerdict {
+pub struct ArchivedVerdict {
     pub line: OutcomeLine,
     pub is_wrong: bool,
 }
