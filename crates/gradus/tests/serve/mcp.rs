@@ -175,4 +175,12 @@ fn requests_are_small_and_complete() {
     let broken = server.request("POST", "/mcp").header("content-type", "application/json");
     let broken = broken.header("accept", "application/json, text/event-stream").body(b"{]").send();
     assert!((400..500).contains(&broken.status), "{}", broken.status);
+    // Callers cannot fill the log.
+    let secret = message("tools/call", &json!({"name": "secret-name", "arguments": {}}));
+    (0..20).for_each(|_| drop(post(&server, "/mcp", None, &secret)));
+    let log = server.log();
+    assert!(
+        !log.contains("secret-name") && !log.contains("initialized as server") && log.lines().count() < 20,
+        "{log}"
+    );
 }
