@@ -2,7 +2,7 @@
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::report::{FailureExample, FailureGroup, FailureGroupBuilder};
-use gradus_report::{format_count, format_counted_noun};
+use gradus_report::format_counted_noun;
 use jiff::Timestamp;
 
 use crate::archive::{ArchiveError, FlaggedScope, RunArchive};
