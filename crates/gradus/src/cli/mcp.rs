@@ -34,10 +34,10 @@ Examples:
   claude mcp add gradus -- gradus mcp --state-dir ~/shop/.gradus       from any folder
   npx @modelcontextprotocol/inspector --cli gradus mcp --method tools/list
 
-Tools: list_evaluations, find_runs, get_run, failure_groups, worst_steps, compare, explain_gate; with --labels also
-label_step. `gradus serve` has the same tools at /mcp, with live traffic.
+Tools: list_evaluations, find_runs, get_run, failure_groups, worst_steps, compare, explain_gate;
+with --labels also label_step. `gradus serve` has the same tools at /mcp, with live traffic.
 
-Exit codes: 0 the client has left, 1 the connection broke, 2 bad settings, or the client does not speak MCP.";
+Exit codes: 0 the client has left, 1 the connection broke, 2 bad settings or no MCP handshake.";
 
 /// Entry point of the command. Standard output belongs to the protocol; everything else goes to standard error.
 pub(super) fn run_mcp_command(arguments: &McpArguments) -> anyhow::Result<CommandExit> {

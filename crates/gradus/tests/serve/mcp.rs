@@ -89,7 +89,7 @@ fn live_traffic_is_asked_about() {
     let gates = ask("explain_gate", json!({"evaluation": "v1"}));
     assert!(gates.contains("FAIL \"call_validity >= 0.9\"") && gates.contains("80.0 % of 5"), "{gates}");
     assert!(ask("list_evaluations", json!({})).contains("name v1"));
-    assert!(ask("compare", json!({"a": "v1", "b": "v1"})).contains("SAME"));
+    assert!(ask("compare", json!({"a": "v1", "b": "v1"})).contains("Paired by run"));
     let (is_error, text) = call(&server, "/mcp", None, "get_run", &json!({"run": "nothing"}));
     assert!(is_error && text.contains("no run \"nothing\" in live traffic"), "{text}");
     let (is_error, text) = call(&server, "/mcp", None, "find_runs", &json!({"evaluation": "../../etc"}));
