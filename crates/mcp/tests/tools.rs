@@ -144,7 +144,7 @@ fn an_assistant_finds_what_went_wrong() {
     for line in ["| request of run-bbbbbb", "step 2: close_issue", "WRONG thought_to_tool=incorrect (judge offline)"] {
         assert!(run.contains(line), "{line}: {run}");
     }
-    assert!(run.contains("| The thought is about lamps, the call closes 7.\n"), "{run}");
+    assert!(run.ends_with("\n| The thought is about lamps, the call closes 7."), "{run}");
     // The same run in the evaluation before.
     let earlier = call(&archive, "get_run", json!({"run": "run-bbbbbb", "evaluation": "20261115"}));
     assert!(!earlier.contains("WRONG"), "{earlier}");
@@ -281,7 +281,7 @@ fn enormous_runs_and_texts_are_read_in_parts() {
     let long = format!("begin {} end", "é\u{1b}\n".repeat(400_000));
     let steps: Vec<TrajectoryStep> =
         (1..=2_000).map(|index| step(index, "search", if index == 1_999 { &long } else { "lamps" })).collect();
-    let why: String = long.chars().take(3_000).collect();
+    let why: String = long.chars().take(500).collect();
     let lines = (1..=2_000).map(|index| outcome(id, "run-large", Some(index), index % 2 == 0, &why)).collect();
     write_evaluation(folder.path(), manifest(id, &[]), &[(trajectory("run-large", &long, steps), lines)]);
     let archive = archive(folder.path());
