@@ -22,7 +22,7 @@ use crate::recorded_text::quote_name;
 use crate::run_filter::RunFilter;
 
 /// Larger evaluations are listed without scores, which would take long.
-const MAX_LISTED_BYTES: u64 = 64 << 20;
+const MAX_LISTED_BYTES: u64 = 128 << 20;
 /// Runs of one evaluation that a comparison reads.
 const MAX_COMPARED_RUNS: usize = 50_000;
 /// Evaluations that are searched for a run if none is named: the latest.
