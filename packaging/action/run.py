@@ -34,8 +34,8 @@ def baseline_arguments(baseline, fail_on, path, new_path):
 
 def read_run_id(path):
     try:
-        return json.loads(path.read_text(encoding="utf-8")).get("run_id", "")
-    except (OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))["summary"]["run_id"]
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 
@@ -65,6 +65,10 @@ def main():
     # Behind `--` a source is never taken for an option.
     ran = subprocess.run([*command, "--quiet", "--", *read_sources()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print_guarded(ran.stdout.decode("utf-8", "replace"))
+    for file in files.values():
+        # Gradus opens its outputs before it reads; without a result they stay empty.
+        if file.is_file() and file.stat().st_size == 0:
+            file.unlink()
     code = ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
     verdict = VERDICTS.get(code, "error")
     saved = new_baseline.is_file()
