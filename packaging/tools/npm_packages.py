@@ -10,12 +10,13 @@ PLATFORMS = ["linux-x64", "linux-x64-musl", "linux-arm64", "linux-arm64-musl", "
 SCOPE = "@gradus"
 
 
-def write_main_package(folder, source, version, licences, epoch):
+def write_main_package(folder, source, version, licence, epoch):
+    """The same for every platform: it holds no program and nothing of third parties."""
     described = json.loads((source / "package.json").read_text())
     described["version"] = version
     described["optionalDependencies"] = {f"{SCOPE}/cli-{platform}": version for platform in PLATFORMS}
     entries = {f"package/{name}": ((source / name).read_bytes(), 0o755 if name.startswith("bin/") else 0o644) for name in ("bin/gradus.js", "README.md")}
-    return write_package(folder, described, entries, licences, epoch)
+    return write_package(folder, described, entries, {"LICENSE": licence}, epoch)
 
 
 def write_platform_package(folder, version, platform, program, licences, epoch):
@@ -24,7 +25,7 @@ def write_platform_package(folder, version, platform, program, licences, epoch):
         "description": f"The gradus program for {platform.npm_name}. Install the package gradus instead.",
         "preferUnplugged": True, **platform.npm_fields,
     }
-    return write_package(folder, described, {"package/bin/gradus": (program, 0o755)}, licences, epoch)
+    return write_package(folder, described, {f"package/bin/{platform.program_name}": (program, 0o755)}, licences, epoch)
 
 
 def write_package(folder, described, entries, licences, epoch):

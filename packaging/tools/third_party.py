@@ -23,9 +23,12 @@ def linked_crates(root, target, has_jemalloc):
     tree = ["cargo", "tree", "--locked", "-p", "gradus", "--edges", "normal,no-proc-macro", "--target", target, *features, "--prefix", "none", "--format", "{p}"]
     lines = subprocess.run(tree, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
     linked = {tuple(line.split()[:2]) for line in lines if line.strip()}
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target, "--manifest-path", "crates/gradus/Cargo.toml", *features]
     known = json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True).stdout)
     packages = {p["id"]: p for p in known["packages"] if (p["name"], f"v{p['version']}") in linked}
+    missing = linked - {(p["name"], f"v{p['version']}") for p in packages.values()}
+    if missing:
+        raise RuntimeError(f"cargo metadata lacks {sorted(missing)}")
     needs = {node["id"]: sorted(d["pkg"] for d in node["deps"] if d["pkg"] in packages and any(kind["kind"] is None for kind in d["dep_kinds"]))
              for node in known["resolve"]["nodes"] if node["id"] in packages}
     return packages, needs

@@ -48,7 +48,7 @@ def write_wheel(folder, source, version, platform, program, licences, sbom, epoc
     for path in sorted(package_root.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             entries[path.relative_to(package_root).as_posix()] = (path.read_bytes(), 0o644)
-    entries[f"{project['name']}-{version}.data/scripts/gradus"] = (program, 0o755)
+    entries[f"{project['name']}-{version}.data/scripts/{platform.program_name}"] = (program, 0o755)
     readme = (source / project["readme"]).read_text()
     tags = [f"py3-none-{tag}" for tag in platform.wheel_tags]
     wheel = "\n".join(["Wheel-Version: 1.0", "Generator: gradus scripts/dist", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags)]) + "\n"
