@@ -211,6 +211,26 @@ def check_refusals(action):
     return found + ([] if code == 2 and "SHA-256 is" in step(document, "Install gradus")["log"] else [f"a changed archive was installed: {code}"])
 
 
+def check_documentation(action):
+    """The guide names every input and output with its default, and its workflow uses inputs that exist."""
+    dump = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin.read()), default=str))"
+
+    def load_yaml(text):
+        return json.loads(subprocess.run([action.python, "-c", dump], input=text, capture_output=True, text=True, check=True).stdout)
+
+    described, guide = load_yaml((ROOT / "action.yml").read_text()), (ROOT / "docs" / "how-to" / "github-action.md").read_text()
+    rows = {cells[1].strip("` "): cells[2].strip("` ") for cells in (line.split("|") for line in guide.splitlines() if line.startswith("| `"))}
+    found = [f"the guide does not describe the input {name}" for name in described["inputs"] if name not in rows]
+    plain = {name: inputs.get("default", "") for name, inputs in described["inputs"].items() if name not in ("version", "artifact", "github-token")}
+    found += [f"the guide says that {name} is {rows[name]!r} by default, and it is {default!r}" for name, default in plain.items() if rows.get(name) != default]
+    found += [f"the guide does not name the output {name}" for name in described["outputs"] if f"`{name}`" not in guide]
+    workflow = load_yaml(guide.split("```yaml\n", 1)[1].split("```", 1)[0])
+    used = next(step["with"] for step in workflow["jobs"]["grade"]["steps"] if "gradus@" in step.get("uses", ""))
+    found += [f"the workflow of the guide has an unknown input {name}" for name in used if name not in described["inputs"]]
+    code, document = action.run(source="my traces", args=used["args"].replace("0.95", "0.5"), baseline=used["baseline"], fail_on=used["fail-on"])
+    return found + ([] if code == 0 else [f"the workflow of the guide ends with {code}: {document['steps'][3]['log'][-300:]}"])
+
+
 def main():
     gradus = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
@@ -222,6 +242,7 @@ def main():
             "action, comment": lambda: check_comment(gradus, made()),
             "action, hostile text": lambda: check_hostile_text(gradus, made()),
             "action, refusals": lambda: check_refusals(made()),
+            "action, documentation": lambda: check_documentation(made()),
         }
         counts = run_checks(checks)
     finish(*counts)
