@@ -18,6 +18,7 @@ import tempfile
 import urllib.request
 import xml.etree.ElementTree
 
+from collector import checked
 from github_clients import TOKEN, simulator
 from run import HERE, Skipped, finish, python_for, run_checks
 
@@ -244,7 +245,7 @@ def main():
             "action, refusals": lambda: check_refusals(made()),
             "action, documentation": lambda: check_documentation(made()),
         }
-        counts = run_checks(checks)
+        counts = run_checks({name: checked(check) for name, check in checks.items()})
     finish(*counts)
 
 

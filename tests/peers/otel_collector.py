@@ -23,6 +23,7 @@ import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from collector import Server, checked, clean_environment, free_ports
 from run import HERE, finish, python_for, run_checks
 
 ROOT = HERE.parent.parent
@@ -215,7 +216,6 @@ def export_both(gradus_url, backend_url, key):
 
 
 def check_delivery(gradus, python):
-    from collector import Server, clean_environment, free_ports
     with tempfile.TemporaryDirectory() as folder:
         http_port, grpc_port = free_ports(2)
         added = subprocess.run([gradus, "keys", "add", "collector", "--scopes", "ingest", "--data", pathlib.Path(folder) / "data"], capture_output=True, text=True)
@@ -258,7 +258,7 @@ def main():
 
     checks = {f"collector.yaml, {name}": (lambda name=name: inside(name)) for name in CHECKS}
     checks["collector.yaml, delivery"] = lambda: check_delivery(gradus, python_for("otel-collector", PACKAGES))
-    finish(*run_checks(checks))
+    finish(*run_checks({name: checked(check) for name, check in checks.items()}))
 
 
 if __name__ == "__main__":

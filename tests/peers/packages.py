@@ -24,7 +24,7 @@ import tempfile
 import venv
 import zipfile
 
-from collector import clean_environment
+from collector import checked, clean_environment
 from run import HERE, NotInstalled, Skipped, finish, python_for, run_checks
 
 ROOT = HERE.parent.parent
@@ -208,7 +208,7 @@ def main():
             "packages, platforms": lambda: check_platforms(folder),
             "packages, files": check_files,
         }
-        counts = run_checks(checks)
+        counts = run_checks({name: checked(check) for name, check in checks.items()})
     finish(*counts)
 
 
