@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""packaging/collector/collector.yaml, as far as it can be tried without a collector, which no package registry offers.
+"""packaging/collector/collector.yaml, as far as it can be tried without a collector, which no package registry
+offers ready-made. scripts/test-collector runs it in a real one.
 
   tests/peers/otel_collector.py GRADUS
 
-  - structure: components, pipelines and keys, as release 0.156 of the collector knows them;
+  - structure: components, pipelines and keys, as release 0.152 of the collector knows them;
   - sampling: the policies keep every run of the recorded framework variants (fixtures/captures);
   - redaction: the patterns mask credentials and leave ordinary text alone;
   - delivery: exporters of the real SDK send to Gradus, with a key and gzip, and to another backend at once, through a 503.
