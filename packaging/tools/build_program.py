@@ -46,7 +46,7 @@ def has_standard_library(target):
     return bool(glob.glob(f"{sysroot}/lib/rustlib/{target}/lib/libstd-*"))
 
 
-def build_program(root, target, rust_src=None):
+def build_program(root, target, rust_src=None, profile="dist"):
     """The path of the built program. `rust_src` is a folder `library` of the same version of Rust; it stands in for a
     standard library that is not installed."""
     target_folder = cache_folder() / "dist-target"
@@ -61,7 +61,7 @@ def build_program(root, target, rust_src=None):
     programs = tool_environment()
     environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
     versioned = target if is_musl else f"{target}.{OLDEST_GLIBC}"
-    command = ["cargo", "zigbuild", "--locked", "-p", "gradus", "--bin", "gradus", "--profile", "dist", "--target", versioned]
+    command = ["cargo", "zigbuild", "--locked", "-p", "gradus", "--bin", "gradus", "--profile", profile, "--target", versioned]
     if not is_musl:
         # On musl the allocator of the system stays: crates/gradus/Cargo.toml.
         command += ["--features", "jemalloc"]
@@ -77,4 +77,4 @@ def build_program(root, target, rust_src=None):
     print(f"building {target}", file=sys.stderr, flush=True)
     if subprocess.run(command, cwd=root, env=environment).returncode != 0:
         raise BuildFailed(f"cargo zigbuild failed for {target}")
-    return target_folder / target / "dist" / "gradus"
+    return target_folder / target / profile / "gradus"
