@@ -5,7 +5,9 @@ sent to by exporters in two languages (collector.py) and asked by Phoenix's own 
 Phoenix is read from and written to (phoenix.py), `gradus simulate` is used by real GitHub clients (github_clients.py),
 the tools of real MCP servers are called (mcp_servers.py) and our own by real MCP clients (mcp_tools.py), the page is looked at in a real browser (page.py), and pages of
 other sites attack it there (cross_site.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
-dataset (experiment.py) and tested with pytest (pytest_plugin.py). Each peer gets an environment of its own below the cache folder.
+dataset (experiment.py) and tested with pytest (pytest_plugin.py). Packages are installed (packages.py), the GitHub action is run step by
+step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each peer gets an environment of its own below the
+cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -214,7 +216,7 @@ def main():
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     lanes = [
         [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "cross_site"])],
-        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools"]],
+        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector"]],
     ]
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
         counts = pool.map(lambda lane: [run(gradus) for run in lane], lanes)
