@@ -5,7 +5,8 @@ sent to by exporters in two languages (collector.py) and asked by Phoenix's own 
 Phoenix is read from and written to (phoenix.py), `gradus simulate` is used by real GitHub clients (github_clients.py),
 the tools of real MCP servers are called (mcp_servers.py), the page is looked at in a real browser (page.py), and pages of
 other sites attack it there (cross_site.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
-dataset (experiment.py), and so are the examples (examples.py). Each peer gets an environment of its own below the cache folder.
+dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examples are run (examples.py). Each peer gets an environment of its
+own below the cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -222,7 +223,7 @@ def main():
     gradus = os.path.abspath(sys.argv[1])
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     lanes = [
-        [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "collector", "page", "cross_site"])],
+        [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "cross_site"])],
         [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "examples"]],
     ]
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:

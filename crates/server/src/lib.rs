@@ -14,6 +14,7 @@ mod client_address;
 mod clock;
 mod connection;
 mod connections;
+mod ephemeral;
 mod evaluators;
 mod grading_rule;
 mod http_error;
@@ -49,6 +50,7 @@ mod server_config;
 mod server_metrics;
 mod server_source;
 mod settings;
+mod settling;
 mod signature;
 mod span_export;
 mod spilled_body;
@@ -64,6 +66,7 @@ mod work_pool;
 
 pub use crate::server_config::ServerConfig;
 pub use clock::now_ns;
+pub use ephemeral::{EphemeralAddresses, run_ephemeral_server};
 pub use grading_rule::GradingRuleError;
 pub use listen::ListenerBindError;
 pub use live::words_of;
@@ -122,7 +125,7 @@ pub enum ServerStartError {
 pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), ServerStartError> {
     let (settings, reloadable) = read_config().map_err(ServerStartError::Config)?.to_settings()?;
     logging::init_logging(format);
-    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })?;
+    let store = open_store(&settings)?;
     if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
         return Err(ServerStartError::NoKeys { data: settings.data });
     }
@@ -130,16 +133,25 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
         tracing::warn!(%error, "the open file limit is too low for the configured number of connections");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
-        .max_blocking_threads(32)
-        .build()
-        .map_err(ServerStartError::System)?;
+    let runtime = build_runtime()?;
     let served = runtime.block_on(serve_until_signal(read_config, settings, reloadable, store));
     // The listeners are closed, so a query that still runs has no client. It gets one second and is then abandoned.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
+}
+
+/// The write queue may hold half of what requests may hold.
+fn open_store(settings: &ServerSettings) -> Result<Store, StoreError> {
+    Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
+}
+
+fn build_runtime() -> Result<tokio::runtime::Runtime, ServerStartError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
+        .max_blocking_threads(32)
+        .build()
+        .map_err(ServerStartError::System)
 }
 
 /// Handles the three signals of a server process. Signal handlers are installed before the ports open, so that a signal
@@ -174,6 +186,8 @@ const QUERY_GRACE: Duration = Duration::from_secs(3);
 pub struct RunningServer {
     /// The bound address. It differs from the configured one where that has port 0.
     pub http: SocketAddr,
+    /// The same for gRPC; equal to `http` where one port serves both.
+    pub grpc: SocketAddr,
     server: Arc<ServerState>,
     live: LiveWorkers,
     stop: watch::Sender<bool>,
@@ -202,6 +216,10 @@ impl RunningServer {
         } else {
             Some(listen::bind_listener(settings.grpc, "--grpc")?)
         };
+        let grpc_address = match &grpc {
+            Some(listener) => listener.local_addr().map_err(ServerStartError::System)?,
+            None => http_address,
+        };
         let phoenix = match settings.phoenix {
             Some(address) => Some(listen::bind_listener(address, "--phoenix-port")?),
             None => None,
@@ -219,7 +237,7 @@ impl RunningServer {
         };
         tracing::info!(
             http = address(&http),
-            grpc = grpc.as_ref().map_or_else(|| address(&http), address),
+            grpc = grpc_address.to_string(),
             phoenix = phoenix.as_ref().map(address),
             data = %server.settings.data.display(),
             keys = server.settings.needs_key,
@@ -231,7 +249,7 @@ impl RunningServer {
         }
         let closing = tokio::spawn(listen::close_overdue(Arc::clone(&server)));
         let retaining = tokio::spawn(enforce_retention(Arc::clone(&server)));
-        Ok(RunningServer { http: http_address, server, live, stop, listening, closing, retaining })
+        Ok(RunningServer { http: http_address, grpc: grpc_address, server, live, stop, listening, closing, retaining })
     }
 
     /// Starts a server for another command of this process: it listens on free loopback ports, needs no key and stores
@@ -246,8 +264,7 @@ impl RunningServer {
         let address = || Some(http.to_string());
         config.serve = ServeSection { http: address(), grpc: address(), ..ServeSection::default() };
         let (settings, reloadable) = config.to_settings()?;
-        let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
-        let store = Store::open(&settings.data, options)?;
+        let store = open_store(&settings)?;
         RunningServer::start(settings, reloadable, store).await
     }
 

@@ -24,6 +24,7 @@ use super::rubric_trials::RubricTrialCache;
 use super::run_reports::RunReportCache;
 use super::server_metrics::PrometheusMetrics;
 use super::settings::{ReloadableSettings, ServerSettings};
+use super::settling::SettleRequests;
 use super::signature;
 use super::spilled_body::SpillWriter;
 use super::work_pool::WorkPool;
@@ -63,6 +64,8 @@ pub(super) struct ServerState {
     pub(super) readings: AlertMeasurementCache,
     /// Rules whose model is not asked at the moment.
     pub(super) standstills: JudgePauseRegistry,
+    /// Clients that wait until everything received is judged.
+    pub(super) settling: SettleRequests,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: RubricTrialCache,
     /// The server is stopping: workers finish and take nothing new.
@@ -105,6 +108,7 @@ impl ServerState {
             summaries: RunReportCache::new(settings.supplements),
             readings: AlertMeasurementCache::default(),
             standstills: JudgePauseRegistry::default(),
+            settling: SettleRequests::default(),
             trials: RubricTrialCache::default(),
             identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),

@@ -103,6 +103,11 @@ impl RunReader {
         })
     }
 
+    /// Where the files of the run are.
+    pub fn run_folder(&self) -> Option<&Path> {
+        self.calibration_path.parent()
+    }
+
     /// See [`RunFolder::calibration_path`].
     pub fn calibration_path(&self) -> &Path {
         &self.calibration_path

@@ -171,7 +171,7 @@ impl OutputOptions {
             written().with_context(|| path.display().to_string())
         };
         to(&self.json, &mut |out| {
-            let mut document = serde_json::json!({"summary": found, "gates": gates});
+            let mut document = serde_json::json!({"summary": found, "gates": gates, "run_folder": reader.run_folder()});
             if let (Some((name, more)), Some(fields)) = (addition.document()?, document.as_object_mut()) {
                 fields.insert(name.to_owned(), more);
             }

@@ -1,9 +1,10 @@
 //! `gradus serve`: options, environment and file become a `ServerConfig`; the server crate does the rest.
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gradus_server::{LogFormat, ServeSection, ServerConfig};
+use gradus_server::{EphemeralAddresses, LogFormat, ServeSection, ServerConfig};
 
 use super::{CommandExit, print_diagnostic};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
@@ -13,6 +14,9 @@ use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 pub(super) struct ServeArguments {
     #[command(flatten)]
     server: ServerOptions,
+    /// Use a temporary store and free ports, print the addresses as JSON, and stop with the parent process; for tests.
+    #[arg(long, conflicts_with_all = ["http", "grpc", "phoenix_port", "data"])]
+    ephemeral: bool,
     /// How the log on standard error is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormatName,
@@ -80,6 +84,7 @@ Examples:
   gradus serve                                     on the ports that exporters look for, 4318 and 4317
   gradus serve --http 0.0.0.0:4318 --grpc 0.0.0.0:4317     reachable by others; needs `gradus keys add` first
   gradus serve --phoenix-port 6006                 also where Phoenix's clients look
+  gradus serve --ephemeral                         for one test run: free ports, nothing is kept
   curl localhost:4318/api/v1/traces                what is there
 
 A request is acknowledged when its spans are on disk. SIGTERM finishes what is under way, SIGHUP reads the settings again.
@@ -92,9 +97,53 @@ pub(super) fn run_serve_command(arguments: &ServeArguments) -> CommandExit {
         LogFormatName::Text => LogFormat::Text,
         LogFormatName::Json => LogFormat::Json,
     };
+    if arguments.ephemeral {
+        return run_ephemeral(&arguments.server, format);
+    }
     // The server does not know our errors: it prints them, or logs them if they come with a SIGHUP.
     let read_config = || arguments.server.read_config().map_err(|error| error.to_string());
     match gradus_server::run_server(&read_config, format) {
+        Ok(()) => CommandExit::Pass,
+        Err(reason) => {
+            print_diagnostic(&reason.to_string());
+            CommandExit::BadInput
+        }
+    }
+}
+
+/// The temporary folder is removed when the server has stopped. A `gradus.toml` in the current folder is not used: its
+/// rules can ask models that cost money, and a test has to name it with `--config` if it wants that.
+fn run_ephemeral(options: &ServerOptions, format: LogFormat) -> CommandExit {
+    let folder = match tempfile::Builder::new().prefix("gradus-").tempdir() {
+        Ok(folder) => folder,
+        Err(error) => {
+            print_diagnostic(&format!("the temporary store cannot be made: {error}"));
+            return CommandExit::BadInput;
+        }
+    };
+    let mut config = match &options.config {
+        None => ServerConfig::new(folder.path().to_owned()),
+        Some(_) => match options.read_config() {
+            Ok(config) => config,
+            Err(error) => {
+                print_diagnostic(&error.to_string());
+                return CommandExit::BadInput;
+            }
+        },
+    };
+    folder.path().clone_into(&mut config.data);
+    let announce = |addresses: EphemeralAddresses| {
+        let line = serde_json::json!({
+            "http": format!("http://{}", addresses.http),
+            "grpc": format!("http://{}", addresses.grpc),
+            "data": folder.path(),
+            "pid": std::process::id(),
+        });
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")?;
+        out.flush()
+    };
+    match gradus_server::run_ephemeral_server(config, format, &announce) {
         Ok(()) => CommandExit::Pass,
         Err(reason) => {
             print_diagnostic(&reason.to_string());

@@ -12,6 +12,7 @@ pub(super) mod quarantine;
 mod rubrics;
 mod runs;
 mod schema;
+mod settle;
 mod span_line;
 mod spans;
 mod table;
@@ -53,6 +54,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(quarantine::list_quarantined_traces))
         .routes(routes!(quarantine::retry_all))
         .routes(routes!(quarantine::retry_one))
+        .routes(routes!(settle::settle_traces))
         .routes(routes!(alerts::list_alerts))
         .routes(routes!(alerts::list_grading_rules))
         .routes(routes!(health::report_health))

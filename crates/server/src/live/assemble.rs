@@ -83,6 +83,7 @@ impl AssemblyPool {
                 .map_err(|error| StoreError::Sql(format!("a thread could not be started: {error}")))?;
             started.push(thread.thread().clone());
         }
+        server.settling.set_assemblers(&started);
         Ok(AssemblyPool { queue, threads: started, ended: Mutex::new(ended) })
     }
 
@@ -125,15 +126,11 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
 
 /// Claims and assembles the next trace groups. Returns false when none is ready.
 fn assemble_next(server: &ServerState, queue: &AssemblyQueue, judges: &mut RuleJudges) -> Result<bool, StoreError> {
-    let settings = &server.settings;
-    let query = ReadyQuery {
-        now_ns: now_ns(),
-        quiet_ns: settings.quiet.as_nanos() as i64,
-        // A trace without an ended root never becomes ready earlier than one with it.
-        give_up_ns: settings.give_up.max(settings.quiet).as_nanos() as i64,
-        after_project: 0,
-        limit: 0,
-    };
+    let (quiet_ns, give_up_ns) = server.settling.completion_waits_ns(&server.settings);
+    if server.settling.has_pending() {
+        queue.end_rests();
+    }
+    let query = ReadyQuery { now_ns: now_ns(), quiet_ns, give_up_ns, after_project: 0, limit: 0 };
     let Some(claim) = queue.claim(&server.store, query)? else { return Ok(false) };
     let mut batch = AssemblyBatch {
         server,

@@ -118,6 +118,13 @@ impl AssemblyQueue {
         }
     }
 
+    /// Ends the rest of all groups: somebody waits for them.
+    pub(super) fn end_rests(&self) {
+        let mut state = self.lock();
+        state.resting.clear();
+        state.rest_ends.clear();
+    }
+
     /// All claimed groups, whose attempts a stop has to cancel.
     pub(super) fn claimed_trace_groups(&self) -> Vec<i64> {
         self.lock().claimed.iter().copied().collect()
