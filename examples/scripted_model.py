@@ -96,18 +96,16 @@ def judge(text, labels):
 def answer(request):
     """The message that replies to a chat request."""
     text = "\n".join(text_of(message) for message in request["messages"])
-    tools = request.get("tools") or []
     if schema := request.get("response_format", {}).get("json_schema"):  # gradus eval
         labels = sorted(schema["schema"]["properties"]["label"]["enum"], key=["correct", "optimal", "incorrect", "suboptimal"].index)
         return {"content": json.dumps(judge(text, labels))}
-    if tools and tools[0]["function"]["name"] == "record_response":  # llm_classify
-        labels = tools[0]["function"]["parameters"]["properties"]["response"]["enum"]
-        verdict = judge(text, labels)
+    if functions := request.get("functions"):  # llm_classify
+        verdict = judge(text, functions[0]["parameters"]["properties"]["response"]["enum"])
         arguments = json.dumps({"explanation": verdict["explanation"], "response": verdict["label"]})
-        return {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "record_response", "arguments": arguments}}]}
+        return {"content": None, "function_call": {"name": functions[0]["name"], "arguments": arguments}}
     if "support agent of a shop" in text:
         return answer_in_shop(request["messages"], next(text_of(one) for one in reversed(request["messages"]) if one["role"] == "user"))
-    return answer_as_agent(request["messages"], bool(tools))
+    return answer_as_agent(request["messages"], bool(request.get("tools")))
 
 
 def text_of(message):
