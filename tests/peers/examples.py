@@ -9,6 +9,7 @@ Packages are those of each requirements.txt. run.py runs this too, and says ther
 """
 import contextlib
 import functools
+import html
 import json
 import os
 import pathlib
@@ -223,7 +224,8 @@ def run_workflow(gradus, repository, given, variables, verdict):
     words = [python, RUN_ACTION, "--workspace", repository, *(word for name, value in given.items() for word in ("--with", f"{name}={value}"))]
     document = json.loads(run(words, repository, code={"pass": 0, "fail": 3}[verdict], **variables).stdout)
     found = [] if document["outputs"].get("verdict") == verdict else [f"the action says {document['outputs']}"]
-    return found + ([] if "pass >= baseline - 0.05" in document["summary"] else [f"the gate is not in the summary: {document['summary'][:600]}"])
+    summary = html.unescape(document["summary"].replace("\\", ""))
+    return found + ([] if "pass >= baseline - 0.05" in summary else [f"the gate is not in the summary: {summary[-1500:]}"])
 
 
 @checked
