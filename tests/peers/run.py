@@ -5,15 +5,16 @@ sent to by exporters in two languages (collector.py) and asked by Phoenix's own 
 Phoenix is read from and written to (phoenix.py), `gradus simulate` is used by real GitHub clients (github_clients.py),
 the tools of real MCP servers are called (mcp_servers.py) and our own by real MCP clients (mcp_tools.py), the page is looked at in a real browser (page.py), and pages of
 other sites attack it there (cross_site.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
-dataset (experiment.py) and tested with pytest (pytest_plugin.py). Packages are installed (packages.py), the GitHub action is run step by
-step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each peer gets an environment of its own below the
-cache folder.
+dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examples are run (examples.py). Packages are installed
+(packages.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
+peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
 A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
 """
 import concurrent.futures
+import fcntl
 import functools
 import itertools
 import json
@@ -102,6 +103,14 @@ def python_for(name, packages, folder=None, without_dependencies=()):
     """An environment with just these packages, made once; `folder` where it is shared with others than the peers. What a package without its
     dependencies needs is among `packages`."""
     folder = CACHE / (folder or f"peer-{name}")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    # Peers run side by side, and some share an environment: one of them makes it.
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return make_environment(folder, packages, without_dependencies)
+
+
+def make_environment(folder, packages, without_dependencies):
     wanted, made = "\n".join([*packages, *without_dependencies]), folder / "packages.txt"
     if not (made.exists() and made.read_text() == wanted):
         try:
@@ -216,7 +225,7 @@ def main():
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     lanes = [
         [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "cross_site"])],
-        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector"]],
+        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector", "examples"]],
     ]
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
         counts = pool.map(lambda lane: [run(gradus) for run in lane], lanes)
