@@ -24,7 +24,10 @@ const VISIBLE_CRATES: [(&str, &[&str]); 23] = [
     ("report", &["core", "stats", "eval"]),
     ("mcp", &["core", "stats", "eval", "report"]),
     ("phoenix", &["core", "otlp", "http", "eval", "ingest"]),
-    ("server", &["host", "core", "otlp", "http", "llm", "stats", "eval", "store", "ingest", "report", "mcp", "phoenix"]),
+    (
+        "server",
+        &["host", "core", "otlp", "http", "llm", "stats", "eval", "store", "ingest", "report", "mcp", "phoenix"],
+    ),
     ("github-sim", &["host"]),
     ("github-agent", &["react", "host", "http", "llm"]),
     ("github-bench", &["core", "llm", "stats", "eval", "report", "github-sim", "github-agent"]),

@@ -1,6 +1,6 @@
 //! Finds a run as people name it: by id, by name, or by the beginning of an id.
 
-use super::StateFolder;
+use super::folder::StateFolder;
 
 /// Why a text names no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
