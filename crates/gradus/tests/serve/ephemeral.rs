@@ -86,9 +86,7 @@ fn an_ephemeral_server_ends_with_its_parent() {
     let lab = Lab::new();
     let gradus = lab.command(&["serve", "--ephemeral"]);
     let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "\"$0\" serve --ephemeral < /dev/null > line.json 2> log.txt & sleep 600"])
-        .arg(gradus.get_program());
+    shell.args(["-c", "\"$0\" serve --ephemeral < /dev/null > line.json 2> log.txt & wait"]).arg(gradus.get_program());
     shell.envs(gradus.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(lab.path("."));
     let mut shell = shell.spawn().unwrap();
     let line: Json = eventually("the server comes up", || {
