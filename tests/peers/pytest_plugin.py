@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from experiment import AGENTS
 from loopback import answering_model, tool_call
@@ -89,10 +90,17 @@ def python_blocks(page):
     return found
 
 
+def send_capture(url, body):
+    headers = {"content-type": "application/json" if body.startswith(b"{") else "application/x-protobuf"}
+    headers |= {"content-encoding": "gzip"} if body.startswith(b"\x1f\x8b") else {}
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(urllib.request.Request(url, body, headers)).read()
+
+
 def check_reference(gradus):
     """Runs the snippets of the reference one after another, in a folder with recorded traces and a running server."""
     python = python_for("python-package", PACKAGES)
     blocks = python_blocks(ROOT / "docs" / "reference" / "python.md")
+    blocks += [block for block in python_blocks(PACKAGE / "README.md") if "import gradus" in block[0]]
     end = "--- end of block"
     script = "".join(f"{body}\nprint({end!r}, flush=True)\n" for body, _ in blocks)
     captures = ROOT / "fixtures" / "captures" / "llamaindex-react"
@@ -103,11 +111,8 @@ def check_reference(gradus):
         server = subprocess.Popen([gradus, "serve", "--ephemeral"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             address = json.loads(server.stdout.readline())["http"]
-            for file in sorted(captures.rglob("*")):
-                if file.suffix == ".bin":
-                    import urllib.request
-                    request = urllib.request.Request(f"{address}/v1/traces", file.read_bytes(), {"content-type": "application/x-protobuf"})
-                    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).read()
+            for file in sorted(captures.rglob("*.bin")):
+                send_capture(f"{address}/v1/traces", file.read_bytes())
             script = script.replace("http://127.0.0.1:4318", address)
             ran = subprocess.run([python, "-c", script], cwd=folder, env=environment_for(gradus, folder), capture_output=True, text=True, timeout=300)
         finally:
@@ -133,23 +138,28 @@ def check_guide(gradus):
     from tutorial import pattern
 
     blocks = python_blocks(ROOT / "docs" / "how-to" / "test-with-pytest.md")
+    blocks += [block for block in python_blocks(PACKAGE / "README.md") if block[0].startswith("# test_")]
     found = []
     with tempfile.TemporaryDirectory() as folder, answering_model(reply_in_guide) as model:
         write_distribution(folder)
         words, environment = pytest_in("langgraph", gradus, folder, model.url)
+        shown, together = [], []
         for body, expected in blocks:
             name = re.match(r"# (\w+\.py)\n", body)
             if name is None:
                 found.append(f"a block names no file: {body.strip().splitlines()[0]}")
                 continue
             pathlib.Path(folder, name.group(1)).write_text(body)
-            if not name.group(1).startswith("test_"):
-                continue
-            ran = subprocess.run([*words, name.group(1)], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-            if (ran.returncode == 1) != ("fails" in name.group(1)) or ran.returncode > 1:
-                found += [f"{name.group(1)} ended with {ran.returncode}", *last_lines(ran, 40)]
-            elif expected is not None and not pattern(expected).match(ran.stdout):
-                found += [f"{name.group(1)} printed:", *ran.stdout.splitlines(), "instead of:", *expected.splitlines()]
+            if expected is not None:
+                shown.append(([name.group(1)], expected, "fails" in name.group(1)))
+            elif name.group(1).startswith("test_"):
+                together.append(name.group(1))
+        for names, expected, is_failing in [*shown, (together, "...\n", False)]:
+            ran = subprocess.run([*words, *names], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+            if ran.returncode != int(is_failing):
+                found += [f"{' '.join(names)} ended with {ran.returncode}", *last_lines(ran, 40)]
+            elif not pattern(expected).match(ran.stdout):
+                found += [f"{' '.join(names)} printed:", *ran.stdout.splitlines(), "instead of:", *expected.splitlines()]
     return found
 
 

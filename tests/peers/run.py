@@ -3,10 +3,11 @@
 they did. And what `gradus eval` sends to judges is held against the official clients' own types, and `gradus serve` is
 sent to by exporters in two languages (collector.py) and asked by Phoenix's own clients (phoenix_clients.py), a real
 Phoenix is read from and written to (phoenix.py), `gradus simulate` is used by real GitHub clients (github_clients.py),
-the tools of real MCP servers are called (mcp_servers.py), the page is looked at in a real browser (page.py), and pages of
+the tools of real MCP servers are called (mcp_servers.py) and our own by real MCP clients (mcp_tools.py), the page is looked at in a real browser (page.py), and pages of
 other sites attack it there (cross_site.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
-dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examples are run (examples.py). Each peer gets an environment of its
-own below the cache folder.
+dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examples are run (examples.py). Packages are installed
+(packages.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
+peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS
 
@@ -86,7 +87,7 @@ PEERS = {
 # The clients whose types say what a judge's endpoint is sent, and what it answers.
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
 # harbor brings the models of ATIF and a hundred packages that they do not need.
-TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
+TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "duckdb==2.0.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
 STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
@@ -224,7 +225,7 @@ def main():
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     lanes = [
         [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "cross_site"])],
-        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "examples"]],
+        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector", "examples"]],
     ]
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
         counts = pool.map(lambda lane: [run(gradus) for run in lane], lanes)

@@ -15,6 +15,7 @@ pub mod raw_json;
 mod short_text;
 pub mod span;
 pub mod span_json;
+pub mod text_signature;
 pub mod trajectory;
 pub mod visible;
 

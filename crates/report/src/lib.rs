@@ -20,6 +20,7 @@ mod number_text;
 pub mod panel_text;
 pub mod raw_responses;
 mod report_table;
+mod run_gates;
 mod run_supplement;
 pub mod summary;
 pub mod table;
@@ -27,6 +28,7 @@ pub mod transcript;
 
 pub use number_text::{format_count, format_counted_noun};
 pub use report_table::{ReportTable, TableColumn};
+pub use run_gates::check_run_gates;
 pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult, index_trials};
 
 use gradus_eval::evaluator::SIMULATOR;

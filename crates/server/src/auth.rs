@@ -22,7 +22,7 @@ use http_body::Body as _;
 use super::client_address::ClientAddress;
 use super::connection::ConnectionState;
 use super::state::ServerState;
-use super::{page, phoenix, queries, receive};
+use super::{mcp, page, phoenix, queries, receive};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
@@ -33,6 +33,8 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         _ if is_health_check(path) => RequiredScope::NoKey,
         phoenix::VERSION_PATH => RequiredScope::NoKey,
         _ if page::is_open(path) => RequiredScope::NoKey,
+        // The tools read. The one that writes checks its scope itself.
+        mcp::MCP_PATH => RequiredScope::Read,
         // Phoenix clients send queries with POST.
         "/v1/spans" => RequiredScope::Read,
         "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
@@ -41,6 +43,7 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
         // A key that may send spans may annotate them.
         "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
+        _ if path.starts_with("/groups/") => RequiredScope::Ingest,
         _ => RequiredScope::Admin,
     }
 }
@@ -108,7 +111,10 @@ fn answer_preflight() -> Response {
         (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type, content-encoding, x-api-key, x-project-name"),
+            HeaderValue::from_static(
+                "authorization, content-type, content-encoding, x-api-key, x-project-name, mcp-protocol-version, mcp-method, \
+                 mcp-name",
+            ),
         ),
         (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
     ];

@@ -113,7 +113,13 @@ fn watch_stdin() -> Option<oneshot::Receiver<()>> {
     let reading = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut bytes = [0; 512];
         let mut stdin = io::stdin().lock();
-        while !matches!(stdin.read(&mut bytes), Ok(0) | Err(_)) {}
+        loop {
+            match stdin.read(&mut bytes) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
         let _ = closed.send(());
     });
     reading.is_ok().then_some(is_closed)

@@ -27,6 +27,7 @@ mod listen;
 mod live;
 mod live_calibration;
 mod logging;
+mod mcp;
 mod memory;
 mod metered_stream;
 mod page;

@@ -4,7 +4,10 @@ use std::sync::LazyLock;
 
 use gradus_store::StoreError;
 use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::throttled_log::ThrottledLog;
 
@@ -21,13 +24,15 @@ pub(super) fn init_logging(format: LogFormat) {
     // A log line that cannot be written, because the disk is full or the pipe is closed, must not stop the server.
     let builder =
         fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).with_target(false).log_internal_errors(false);
+    // The MCP library logs several lines for each request, with what the client sent in them.
+    let own_targets = Targets::new().with_default(LevelFilter::INFO).with_target("rmcp", LevelFilter::OFF);
     // Somebody else's subscriber, as in tests, stays.
     let _ = match format {
         LogFormat::Text => {
             let is_seen = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            builder.with_ansi(is_seen).try_init()
+            builder.with_ansi(is_seen).finish().with(own_targets).try_init()
         }
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().with(own_targets).try_init(),
     };
 }
 

@@ -11,13 +11,14 @@ use crate::auth::is_grpc;
 use crate::http_error::ApiError;
 use crate::receive::grpc_error;
 use crate::state::ServerState;
-use crate::{api, page, phoenix, receive};
+use crate::{api, mcp, page, phoenix, receive};
 
 /// Without the access control of `auth`, which the caller adds as a layer around all routes, the fallbacks included.
 pub(super) fn build_router(server: Arc<ServerState>) -> Router {
     api::build_api_routes()
         .merge(receive::build_otlp_routes())
         .merge(phoenix::build_phoenix_routes())
+        .merge(mcp::build_mcp_routes())
         .merge(page::build_page_routes(&server))
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)

@@ -1,19 +1,16 @@
 //! Reports of runs of `gradus eval` in the data folder. Reports of finished runs are cached, because computing one
 //! reads all of its outcomes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gradus_eval::calibration::apply_run_calibration;
-use gradus_eval::report::{
-    EvaluationSummary, GateBasis, GateContext, GateError, GateResult, GateTrials, GateVerdict, GateVocabulary,
-    MetricResult, QualityGate, RunReader, measure_gate_metrics,
-};
+use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult, RunReader};
 use gradus_eval::run::{RunFileError, RunFolder, RunManifest, RunState};
 use gradus_report::html::{number, text};
 use gradus_report::panel_text::build_panel_tables;
-use gradus_report::{ReportTable, RunSupplement, SupplementLoader, index_trials};
+use gradus_report::{ReportTable, SupplementLoader, check_run_gates};
 
 /// Two caches: whole reports for the page of a run, and one line for each run in the list.
 #[derive(Debug)]
@@ -52,64 +49,11 @@ impl RunReportParts {
             supplement.score(&mut reader)?;
             summary.metrics.extend(supplement.metrics());
         }
-        let gates = check_run_gates(&mut reader, supplement.as_deref(), &summary)?;
+        let gates = check_run_gates(&mut reader, supplement.as_deref(), &summary, &run.record.gates)?;
         let mut tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
         tables.extend(build_panel_tables(&summary));
         Ok(RunReportParts { summary, gates, tables, is_partial })
     }
-}
-
-/// The gates of a run and their results. A gate that cannot be checked here, for example because its metric is unknown,
-/// is incomplete.
-fn check_run_gates(
-    reader: &mut RunReader,
-    supplement: Option<&dyn RunSupplement>,
-    summary: &EvaluationSummary,
-) -> Result<Vec<GateResult>, RunFileError> {
-    let record = reader.record.clone();
-    let vocabulary = GateVocabulary::new(record.evaluators.clone(), supplement.map(RunSupplement::metric_names));
-    let parse = |text: &String| {
-        // The baseline is not stored with the run, so a bar that is relative to it is unknown here.
-        QualityGate::parse(text, &vocabulary).and_then(|gate| gate.check_baseline(None).map(|()| gate))
-    };
-    let parsed: Vec<_> = record.gates.iter().map(|text| (text, parse(text))).collect();
-    let metrics = parsed.iter().filter_map(|(_, gate)| gate.as_ref().ok()).map(|gate| &gate.metric);
-    let index = supplement.map(|supplement| index_trials(&supplement.measurements())).unwrap_or_default();
-    let tag_metrics = |tag: &str| supplement.map(|supplement| supplement.tag_metrics(tag)).unwrap_or_default();
-    let more_metrics =
-        &measure_gate_metrics(metrics, reader, &GateTrials { index: &index, tag_metrics: &tag_metrics })?;
-    let check = |(text, gate): &(&String, Result<QualityGate, GateError>)| match gate {
-        Ok(gate) => {
-            let context = GateContext {
-                summary,
-                more_metrics,
-                baseline: &BTreeMap::new(),
-                basis: GateBasis::Estimate,
-                allow_partial: false,
-            };
-            let mut result = gate.check(&context);
-            if let Some(supplement) = supplement {
-                supplement.explain_gate(&mut result);
-            }
-            result
-        }
-        Err(error) => GateResult {
-            gate: (*text).clone(),
-            metric: String::new(),
-            bar: None,
-            is_share: true,
-            verdict: GateVerdict::Incomplete,
-            value: None,
-            interval: None,
-            count: 0,
-            is_certain: false,
-            more_runs: None,
-            raw_value: None,
-            is_uncalibrated: false,
-            explanation: format!("it cannot be checked here: {error}"),
-        },
-    };
-    Ok(parsed.iter().map(check).collect())
 }
 
 /// One run in the list. Texts are formatted, since they are cached.

@@ -176,6 +176,12 @@ impl ConfidenceInterval {
     }
 }
 
+/// The interval of a share of independent observations: `hits` of `count`. `None` without observations.
+pub fn hit_share_interval(hits: u64, count: u64) -> Option<ConfidenceInterval> {
+    let share = hits as f64 / count as f64;
+    (count > 0).then(|| wilson_interval(share, count as f64, normal_quantile(1.0 - ALPHA / 2.0)))
+}
+
 /// Wilson's score interval of a share of `count` observations. `count` may be fractional (an effective sample size).
 pub(crate) fn wilson_interval(share: f64, count: f64, quantile: f64) -> ConfidenceInterval {
     let squared = quantile * quantile;

@@ -171,6 +171,9 @@ fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreErr
         ("trajectory", "trace", "trace"),
         ("annotation", "trace", "trace"),
         ("ungraded", "trajectory", "trajectory"),
+        ("failure", "trajectory", "trajectory"),
+        ("failure", "failure_group", "failure_group"),
+        ("outcome", "failure_group", "failure_group"),
         ("trace", "project", "project"),
         ("trajectory", "project", "project"),
     ];

@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0003.sql"),
     include_str!("../migrations/0004.sql"),
     include_str!("../migrations/0005.sql"),
+    include_str!("../migrations/0006.sql"),
 ];
 /// Marks the file as ours, for the program `file` and for ourselves: "grad" in ASCII.
 const APPLICATION_ID: i64 = 0x6772_6164;

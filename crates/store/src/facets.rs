@@ -110,6 +110,10 @@ fn collect_trace_facets(
             Some(record) => found.put_record(record),
             None => found.put_stored(sql, no)?,
         }
+        let is_known_right = |record: &&TrajectoryRecord| !record.outcomes.iter().any(|outcome| outcome.is_wrong);
+        if records.get(&no).is_none_or(|record| !is_known_right(record)) {
+            found.put_failure_groups(sql, no)?;
+        }
     }
     Ok(found.0)
 }
@@ -162,6 +166,18 @@ impl TraceFacets {
                 self.put_verdict(&outcome.evaluator, outcome.label.as_deref(), outcome.is_wrong);
             }
         }
+    }
+
+    /// Failure groups of a trajectory: its own reasons may have been counted to a similar one, which only the store knows.
+    fn put_failure_groups(&mut self, sql: &Connection, no: i64) -> Result<(), StoreError> {
+        let mut groups = sql.prepare_cached(
+            "SELECT key FROM failure CROSS JOIN failure_group ON failure_group.no = failure.failure_group \
+             WHERE failure.trajectory = ?",
+        )?;
+        for key in groups.query_map([no], |row| row.get::<_, String>(0))? {
+            self.put(FacetKind::FailureGroup, &key?);
+        }
+        Ok(())
     }
 
     /// As `put_record`, for a trajectory that was stored before.

@@ -11,6 +11,7 @@ use crate::Store;
 use crate::compress::compress_bytes;
 use crate::error::StoreError;
 use crate::facets::{KnownRecords, NewFacets, gather_facets};
+use crate::failures::{assign_failure_group, forget_failures, replace_failures};
 use crate::interned_labels;
 use crate::rollup::{self, ScoreSums};
 use crate::usage::{self, UsageSums};
@@ -327,7 +328,8 @@ fn move_trajectory(
         record.cost_usd
     ])?;
     usage::add_trajectory_usage(sql, no)?;
-    rollup::add_score_rollups(sql, no, None)
+    rollup::add_score_rollups(sql, no, None)?;
+    replace_failures(sql, no)
 }
 
 /// Inserts a trajectory with its outcomes. A replaced one keeps its number, so that cursors and references stay valid.
@@ -370,7 +372,10 @@ fn insert_trajectory<'r>(
     pending.words.push((no, &record.words));
     pending.sums.add_trajectory(place.project, record);
     pending.usage.add_trajectory(place.project, record);
-    insert_outcomes(sql, no, &record.outcomes, now_ns)?;
+    insert_outcomes(sql, no, record.start_ns, &record.outcomes, now_ns)?;
+    if record.outcomes.iter().any(|outcome| outcome.failure_group.is_some()) {
+        replace_failures(sql, no)?;
+    }
     if let Some(rule) = &record.ungraded_by {
         sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
             .execute(params![no, rule, now_ns])?;
@@ -389,6 +394,7 @@ fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>)
 /// Removes a trajectory, but keeps it in the metrics: they reach further back than the traces that they were computed
 /// from.
 pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreError> {
+    forget_failures(sql, no)?;
     for statement in [
         "DELETE FROM outcome WHERE trajectory = ?",
         "DELETE FROM ungraded WHERE trajectory = ?",
@@ -404,14 +410,16 @@ pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreEr
 pub(crate) fn insert_outcomes(
     sql: &Connection,
     no: i64,
+    start_ns: i64,
     outcomes: &[OutcomeRecord],
     now_ns: i64,
 ) -> Result<(), StoreError> {
     let mut insert = sql.prepare_cached(
-        "INSERT INTO outcome (trajectory, evaluator, step, kind, label, score, is_wrong, tool, judged_ns, run, line) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trajectory, evaluator, step) DO UPDATE SET \
+        "INSERT INTO outcome (trajectory, evaluator, step, kind, label, score, is_wrong, tool, judged_ns, run, line, \
+         failure_group) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trajectory, evaluator, step) DO UPDATE SET \
          kind = excluded.kind, label = excluded.label, score = excluded.score, is_wrong = excluded.is_wrong, \
-         tool = excluded.tool, judged_ns = excluded.judged_ns, run = excluded.run, line = excluded.line",
+         tool = excluded.tool, judged_ns = excluded.judged_ns, run = excluded.run, line = excluded.line, \
+         failure_group = excluded.failure_group",
     )?;
     for outcome in outcomes {
         insert.execute(params![
@@ -426,6 +434,7 @@ pub(crate) fn insert_outcomes(
             now_ns,
             outcome.run,
             outcome.line,
+            assign_failure_group(sql, outcome, start_ns)?,
         ])?;
     }
     Ok(())

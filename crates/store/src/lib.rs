@@ -14,6 +14,7 @@ mod compress;
 mod connection;
 mod error;
 mod facets;
+mod failures;
 mod files;
 mod grading;
 mod ingest;
@@ -36,24 +37,26 @@ mod write_queue;
 mod writer;
 
 pub use crate::records::BlockSignal;
-pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+pub use crate::records::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use alert_events::AlertEvent;
 pub use anchor_sets::AnchorSetRow;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use coarse_rollup::NameKind;
 pub use error::StoreError;
+pub use failures::{FailureGroupNote, UngroupedVerdict};
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
 pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ExampleRow, JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup,
-    MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter,
-    ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock,
-    StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow,
-    TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
+    AnnotationQuery, BUCKET_NS, ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow,
+    JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow,
+    OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound,
+    ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter,
+    TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage,
+    TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

@@ -1,6 +1,7 @@
 //! Rows as the store takes and returns them.
 
 use gradus_core::span::TraceId;
+use gradus_core::text_signature::TextSignature;
 
 /// A trajectory with everything that is stored of it.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,42 @@ pub struct OutcomeRecord {
     pub run: String,
     /// The line of JSON of the outcome.
     pub line: String,
+    /// Why it is wrong; `None` if it is not.
+    pub failure_group: Option<FailureGroupKey>,
+}
+
+impl OutcomeRecord {
+    /// A wrong outcome of which nothing but its group is known.
+    pub(crate) fn wrong_with_group(group: FailureGroupKey) -> OutcomeRecord {
+        OutcomeRecord {
+            evaluator: group.evaluator.clone(),
+            step: None,
+            kind: RecordedKind::Scored,
+            label: None,
+            score: None,
+            is_wrong: true,
+            tool: String::new(),
+            run: String::new(),
+            line: String::new(),
+            failure_group: Some(group),
+        }
+    }
+}
+
+/// What a failure group is about.
+#[derive(Clone, Debug, Default)]
+pub struct FailureGroupKey {
+    /// Equal for the same evaluator, tool, rule, label and reason.
+    pub key: String,
+    pub evaluator: String,
+    /// Empty for verdicts on whole trajectories.
+    pub tool: String,
+    /// Empty if a model decided.
+    pub rule: String,
+    pub label: String,
+    pub reason: String,
+    /// Of a model's reason, to find the same reason in other words; else empty.
+    pub signature: TextSignature,
 }
 
 /// Kinds of values by which traces are filtered. The values are stored.
@@ -75,6 +112,8 @@ pub(crate) enum FacetKind {
     Version = 6,
     /// An evaluator that gave a score below its best.
     Wrong = 7,
+    /// The key of a failure group.
+    FailureGroup = 8,
 }
 
 /// Which OTLP request a block is. The values are stored.

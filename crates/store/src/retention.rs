@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::failures::forget_empty_groups;
 use crate::grading::forget_trajectory;
 use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
@@ -140,6 +141,7 @@ fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), Sto
         "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
     )?
     .execute([before_ns])?;
+    forget_empty_groups(sql)?;
     let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));
     sql.prepare_cached("DELETE FROM spend WHERE bucket < ?")?.execute([bucket_index(spend_before_ns)])?;
     Ok(())

@@ -29,6 +29,8 @@ const TABLES: &[&str] = &[
     "trajectory",
     "facet",
     "outcome",
+    "failure_group",
+    "failure",
     "rollup",
     "rollup_long",
     "usage_long",

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::Store;
 use crate::error::StoreError;
 use crate::facets::write_facets;
+use crate::failures::replace_failures;
 use crate::grading::{TrajectoryDigest, insert_outcomes};
 use crate::records::OutcomeRecord;
 use crate::rollup;
@@ -244,7 +245,10 @@ fn put_outcomes(sql: &Connection, no: i64, outcomes: &[OutcomeRecord], now_ns: i
     for evaluator in &evaluators {
         rollup::subtract_score_rollups(sql, no, Some(evaluator))?;
     }
-    insert_outcomes(sql, no, outcomes, now_ns)?;
+    let start_ns =
+        sql.prepare_cached("SELECT start_ns FROM trajectory WHERE no = ?")?.query_row([no], |row| row.get(0))?;
+    insert_outcomes(sql, no, start_ns, outcomes, now_ns)?;
+    replace_failures(sql, no)?;
     for evaluator in &evaluators {
         rollup::add_score_rollups(sql, no, Some(evaluator))?;
     }

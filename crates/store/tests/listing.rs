@@ -161,7 +161,23 @@ fn random_filter(random: &mut fastrand::Rng, parts: u16) -> TraceFilter {
     let error = has(7).then(|| random.bool());
     let from_ns = has(8).then(|| 1_000 + random.i64(0..12) * 10);
     let to_ns = has(9).then(|| 1_000 + random.i64(0..14) * 10);
-    TraceFilter { project, from_ns, to_ns, agent, version, model, tool, wrong, label, score, error, text }
+    // Groups have tests of their own.
+    let failure_group = None;
+    TraceFilter {
+        project,
+        from_ns,
+        to_ns,
+        agent,
+        version,
+        model,
+        tool,
+        wrong,
+        failure_group,
+        label,
+        score,
+        error,
+        text,
+    }
 }
 
 #[test]

@@ -89,7 +89,9 @@ def test_grounded_arguments_and_valid_calls():
     wrong = ("argument_provenance", "scored", {"step_index": 2, "label": "invented", "score": 0.0, "explanation": "7 has no source."})
     run = make_run(("a", {}), ("b", {"id": 7}), verdicts=[wrong])
     assert not run.arguments_grounded() and "step 2: 7 has no source." in run.arguments_grounded().reason
-    assert run.valid_calls()
+    # Nobody has looked, so it is not known.
+    assert not run.valid_calls() and "call_validity was not evaluated" in run.valid_calls().reason
+    assert make_run().valid_calls()
     bad = ("call_validity", "scored", {"step_index": 1, "label": "invalid", "score": 0.0, "explanation": "id is required"})
     assert not make_run(("a", {}), verdicts=[bad]).valid_calls()
 

@@ -170,8 +170,8 @@ def test_an_agent_in_another_process(session):
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-            from scripted_agent import run_agent
             import agent
+            from scripted_agent import run_agent
             provider = TracerProvider()
             provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
             run_agent(provider.get_tracer("test"), "Hello?", [], "Hello.")
@@ -297,6 +297,61 @@ def test_a_wrong_marker_is_refused(session, words, complaint):
     """)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert complaint in result.stderr.str()
+
+
+def test_a_recording_for_several_tests(session):
+    result = session("""
+        import pytest, agent
+
+        @pytest.fixture(scope="module")
+        def run(gradus_recorder):
+            with gradus_recorder() as recorder:
+                agent.close_issue()
+                return recorder.run
+
+        def test_first(run):
+            assert run.called("close_issue")
+
+        def test_with_its_own(run, gradus):
+            assert gradus.runs == []
+            agent.claim_success()
+            assert gradus.run.answer == "Done: issue 7 is closed." and run.answer == "Issue 7 is closed."
+
+        def test_fails(run):
+            assert run.called("delete_issue")
+    """)
+    result.assert_outcomes(passed=2, failed=1)
+    assert "called('delete_issue') does not hold: delete_issue was never called; called were: close_issue, list_issues" in result.stdout.str()
+
+
+def test_a_server_that_was_ended_is_started_anew(session):
+    session("""
+        import os, signal, agent
+
+        def test_ends_it(gradus):
+            agent.close_issue()
+            assert gradus.run
+            process = gradus._session.server._process
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+        def test_goes_on(gradus):
+            agent.close_issue()
+            assert gradus.run.answered()
+    """).assert_outcomes(passed=2, errors=1)
+
+
+def test_counts_of_trials_are_in_junit(session):
+    session("""
+        import pytest
+
+        @pytest.mark.gradus(trials=2, at_least=1)
+        def test_it():
+            pass
+    """, "--junitxml=out.xml").assert_outcomes(passed=1)
+    written = pathlib.Path("out.xml").read_text()
+    assert written.count('<property name="gradus_trials" value="1 of 1 trials passed; 1 of 2 have to"') == 1
+    assert written.count("<testcase") == 1
 
 
 def test_workers_of_xdist_have_their_own_servers(session):

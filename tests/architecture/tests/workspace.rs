@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gradus_architecture::{CrateModules, SourceFiles, find_circles};
 
 /// What each crate may see, bottom up: a crate sees only those above it in this list.
-const VISIBLE_CRATES: [(&str, &[&str]); 22] = [
+const VISIBLE_CRATES: [(&str, &[&str]); 23] = [
     ("host", &[]),
     ("react", &[]),
     ("scrub", &[]),
@@ -22,8 +22,9 @@ const VISIBLE_CRATES: [(&str, &[&str]); 22] = [
     ("import", &["core"]),
     ("ingest", &["core", "otlp", "import"]),
     ("report", &["core", "stats", "eval"]),
+    ("mcp", &["core", "stats", "eval", "report"]),
     ("phoenix", &["core", "otlp", "http", "eval", "ingest"]),
-    ("server", &["host", "core", "otlp", "http", "llm", "stats", "eval", "store", "ingest", "report", "phoenix"]),
+    ("server", &["host", "core", "otlp", "http", "llm", "stats", "eval", "store", "ingest", "report", "mcp", "phoenix"]),
     ("github-sim", &["host"]),
     ("github-agent", &["react", "host", "http", "llm"]),
     ("github-bench", &["core", "llm", "stats", "eval", "report", "github-sim", "github-agent"]),
@@ -45,6 +46,7 @@ const VISIBLE_CRATES: [(&str, &[&str]); 22] = [
             "import",
             "ingest",
             "report",
+            "mcp",
             "phoenix",
             "server",
             "github-sim",

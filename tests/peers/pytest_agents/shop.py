@@ -19,7 +19,7 @@ def order_of(article, count):
     return f"ordered {count} {article}"
 
 
-def make_tests(ask, has_thoughts=True):
+def make_tests(ask):
     """The tests of an agent; `ask` runs it on one request. Every framework has to give the same results."""
 
     def test_answer(gradus):
@@ -49,7 +49,7 @@ def make_tests(ask, has_thoughts=True):
 
     def test_model_as_judge(gradus):
         ask(ANSWERED)
-        verdicts = gradus.run.judge("request_to_tool" if not has_thoughts else "thought_to_tool", judge="openai:gpt-4o")
+        verdicts = gradus.run.judge("thought_to_tool", judge="openai:gpt-4o")
         assert verdicts.verdicts and {verdict.judge for verdict in verdicts.right} == {"openai:gpt-4o"}
         assert verdicts.all_correct()
 

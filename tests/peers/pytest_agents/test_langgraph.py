@@ -1,4 +1,4 @@
-"""LangGraph, traced by OpenInference through the global provider, which has an exporter to a server that is not there."""
+"""LangGraph, traced by OpenInference through the global provider, which has no exporter."""
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage

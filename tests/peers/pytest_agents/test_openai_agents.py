@@ -9,7 +9,8 @@ from shop import MODEL_URL, make_tests, order_of, stock_of
 OpenAIAgentsInstrumentor().instrument(tracer_provider=TracerProvider(), exclusive_processor=True)
 
 
-@function_tool
+# By default the SDK does not tell the model what went wrong.
+@function_tool(failure_error_function=lambda _, error: str(error))
 def get_stock(article: str) -> str:
     """How many of an article are in stock."""
     return stock_of(article)

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use gradus_core::text_signature::TextSignature;
 use gradus_core::trajectory::Trajectory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,12 @@ struct GroupSubject {
 impl GroupSubject {
     fn from_verdict(trajectory: &Trajectory, line: &OutcomeLine) -> (GroupSubject, String) {
         let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
-        let tool = at.ok().map(|at| cut_tool_name(&trajectory.steps[at].tool));
+        GroupSubject::with_tool(at.ok().map(|at| trajectory.steps[at].tool.as_str()), line)
+    }
+
+    /// `tool` is the one that the step of the verdict calls.
+    fn with_tool(tool: Option<&str>, line: &OutcomeLine) -> (GroupSubject, String) {
+        let tool = tool.map(cut_tool_name);
         // Rules say what is wrong with a value in their second sentence; a model repeats itself in the first at most.
         let sentences = if line.rule.is_some() { 2 } else { 1 };
         let pattern = line.explanation.as_deref().map(|text| make_reason_pattern(text, sentences));
@@ -116,17 +122,44 @@ impl GroupSubject {
 pub struct VerdictGroup {
     /// That of [`FailureGroup::key`].
     pub key: String,
-    /// Evaluator, tool, rule, label and reason on one line.
-    pub description: String,
+    pub evaluator: String,
+    pub tool: Option<String>,
+    pub rule: Option<String>,
+    pub label: String,
+    /// As [`FailureGroup::reason`].
+    pub reason: String,
 }
 
 impl VerdictGroup {
     /// The group that a wrong verdict belongs to, unless the run has so many groups that some are counted together.
     pub fn from_verdict(trajectory: &Trajectory, line: &OutcomeLine) -> VerdictGroup {
-        let (subject, reason) = GroupSubject::from_verdict(trajectory, line);
-        let parts = [Some(&subject.evaluator), subject.tool.as_ref(), subject.rule.as_ref(), Some(&subject.label)];
+        VerdictGroup::from_subject(GroupSubject::from_verdict(trajectory, line))
+    }
+
+    /// The same, where the tool of the step is known and the trajectory is not at hand.
+    pub fn with_tool(tool: Option<&str>, line: &OutcomeLine) -> VerdictGroup {
+        VerdictGroup::from_subject(GroupSubject::with_tool(tool, line))
+    }
+
+    fn from_subject((subject, reason): (GroupSubject, String)) -> VerdictGroup {
+        let key = subject.to_key();
+        let GroupSubject { evaluator, tool, rule, label, .. } = subject;
+        VerdictGroup { key, evaluator, tool, rule, label, reason }
+    }
+
+    /// Evaluator, tool, rule, label and reason on one line.
+    pub fn description(&self) -> String {
+        let parts = [Some(&self.evaluator), self.tool.as_ref(), self.rule.as_ref(), Some(&self.label)];
         let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
-        VerdictGroup { key: subject.to_key(), description: format!("{}: {reason}", parts.join(" ")) }
+        format!("{}: {}", parts.join(" "), self.reason)
+    }
+
+    /// The words of a reason that a model gave; empty for a rule, whose reasons are templates.
+    pub fn signature(&self) -> TextSignature {
+        match self.rule {
+            Some(_) => TextSignature::default(),
+            None => TextSignature::from_text(&self.reason.to_lowercase()),
+        }
     }
 }
 

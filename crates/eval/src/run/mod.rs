@@ -15,6 +15,7 @@ mod log;
 mod question_key;
 mod responses;
 mod restore;
+mod run_name;
 
 pub use crate::run::question_key::QuestionKey;
 use cache::line_key;
@@ -22,6 +23,7 @@ pub use cache::{CachedVerdict, VerdictCache};
 pub use folder::{EvaluatorRecord, JudgeModelRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};
 pub use log::AppendLog;
 pub use responses::{JudgeAnswer, JudgeAnswers, MAX_RESPONSE_BYTES};
+pub use run_name::{RunNameError, find_run_id};
 
 /// A file that could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -20,6 +20,7 @@ mod interrupt_listener;
 mod judge;
 mod judge_options;
 mod keys;
+mod mcp;
 mod model;
 mod outputs;
 mod replay;
@@ -100,6 +101,8 @@ enum CliCommand {
     Judge(Box<judge::JudgeArguments>),
     /// Receives traces, keeps them and grades them as they come.
     Serve(serve::ServeArguments),
+    /// Answer questions of an assistant about graded runs: an MCP server on standard input and output.
+    Mcp(mcp::McpArguments),
     /// An agent that works on GitHub: says what it thinks, calls tools, and answers.
     Agent(Box<agent::AgentArguments>),
     /// Plays tasks on the simulated GitHub, many times, and measures: done, safe, reliable, short, cheap.
@@ -146,6 +149,7 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Rubrics(arguments) => rubrics::run_rubrics_command(arguments),
         CliCommand::Judge(arguments) => judge::run_judge_command(arguments),
         CliCommand::Serve(arguments) => Ok(serve::run_serve_command(arguments)),
+        CliCommand::Mcp(arguments) => mcp::run_mcp_command(arguments),
         CliCommand::Agent(arguments) => agent::run_agent_command(arguments),
         CliCommand::Bench(arguments) => bench::run_bench_command(arguments),
         CliCommand::Demo(arguments) => demo::run_demo_command(arguments),

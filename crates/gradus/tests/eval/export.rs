@@ -171,6 +171,30 @@ fn every_interchange_format_gives_back_the_same_steps() {
     }
 }
 
+/// What is in the tables is looked at by DuckDB and pandas, among the peers.
+#[test]
+#[cfg(feature = "parquet")]
+fn parquet_is_a_folder_of_tables_and_a_secret_stops_all_of_them() {
+    let lab = judged_lab();
+    lab.run(&["export", "--format", "parquet"]).exits_with(2);
+    lab.run(&["export", "--format", "parquet", "--out", "runs.jsonl"]).exits_with(2);
+    lab.run(&["export", "--format", "parquet", "--out", "new/tables"]).exits_with(0);
+    let names = |folder: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(lab.path(folder)).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let tables = ["manifest.json", "steps.parquet", "trajectories.parquet", "verdicts.parquet"];
+    assert_eq!(names("new/tables"), tables);
+    // The name of the tool is the value of a secret, which the tripwire knows.
+    let mut command = lab.command(&["export", "--format", "parquet", "--scrub", "--out", "scrubbed"]);
+    command.env("SERVICE_PASSWORD", "read_file");
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!(ran.code, Some(5), "{}", ran.err);
+    assert_eq!(names("scrubbed"), [""; 0]);
+}
+
 #[test]
 fn sessions_are_sent_only_with_consent() {
     let lab = Lab::new();

@@ -110,7 +110,7 @@ fn an_ephemeral_server_uses_no_settings_that_it_was_not_given() {
     let server = EphemeralProcess::start(lab.command(&["serve", "--ephemeral"]));
     drop(server);
     let refused = lab.run(&["serve", "--ephemeral", "--config", "gradus.toml"]).exits_with(2);
-    assert!(refused.err.contains("quiet_s"), "{}", refused.err);
+    assert!(refused.err.contains("gradus.toml, line 2"), "{}", refused.err);
     lab.run(&["serve", "--ephemeral", "--data", "here"]).exits_with(2);
     lab.run(&["serve", "--ephemeral", "--http", "127.0.0.1:0"]).exits_with(2);
 }

@@ -18,6 +18,7 @@ mod http2;
 mod judgement;
 mod lab;
 mod live;
+mod mcp;
 mod memory;
 mod mishaps;
 mod operations;

@@ -4,6 +4,7 @@ mod alerts;
 mod annotations;
 mod body;
 mod download;
+mod failure_groups;
 mod health;
 mod metrics;
 mod projects;
@@ -45,6 +46,8 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(spans::of_project))
         .routes(routes!(spans::export_project_otlp))
         .routes(routes!(metrics::list_metrics))
+        .routes(routes!(failure_groups::list_failure_groups))
+        .routes(routes!(failure_groups::download_group_dataset))
         .routes(routes!(runs::list_runs))
         .routes(routes!(runs::get_run))
         .routes(routes!(runs::compare_two_runs))

@@ -32,9 +32,14 @@ pub(super) struct ListParams {
     /// Started before this time (RFC 3339).
     to: Option<String>,
     agent: Option<String>,
+    version: Option<String>,
     model: Option<String>,
     /// Calls this tool.
     tool: Option<String>,
+    /// This evaluator gave a score below its best.
+    wrong: Option<String>,
+    /// The key of a failure group.
+    group: Option<String>,
     /// Has a verdict with this label: `incorrect`, or `thought_to_tool=incorrect`.
     label: Option<String>,
     /// Mean score of a trajectory: `thought_to_tool<0.5` or `thought_to_tool>=0.9`.
@@ -138,13 +143,15 @@ pub(super) async fn search_traces(
         from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
         to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
         agent: params.agent,
+        version: params.version,
         model: params.model,
         tool: params.tool,
+        wrong: params.wrong,
+        failure_group: params.group,
         label: params.label,
         score: params.score.as_deref().map(score_bound).transpose()?,
         error: params.error,
         text: params.q.filter(|text| !text.trim().is_empty()),
-        ..TraceFilter::default()
     };
     // The JSON is serialized on the thread of the query: a page of traces would hold up the async threads.
     respond_to_query(&server, QueryKind::Rows, move |server| {

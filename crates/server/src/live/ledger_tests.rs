@@ -32,6 +32,7 @@ impl Bench {
             tool: String::new(),
             run: "live-r".to_owned(),
             line: "{}".to_owned(),
+            failure_group: None,
         });
         judging.news.spend.calls += 1;
         judging.news.spend.cost_usd += 0.25;

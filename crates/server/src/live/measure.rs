@@ -242,6 +242,7 @@ mod tests {
                 tool: String::new(),
                 run: String::new(),
                 line: "{}".to_owned(),
+                failure_group: None,
             };
             let record = TrajectoryRecord {
                 trajectory_id: (*project).to_owned(),

@@ -11,6 +11,7 @@ mod drift;
 #[cfg(test)]
 mod fixtures;
 mod grade;
+mod group_backfill;
 mod ledger;
 mod measure;
 mod record;
@@ -49,6 +50,7 @@ impl LiveWorkers {
         let assemblers = assemble::AssemblyPool::start(server).await?;
         let (stop_watch, stopped) = oneshot::channel();
         let (stop_drift, drift_stopped) = oneshot::channel();
+        start_group_backfill(server);
         Ok(LiveWorkers {
             assemblers,
             graders: grade::GraderTasks::start(server),
@@ -83,4 +85,17 @@ impl LiveWorkers {
         // The assemblers wait for the store, which may have much to write.
         let _ = tokio::time::timeout(MAX_STOP_WAIT, assembling).await;
     }
+}
+
+/// Groups verdicts of an older store, beside everything else. It ends by itself.
+fn start_group_backfill(server: &Arc<ServerState>) {
+    let server = Arc::clone(server);
+    tokio::task::spawn_blocking(move || {
+        let is_stopping = || server.is_stopping.load(std::sync::atomic::Ordering::Relaxed);
+        match group_backfill::group_stored_verdicts(&server.store, is_stopping) {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "grouped the wrong verdicts of an older version by their reason"),
+            Err(error) => tracing::warn!(%error, "cannot group the wrong verdicts of an older version"),
+        }
+    });
 }

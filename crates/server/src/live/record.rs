@@ -7,10 +7,10 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_eval::report::known_agent_cost;
+use gradus_eval::report::{VerdictGroup, known_agent_cost};
 use gradus_eval::scale::ScoreScale;
 use gradus_llm::price::PriceTable;
-use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+use gradus_store::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 /// Bytes of the query that lists show. The whole text is in the stored JSON.
 const QUERY_BYTES: usize = 300;
@@ -116,6 +116,8 @@ pub(super) fn outcome_record(
     tools: &HashMap<u32, String>,
     scales: &EvaluatorScales,
 ) -> OutcomeRecord {
+    let tool = line.step_index.and_then(|index| tools.get(&index));
+    let is_wrong = scales.is_wrong(line);
     OutcomeRecord {
         evaluator: line.evaluator.to_string(),
         step: line.step_index,
@@ -127,10 +129,25 @@ pub(super) fn outcome_record(
         },
         label: line.label.clone(),
         score: line.score,
-        is_wrong: scales.is_wrong(line),
-        tool: line.step_index.and_then(|index| tools.get(&index)).map(|tool| sanitize_name(tool)).unwrap_or_default(),
+        is_wrong,
+        tool: tool.map(|tool| sanitize_name(tool)).unwrap_or_default(),
         run: line.run_id.to_string(),
         line: serde_json::to_string(line).unwrap_or_default(),
+        failure_group: is_wrong.then(|| failure_group_of(tool.map(String::as_str), line)),
+    }
+}
+
+/// The failure group of a wrong outcome, as the store keeps it.
+pub(super) fn failure_group_of(tool: Option<&str>, line: &OutcomeLine) -> FailureGroupKey {
+    let group = VerdictGroup::with_tool(tool, line);
+    FailureGroupKey {
+        signature: group.signature(),
+        key: group.key,
+        evaluator: group.evaluator,
+        tool: group.tool.unwrap_or_default(),
+        rule: group.rule.unwrap_or_default(),
+        label: group.label,
+        reason: group.reason,
     }
 }
 

@@ -15,6 +15,7 @@ mod blind_sample;
 mod compare;
 mod display_text;
 mod failing_steps;
+mod failure_groups;
 mod form;
 mod gzip;
 mod health;
@@ -76,6 +77,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/sign-in", get(sign_in::render_sign_in_page).post(sign_in::submit_sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/", get(overview::render_overview_page))
+        .route("/groups/{key}", get(failure_groups::render_failure_group).post(failure_groups::submit_failure_group))
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
         .route("/traces/{trace}", get(trace::render_trace_page))
@@ -216,7 +218,9 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path accepts forms of our pages. Requests to these have to pass `is_own`.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry") || path.starts_with("/rubrics/")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry")
+        || path.starts_with("/rubrics/")
+        || path.starts_with("/groups/")
 }
 
 /// Whether a path needs no key. Such paths must not reveal recorded data.

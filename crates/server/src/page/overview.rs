@@ -8,11 +8,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
-use gradus_store::{GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage};
+use gradus_store::{
+    FailureGroupOptions, GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage,
+};
 use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::display_text::format_timestamp;
+use super::failure_groups::{FailureGroupTable, MAX_LISTED_GROUPS, PeriodTotals};
 use super::loaded_trace;
 use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
 use super::render::{self, PageError, PageQuery};
@@ -64,6 +67,7 @@ struct OverviewPage {
     ranges: Vec<SelectOption>,
     /// URL without the days, if days are given.
     without_days: Option<String>,
+    failures: FailureGroupTable,
     cards: Vec<DimensionTrendCard>,
     series: Vec<EvaluatorSeries>,
     has_alarms: bool,
@@ -197,6 +201,19 @@ fn build_overview_page(
     );
     let latest = store.latest_overview(&filter, MAX_TASKS)?;
     let usage = store.usage_periods(&filter, time.period_ns)?;
+    let options =
+        FailureGroupOptions { before_ns: time.before_ns, with_muted: false, key: None, limit: MAX_LISTED_GROUPS };
+    let failures = store.failure_groups(&filter, options)?;
+    let totals = PeriodTotals {
+        now: count_trajectories(&usage.rows),
+        before: match (time.before_ns, time.from_ns) {
+            (Some(before), Some(from)) => {
+                let before = MetricFilter { from_ns: Some(before), to_ns: Some(from), ..filter.clone() };
+                Some(count_trajectories(&store.usage_periods(&before, time.period_ns)?.rows))
+            }
+            _ => None,
+        },
+    };
     let is_up_to_now = time.to_ns.is_none();
     let spent = Some(time.from_ns.unwrap_or(0))
         // Costs of judging are recorded by project and time only.
@@ -225,6 +242,7 @@ fn build_overview_page(
         without_days: choice
             .has_days()
             .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
+        failures: FailureGroupTable::new(&settings, failures, totals, time.from_ns, &traces),
         cards,
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
@@ -334,9 +352,12 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns:
 /// The number of trajectories with a verdict of the most frequent evaluator, and of all. Rollups cannot tell how many
 /// have any verdict, since projects may use different evaluators.
 fn of_graded(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
-    let all: i64 = usage.iter().map(|(_, usage)| usage.trajectories).sum();
-    let all = u64::try_from(all).unwrap_or(0);
+    let all = count_trajectories(usage);
     (graded < all).then(|| (number::format_count(graded), number::format_count(all)))
+}
+
+fn count_trajectories(usage: &[(i64, TrajectoryUsage)]) -> u64 {
+    u64::try_from(usage.iter().map(|(_, usage)| usage.trajectories).sum::<i64>()).unwrap_or(0)
 }
 
 /// None if nothing waits.
@@ -434,6 +455,7 @@ mod tests {
                 .into(),
             ranges: Vec::new(),
             without_days: None,
+            failures: FailureGroupTable { rows: Vec::new(), more: None },
             cards,
             series: metric_timeline::build_all_series(&settings, None, rows.iter(), &time, now),
             has_alarms: false,

@@ -25,6 +25,8 @@ pub(super) struct TraceListQuery {
     pub(super) tool: Option<String>,
     /// Evaluator with a score below its best.
     pub(super) wrong: Option<String>,
+    /// Key of a failure group.
+    pub(super) group: Option<String>,
     /// As in the API: `LABEL` or `EVALUATOR=LABEL`, and `EVALUATOR<NUMBER` for scores.
     pub(super) label: Option<String>,
     pub(super) score: Option<String>,
@@ -50,7 +52,7 @@ impl TraceListQuery {
     }
 
     /// The filter as parameters, in the order in which chips and URLs show them.
-    pub(super) fn query_params(&self) -> [(&'static str, &Option<String>); 13] {
+    pub(super) fn query_params(&self) -> [(&'static str, &Option<String>); 14] {
         [
             ("project", &self.project),
             ("from", &self.from),
@@ -60,6 +62,7 @@ impl TraceListQuery {
             ("model", &self.model),
             ("tool", &self.tool),
             ("wrong", &self.wrong),
+            ("group", &self.group),
             ("label", &self.label),
             ("score", &self.score),
             ("error", &self.error),
@@ -79,6 +82,7 @@ impl TraceListQuery {
             &mut self.model,
             &mut self.tool,
             &mut self.wrong,
+            &mut self.group,
             &mut self.label,
             &mut self.score,
             &mut self.error,
@@ -113,6 +117,7 @@ impl TraceListQuery {
             model: self.model.clone(),
             tool: self.tool.clone(),
             wrong: self.wrong.clone(),
+            failure_group: self.group.clone(),
             label: self.label.clone(),
             score: self.score.as_deref().map(score_bound).transpose()?,
             error,

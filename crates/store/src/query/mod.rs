@@ -2,6 +2,7 @@
 
 mod alert_windows;
 mod annotations;
+mod failure_groups;
 mod judged_cases;
 mod latest;
 mod metrics;
@@ -24,6 +25,7 @@ pub use crate::query::trace_filter::ScoreBound;
 pub use crate::query::trace_filter::TraceFilter;
 pub use alert_windows::{ExampleRow, TrajectoryWindow};
 pub use annotations::AnnotationQuery;
+pub use failure_groups::{FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow};
 pub use judged_cases::JudgedCaseRow;
 pub use metrics::{MetricFilter, MetricGroup, MetricRow};
 pub use overview::{LatestOverview, OverviewTotals, TaskRow, VersionRow};

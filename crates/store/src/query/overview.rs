@@ -165,6 +165,7 @@ mod tests {
                 tool: "look".to_owned(),
                 run: String::new(),
                 line: "{}".to_owned(),
+                failure_group: None,
             };
             let record = TrajectoryRecord {
                 trajectory_id: format!("t{number}"),

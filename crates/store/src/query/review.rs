@@ -303,6 +303,7 @@ mod tests {
                 tool: String::new(),
                 run: String::new(),
                 line: r#"{"judge":"rules"}"#.to_owned(),
+                failure_group: None,
             };
             let unsure = |step: u32| OutcomeRecord {
                 evaluator: "hard".to_owned(),

@@ -16,6 +16,8 @@ pub struct TraceFilter {
     pub tool: Option<String>,
     /// An evaluator that gave a score below its best.
     pub wrong: Option<String>,
+    /// The key of a failure group.
+    pub failure_group: Option<String>,
     /// A label such as `incorrect`, or with its evaluator, `thought_to_tool=incorrect`.
     pub label: Option<String>,
     pub score: Option<ScoreBound>,

@@ -172,6 +172,9 @@ fn by_time(
 
 /// The filter that probably matches the fewest traces.
 fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
+    if let Some(key) = &filter.failure_group {
+        return Some((FacetKind::FailureGroup, key.clone()));
+    }
     if let Some(label) = &filter.label {
         return Some((FacetKind::Label, label.clone()));
     }
@@ -206,6 +209,7 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Va
         ));
     };
     let named = [
+        (FacetKind::FailureGroup, &filter.failure_group),
         (FacetKind::Label, &filter.label),
         (FacetKind::Wrong, &filter.wrong),
         (FacetKind::Tool, &filter.tool),

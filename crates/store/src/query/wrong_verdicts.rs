@@ -83,6 +83,7 @@ mod tests {
             tool: tool.to_owned(),
             run: String::new(),
             line: "{}".to_owned(),
+            failure_group: None,
         }
     }
 

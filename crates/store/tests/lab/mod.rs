@@ -170,6 +170,7 @@ pub fn scored(evaluator: &str, step: Option<u32>, label: &str, score: f64, tool:
         tool: tool.to_owned(),
         run: "run".to_owned(),
         line: format!(r#"{{"evaluator":"{evaluator}","score":{score}}}"#),
+        failure_group: None,
     }
 }
 

@@ -43,7 +43,8 @@ def find_gradus_bin() -> str:
     named = os.environ.get(BINARY_VARIABLE)
     if named:
         if os.access(named, os.X_OK) and os.path.isfile(named):
-            return named
+            # Tests change the working directory.
+            return os.path.abspath(named)
         raise GradusError(f"{BINARY_VARIABLE}: {named}: it is not a program")
     name = "gradus" + (sysconfig.get_config_var("EXE") or "")
     searched = []

@@ -7,6 +7,7 @@ the spans are taken from the providers themselves, by a span processor of our ow
 from __future__ import annotations
 
 import base64
+import functools
 import gc
 import importlib
 import importlib.util
@@ -26,8 +27,8 @@ class SpanCapture:
         self._ended: List[Any] = []
         self._providers: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._processor: Any = None
-        self.is_active = False
-        #: Spans since the last `start`.
+        self._depth = 0
+        #: Spans since the first `start`.
         self.span_count = 0
 
     @property
@@ -39,18 +40,20 @@ class SpanCapture:
         return self._processor is not None
 
     def start(self) -> None:
-        """Attaches to the providers that exist and to those that will be made, and drops older spans."""
+        """Attaches to the providers that exist and to those that will be made. Recordings can be nested."""
         if self._processor is None:
             self._install()
         with self._lock:
-            self._ended.clear()
-            self.span_count = 0
-            self.is_active = True
+            if self._depth == 0:
+                self._ended.clear()
+                self.span_count = 0
+            self._depth += 1
 
     def stop(self) -> None:
         with self._lock:
-            self.is_active = False
-            self._ended.clear()
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self._ended.clear()
 
     def take_spans(self) -> List[Any]:
         with self._lock:
@@ -77,7 +80,7 @@ class SpanCapture:
 
         def on_end(_: Any, span: Any) -> None:
             with self._lock:
-                if self.is_active:
+                if self._depth > 0:
                     self._ended.append(span)
                     self.span_count += 1
 
@@ -89,6 +92,7 @@ class SpanCapture:
                 self._attach(candidate)
         make = provider_type.__init__
 
+        @functools.wraps(make)
         def make_and_attach(provider: Any, *arguments: Any, **options: Any) -> None:
             make(provider, *arguments, **options)
             self._attach(provider)

@@ -43,6 +43,12 @@ class RecorderSession:
         #: Traces by id with the size that was read, so that unchanged ones are not read again.
         self.details: Dict[str, Tuple[Tuple[int, str], TraceDetail]] = {}
 
+    def ensure_server(self) -> None:
+        """Starts the server anew if somebody has ended it."""
+        if not self.server.is_running:
+            self.server = EphemeralServer()
+            self.details.clear()
+
     def close(self) -> None:
         self.capture.stop()
         self.server.stop()
@@ -58,6 +64,7 @@ class RunRecorder:
         self._rubrics = list(rubrics)
         self._timeout = timeout
         self._state_dir = state_dir
+        session.ensure_server()
         self._started_ns = time.time_ns()
         self._spans_received = 0
         self._traces_received = 0
@@ -79,14 +86,15 @@ class RunRecorder:
 
     def environment(self) -> Dict[str, str]:
         """The variables by which agents find the server, for starting one with an environment of its own."""
-        local = "127.0.0.1,localhost"
-        proxies = {name: f"{os.environ[name]},{local}" if os.environ.get(name) else local for name in ("NO_PROXY", "no_proxy")}
+        proxies = {name: _add_local(os.environ.get(name)) for name in ("NO_PROXY", "no_proxy")}
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             # Batches leave soon, also those of an agent that is not shut down.
             "OTEL_BSP_SCHEDULE_DELAY": "50",
             "PHOENIX_COLLECTOR_ENDPOINT": self.endpoint,
+            # `phoenix.otel.register()` takes the host from the endpoint and sends to this port of it.
+            "PHOENIX_GRPC_PORT": self.grpc_endpoint.rsplit(":", 1)[-1],
             "TRACELOOP_BASE_URL": self.endpoint,
             **proxies,
         }
@@ -144,6 +152,7 @@ class RunRecorder:
             session.capture.flush_exporters(self.endpoint)
             for trace in self.client.traces(limit=None):
                 session.seen_trajectories.update(trace.trajectory_ids)
+            session.details.clear()
         finally:
             session.capture.stop()
 
@@ -232,6 +241,12 @@ def parse_time_ns(text: Optional[str]) -> Optional[int]:
     offset = timedelta() if zone in (None, "Z") else timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
     whole = datetime.fromisoformat(f"{day} {clock}").replace(tzinfo=timezone.utc) - offset - _EPOCH
     return (whole.days * 86_400 + whole.seconds) * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+
+
+def _add_local(hosts: Optional[str]) -> str:
+    """A proxy cannot reach the ports of this machine."""
+    known = [host for host in (hosts or "").split(",") if host]
+    return ",".join([*known, *(host for host in ("127.0.0.1", "localhost") if host not in known)])
 
 
 def _plural(number: int, noun: str) -> str:

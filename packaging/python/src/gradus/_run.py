@@ -264,28 +264,32 @@ class Run:
     def no_ignored_errors(self) -> Check:
         """The answer does not claim success for, or leave out, a call that failed. Rules decide it, so only a proven
         mistake fails it."""
-        wrong = [verdict for verdict in self.verdicts if verdict.evaluator == "error_recovery" and verdict.is_wrong]
         failed = [step for step in self.steps if step.is_error]
-        if not wrong:
-            return Check(self, "no_ignored_errors()", True, f"{len(failed)} of {_calls(len(self.steps))} failed, and none is known to be ignored")
-        blamed = {step.index: "this failure is ignored" for step in _blame_failures(wrong, failed)}
-        blamed[0] = "; ".join(clean(verdict.explanation) for verdict in wrong)
-        return Check(self, "no_ignored_errors()", False, blamed[0], blamed)
+        check, wrong = self._ask_rules("no_ignored_errors()", "error_recovery", f"{len(failed)} of {_calls(len(self.steps))} failed, and none is known to be ignored")
+        if wrong:
+            check.blamed = {step.index: "this failure is ignored" for step in _blame_failures(wrong, failed)}
+            check.blamed[0] = check.reason = "; ".join(clean(verdict.explanation) for verdict in wrong)
+        return check
 
     def arguments_grounded(self) -> Check:
         """Every value of a changing call comes from the request or from an earlier result. Rules decide it, so only a
         proven invention fails it."""
-        wrong = [verdict for verdict in self.verdicts if verdict.evaluator == "argument_provenance" and verdict.is_wrong]
-        if not wrong:
-            return Check(self, "arguments_grounded()", True, "no invented value was found")
-        reason = "; ".join(f"{_name_place(verdict, self)}: {clean(verdict.explanation)}" for verdict in wrong[:3])
-        return Check(self, "arguments_grounded()", False, reason, {_place(verdict, self): clean(verdict.explanation) for verdict in wrong})
+        return self._ask_rules("arguments_grounded()", "argument_provenance", "no invented value was found")[0]
 
     def valid_calls(self) -> Check:
-        """Every call fits the schema of its tool."""
-        wrong = [verdict for verdict in self.verdicts if verdict.evaluator == "call_validity" and verdict.is_wrong]
-        reason = "; ".join(f"{_name_place(verdict, self)}: {clean(verdict.explanation)}" for verdict in wrong[:3]) or "no call is known to be invalid"
-        return Check(self, "valid_calls()", not wrong, reason, {_place(verdict, self): clean(verdict.explanation) for verdict in wrong})
+        """Every call fits the schema of its tool, as far as the schema is known."""
+        return self._ask_rules("valid_calls()", "call_validity", "no call is known to be invalid")[0]
+
+    def _ask_rules(self, statement: str, evaluator: str, praise: str) -> Tuple[Check, List[Verdict]]:
+        """Holds if no verdict is wrong. Without any verdict it does not: then nobody has looked."""
+        found = [verdict for verdict in self.verdicts if verdict.evaluator == evaluator]
+        wrong = [verdict for verdict in found if verdict.is_wrong]
+        if wrong:
+            reason = "; ".join(f"{_name_place(verdict, self)}: {clean(verdict.explanation)}" for verdict in wrong[:3])
+            return Check(self, statement, False, reason, {_place(verdict, self): clean(verdict.explanation) for verdict in wrong}), wrong
+        if found or not self.steps:
+            return Check(self, statement, True, praise), []
+        return Check(self, statement, False, f"{evaluator} was not evaluated; name it among the evaluators"), []
 
     def answered(self) -> Check:
         """The run ended with an answer."""

@@ -32,6 +32,9 @@ class TokenUsage:
     def total(self) -> int:
         return self.prompt + self.completion
 
+    def to_json(self) -> Dict[str, Any]:
+        return {"prompt": self.prompt, "completion": self.completion, "cached_prompt": self.cached_prompt}
+
     @classmethod
     def from_json(cls, source: Mapping[str, Any]) -> "TokenUsage":
         return cls(_json.count(source, "prompt"), _json.count(source, "completion"), _json.count(source, "cached_prompt"))
@@ -68,6 +71,10 @@ class Step:
     def error(self) -> Optional[str]:
         """What the tool said when it failed; None when it did not."""
         return (self.observation or "") if self.is_error else None
+
+    def to_json(self) -> Dict[str, Any]:
+        """The step as a line of `gradus traces` has it."""
+        return {**_plain_fields(self, STEP_FIELDS), "span_ids": list(self.span_ids), "tokens": self.tokens.to_json()}
 
     @classmethod
     def from_json(cls, source: Mapping[str, Any]) -> "Step":
@@ -154,6 +161,21 @@ class Trajectory:
         """The tools that were called, in order."""
         return [step.tool for step in self.steps]
 
+    def to_json(self) -> Dict[str, Any]:
+        """The trajectory as a line of `gradus traces` has it, with what was changed since it was read
+        (`dataclasses.replace`)."""
+        return {
+            "answer_span_ids": [],
+            **self.raw,
+            **_plain_fields(self, TRAJECTORY_FIELDS),
+            "final_answer": self.answer,
+            "trace_ids": list(self.trace_ids),
+            "steps": [step.to_json() for step in self.steps],
+            "tools": [_plain_fields(tool, ("name", "description", "schema")) for tool in self.tools],
+            "defects": [_plain_fields(defect, ("kind", "detail", "span_id")) for defect in self.defects],
+            "tokens": self.tokens.to_json(),
+        }
+
     @classmethod
     def from_json(cls, source: Mapping[str, Any]) -> "Trajectory":
         return cls(
@@ -196,6 +218,14 @@ class Trajectories(List[Trajectory]):
         return make_frame(self.to_rows(), STEP_COLUMNS)
 
 
+STEP_FIELDS = ("index", "tool", "thought", "arguments", "arguments_raw", "observation", "is_error", "is_denied", "parallel_with_previous", "tool_call_id", "agent", "trace_id", "start", "end")
+TRAJECTORY_FIELDS = ("trajectory_id", "query", "final_thought", "is_error", "root_span_id", "session_id", "turn_index", "parent_trajectory_id", "parent_step_index", "project", "agent", "agent_version", "model", "system_prompt", "cost_usd", "start", "end")
+
+
+def _plain_fields(source: Any, names: Sequence[str]) -> Dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
+
+
 STEP_COLUMNS = ["trajectory_id", "step_index", "session_id", "project", "question_text", "thought", "tool_call", "action_input", "observation", "is_error", "start", "trace_id", "span_ids"]
 
 
@@ -236,7 +266,7 @@ def source_arguments(source: Source) -> Tuple[List[str], Optional[bytes]]:
         return [_source_word(source)], None
     parts: List[Any] = list(source)
     if any(isinstance(part, Trajectory) for part in parts):
-        lines = [json.dumps(part.raw) for part in parts if isinstance(part, Trajectory)]
+        lines = [json.dumps(part.to_json()) for part in parts if isinstance(part, Trajectory)]
         if len(lines) < len(parts):
             raise TypeError("a source is a list of trajectories or a list of paths, not both")
         return ["-"], ("\n".join(lines) + "\n").encode()

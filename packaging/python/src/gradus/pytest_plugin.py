@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -53,6 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     config.pluginmanager.register(TrialSummary(), "gradus-trial-summary")
+    from gradus import _run
+
+    if _checks.append not in _run.observers:
+        _run.observers.append(_checks.append)
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
@@ -80,35 +85,39 @@ def _gradus_session() -> Iterator["RecorderSession"]:
     session.close()
 
 
-_RECORDER: "pytest.StashKey[RunRecorder]" = pytest.StashKey()
-_CHECKS: "pytest.StashKey[List[Check]]" = pytest.StashKey()
-
-
-@pytest.fixture
-def gradus(request: pytest.FixtureRequest, _gradus_session: "RecorderSession") -> Iterator["RunRecorder"]:
-    """The runs that the agent under test makes in this test: `gradus.run`, `gradus.runs`."""
-    from gradus import _run
+@pytest.fixture(scope="session")
+def gradus_recorder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _gradus_session: "RecorderSession") -> "Callable[..., ContextManager[RunRecorder]]":
+    """Records runs outside of a single test: `with gradus_recorder() as recorder:`, for fixtures of a wider scope."""
     from gradus._recorder import ChangedEnvironment, RunRecorder
 
     config = request.config
+    timeout = _read_timeout(config)
+    state_folder = _state_folder(config) or os.fspath(tmp_path_factory.mktemp("gradus"))
+
+    @contextlib.contextmanager
+    def record(judge: Optional[str] = None) -> "Iterator[RunRecorder]":
+        chosen = judge or str(config.getini("gradus_judge"))
+        recorder = RunRecorder(_gradus_session, judge=chosen, rubrics=config.getini("gradus_rubrics"), timeout=timeout, state_dir=state_folder)
+        environment = ChangedEnvironment(recorder.environment())
+        try:
+            yield recorder
+        finally:
+            environment.restore()
+            recorder.close()
+
+    return record
+
+
+_RECORDER: "pytest.StashKey[RunRecorder]" = pytest.StashKey()
+
+
+@pytest.fixture
+def gradus(request: pytest.FixtureRequest, gradus_recorder: "Callable[..., ContextManager[RunRecorder]]") -> Iterator["RunRecorder"]:
+    """The runs that the agent under test makes in this test: `gradus.run`, `gradus.runs`."""
     item: Any = request.node
-    checks: List["Check"] = []
-    recorder = RunRecorder(
-        _gradus_session,
-        judge=_plan_trials(item).judge or str(config.getini("gradus_judge")),
-        rubrics=config.getini("gradus_rubrics"),
-        timeout=_read_timeout(config),
-        state_dir=_state_folder(config),
-    )
-    environment = ChangedEnvironment(recorder.environment())
-    item.stash[_RECORDER], item.stash[_CHECKS] = recorder, checks
-    _run.observers.append(checks.append)
-    try:
+    with gradus_recorder(judge=_plan_trials(item).judge) as recorder:
+        item.stash[_RECORDER] = recorder
         yield recorder
-    finally:
-        _run.observers.remove(checks.append)
-        environment.restore()
-        recorder.close()
 
 
 def _read_timeout(config: pytest.Config) -> float:
@@ -128,19 +137,28 @@ def _state_folder(config: pytest.Config) -> Optional[str]:
     return None if cache is None else os.fspath(cache.mkdir("gradus"))
 
 
+#: The checks whose truth was asked for in the present test, the latest last.
+_checks: "List[Check]" = []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _checks.clear()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Any:
     outcome = yield
     report = outcome.get_result()
     recorder = item.stash.get(_RECORDER, None)
-    if recorder is None or call.when != "call" or not report.failed or call.excinfo is None:
+    if call.when != "call" or not report.failed or call.excinfo is None or not (recorder or _checks):
         return
-    explanation = _explain_failure(call.excinfo.value, item.stash.get(_CHECKS, []), recorder)
+    explanation = _explain_failure(call.excinfo.value, _checks, recorder)
     if explanation and hasattr(report.longrepr, "addsection"):
         report.longrepr.addsection("gradus", explanation)
 
 
-def _explain_failure(error: BaseException, checks: List["Check"], recorder: "RunRecorder") -> Optional[str]:
+def _explain_failure(error: BaseException, checks: List["Check"], recorder: "Optional[RunRecorder]") -> Optional[str]:
     """The check that made the test fail, with its transcript; otherwise the transcripts of all runs."""
     from gradus._recorder import NoRunError, describe_runs
 
@@ -153,13 +171,13 @@ def _explain_failure(error: BaseException, checks: List["Check"], recorder: "Run
         blamed = named or ([checks[-1]] if not message and not checks[-1].holds else [])
         if blamed:
             return blamed[0].explain()
-    return describe_runs(recorder)
+    return None if recorder is None else describe_runs(recorder)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: Optional[pytest.Item]) -> Optional[bool]:
     plan = _plan_trials(item)
-    if plan.trials == 1:
+    if plan.trials == 1 or not isinstance(item, pytest.Function):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in _run_trials(item, nextitem, plan):
@@ -190,7 +208,10 @@ def _run_trials(item: Any, nextitem: Optional[pytest.Item], plan: TrialPlan) -> 
         # Before another trial only the test itself is torn down: what its module has set up is needed again.
         teardown = call_and_report(item, "teardown", log=False, nextitem=nextitem if is_last else item.parent)
         if is_last or not teardown.passed:
-            return [setup, _combine_calls(calls, passed, failed, plan), teardown]
+            combined = _combine_calls(calls, passed, failed, plan)
+            # JUnit XML takes properties from the last report.
+            teardown.user_properties += [one for one in combined.user_properties if one[0] == TRIALS_PROPERTY]
+            return [setup, combined, teardown]
 
 
 def _combine_calls(calls: List[pytest.TestReport], passed: int, failed: int, plan: TrialPlan) -> pytest.TestReport:

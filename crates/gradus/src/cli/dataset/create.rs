@@ -323,7 +323,7 @@ impl ItemCollector {
         let mut keys: Vec<String> = Vec::new();
         for line in outcomes.iter().filter(is_wrong) {
             let group = VerdictGroup::from_verdict(trajectory, line);
-            let description = group.description.to_lowercase();
+            let description = group.description().to_lowercase();
             // A key is long enough not to be a word of a reason by chance.
             let is_asked = |text: &String| {
                 let is_key = text.len() >= MIN_KEY_CHARS && group.key.starts_with(text.as_str());

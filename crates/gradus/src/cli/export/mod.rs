@@ -2,6 +2,7 @@
 
 mod export_file;
 mod graded_input;
+mod parquet_folder;
 mod scrubbed_rows;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,8 @@ use super::CommandExit;
 use super::sources::{SourceOptions, print_diagnostic};
 use export_file::ExportFile;
 use graded_input::{GradedInput, InputError};
-use scrubbed_rows::{ScrubbedRows, SurvivingSecret};
+use parquet_folder::{ParquetFolderError, PendingFolder, write_parquet_folder};
+use scrubbed_rows::{RowScrubber, ScrubbedRows, SurvivingSecret};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -33,7 +35,8 @@ pub(super) struct ExportArguments {
     /// What to write.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ExportFormat,
-    /// The file to write; - is standard output. A manifest is written beside it, as FILE.manifest.json.
+    /// The file to write; - is standard output. A manifest is written beside it, as FILE.manifest.json. For parquet, the
+    /// folder to write.
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     out: PathBuf,
     /// Whose reader the rows are for: tools as text for TRL, as a list for OpenAI, Fireworks and Together.
@@ -91,6 +94,8 @@ enum ExportFormat {
     Otlp,
     /// Conversations as chat messages.
     Messages,
+    /// Tables for SQL and data frames: a folder with trajectories, steps and verdicts.
+    Parquet,
     /// Training data: conversations to imitate.
     Sft,
     /// Training data: preference pairs.
@@ -138,7 +143,11 @@ impl ExportFormat {
             ExportFormat::Kto => Some(TrainingFormat::Unpaired),
             ExportFormat::StepRewards => Some(TrainingFormat::StepRewards),
             ExportFormat::Stepwise => Some(TrainingFormat::Stepwise),
-            ExportFormat::Jsonl | ExportFormat::Atif | ExportFormat::Otlp | ExportFormat::Messages => None,
+            ExportFormat::Jsonl
+            | ExportFormat::Atif
+            | ExportFormat::Otlp
+            | ExportFormat::Messages
+            | ExportFormat::Parquet => None,
         }
     }
 
@@ -175,51 +184,81 @@ pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<
         let out = arguments.out.display();
         return Ok(reject_export_input(&format!("{out}: is the source; write to another file")));
     }
-    let mut file = match ExportFile::create(&arguments.out) {
-        Ok(file) => file,
-        Err(error) => return Ok(reject_export_input(&error.to_string())),
-    };
-    let written = write_export(arguments, &input, &mut file);
-    let (counts, manifest) = match written {
-        Ok(written) => written,
-        Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<SurvivingSecret>()) {
-            Some(leak) => {
-                print_diagnostic(&format!(
-                    "{leak}; nothing was written\nhint: leave out that run, or remove the value from it"
-                ));
-                return Ok(CommandExit::NotWritten);
+    let mut scrubber = arguments.scrub.then(RowScrubber::new);
+    let target = match ExportTarget::write(arguments, &input, scrubber.as_mut()) {
+        Ok(target) => target,
+        Err(ExportError::Rejected(message)) => return Ok(reject_export_input(&message)),
+        Err(ExportError::Rows(error)) => {
+            match error.get_ref().and_then(|inner| inner.downcast_ref::<SurvivingSecret>()) {
+                Some(leak) => {
+                    print_diagnostic(&format!(
+                        "{leak}; nothing was written\nhint: leave out that run, or remove the value from it"
+                    ));
+                    return Ok(CommandExit::NotWritten);
+                }
+                None => return Err(error.into()),
             }
-            None => return Err(error.into()),
-        },
+        }
     };
-    if counts.rows == 0 {
+    if target.counts.rows == 0 {
         let format = arguments.format.name();
-        print_diagnostic(&format!("no row of {format} can be made: {}", describe_left_out(&counts)));
+        print_diagnostic(&format!("no row of {format} can be made: {}", describe_left_out(&target.counts)));
         return Ok(CommandExit::NothingFound);
     }
-    file.finish(&manifest)?;
-    print_diagnostic(&describe_result(arguments, &counts));
+    let mut manifest = serde_json::to_value(build_manifest(arguments, &input, &target.counts))?;
+    if let Some(scrubber) = &mut scrubber {
+        manifest["scrubbing"] = serde_json::to_value(scrubber.statistics())?;
+        // Sources are paths, with the name of the user in them.
+        scrubber.scrub_value(&mut manifest["sources"]);
+    }
+    match target.place {
+        ExportPlace::File(file) => file.finish(&manifest)?,
+        ExportPlace::Folder(folder) => folder.finish(&manifest)?,
+    }
+    print_diagnostic(&describe_result(arguments, &target.counts));
     Ok(input.failed_exit.unwrap_or(CommandExit::Pass))
 }
 
-/// Writes all rows, and returns the manifest that belongs to them.
-fn write_export(
-    arguments: &ExportArguments,
-    input: &GradedInput,
-    file: &mut ExportFile,
-) -> io::Result<(TrainingCounts, serde_json::Value)> {
-    if !arguments.scrub {
-        let counts = write_rows(arguments, &input.runs, file)?;
-        let manifest = serde_json::to_value(build_manifest(arguments, input, &counts))?;
-        return Ok((counts, manifest));
+/// Rows that are written, and not yet in their place.
+struct ExportTarget {
+    place: ExportPlace,
+    counts: TrainingCounts,
+}
+
+enum ExportPlace {
+    File(ExportFile),
+    Folder(PendingFolder),
+}
+
+/// Why no rows were written.
+enum ExportError {
+    /// An error of the user's input, as it is printed.
+    Rejected(String),
+    Rows(io::Error),
+}
+
+impl ExportTarget {
+    fn write(
+        arguments: &ExportArguments,
+        input: &GradedInput,
+        scrubber: Option<&mut RowScrubber>,
+    ) -> Result<ExportTarget, ExportError> {
+        if arguments.format == ExportFormat::Parquet {
+            let written = write_parquet_folder(arguments, input, scrubber);
+            let (folder, counts) = written.map_err(|error| match error {
+                ParquetFolderError::Rows(error) => ExportError::Rows(error),
+                error => ExportError::Rejected(error.to_string()),
+            })?;
+            return Ok(ExportTarget { place: ExportPlace::Folder(folder), counts });
+        }
+        let created = ExportFile::create(&arguments.out);
+        let mut file = created.map_err(|error| ExportError::Rejected(error.to_string()))?;
+        let written = match scrubber {
+            Some(scrubber) => write_rows(arguments, &input.runs, &mut ScrubbedRows::new(&mut file, scrubber)),
+            None => write_rows(arguments, &input.runs, &mut file),
+        };
+        Ok(ExportTarget { place: ExportPlace::File(file), counts: written.map_err(ExportError::Rows)? })
     }
-    let mut rows = ScrubbedRows::new(file);
-    let counts = write_rows(arguments, &input.runs, &mut rows)?;
-    let scrubbing = Some(serde_json::to_value(rows.statistics())?);
-    let mut manifest = serde_json::to_value(ExportManifest { scrubbing, ..build_manifest(arguments, input, &counts) })?;
-    // Sources are paths, with the name of the user in them.
-    rows.scrub_value(&mut manifest["sources"]);
-    Ok((counts, manifest))
 }
 
 fn write_rows(arguments: &ExportArguments, runs: &GradedRuns, out: &mut dyn Write) -> io::Result<TrainingCounts> {

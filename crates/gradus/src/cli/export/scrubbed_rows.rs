@@ -8,10 +8,15 @@ use serde_json::Value as Json;
 /// Scrubs rows on their way to the file. A row in which something survives is not written, and neither is any behind it.
 pub(super) struct ScrubbedRows<'o> {
     out: &'o mut dyn Write,
-    scrubber: Scrubber,
-    detector: LeakDetector,
+    scrubber: &'o mut RowScrubber,
     /// The row that is being received.
     row: Vec<u8>,
+}
+
+/// Scrubs the rows of an export. The same value gets the same placeholder in all of its files.
+pub(super) struct RowScrubber {
+    scrubber: Scrubber,
+    detector: LeakDetector,
     rows: u64,
 }
 
@@ -31,13 +36,11 @@ pub(super) struct SurvivingSecret {
     excerpt: String,
 }
 
-impl<'o> ScrubbedRows<'o> {
-    pub(super) fn new(out: &'o mut dyn Write) -> Self {
-        ScrubbedRows {
-            out,
+impl RowScrubber {
+    pub(super) fn new() -> Self {
+        RowScrubber {
             scrubber: Scrubber::new(ScrubSettings::default()),
             detector: LeakDetector::new(text_variables()),
-            row: Vec::new(),
             rows: 0,
         }
     }
@@ -51,20 +54,24 @@ impl<'o> ScrubbedRows<'o> {
         self.scrubber.statistics()
     }
 
-    fn write_row(&mut self) -> io::Result<()> {
+    fn scrub_row(&mut self, row: &[u8]) -> io::Result<String> {
         self.rows += 1;
-        let mut row: Json = serde_json::from_slice(&std::mem::take(&mut self.row))?;
+        let mut row: Json = serde_json::from_slice(row)?;
         self.scrubber.scrub_json(&mut row);
         let text = row.to_string();
-        if let Some(leak) = self.detector.find_leak(&text) {
-            let what = match leak.kind {
-                LeakKind::EnvironmentSecret(name) => format!("the value of the environment variable {name}"),
-                LeakKind::PrivateKey => "a private key".to_owned(),
-                LeakKind::RandomToken => "a token that looks random".to_owned(),
-            };
-            return Err(io::Error::other(SurvivingSecret { row: self.rows, what, excerpt: leak.masked_excerpt }));
-        }
-        writeln!(self.out, "{text}")
+        let Some(leak) = self.detector.find_leak(&text) else { return Ok(text) };
+        let what = match leak.kind {
+            LeakKind::EnvironmentSecret(name) => format!("the value of the environment variable {name}"),
+            LeakKind::PrivateKey => "a private key".to_owned(),
+            LeakKind::RandomToken => "a token that looks random".to_owned(),
+        };
+        Err(io::Error::other(SurvivingSecret { row: self.rows, what, excerpt: leak.masked_excerpt }))
+    }
+}
+
+impl<'o> ScrubbedRows<'o> {
+    pub(super) fn new(out: &'o mut dyn Write, scrubber: &'o mut RowScrubber) -> Self {
+        ScrubbedRows { out, scrubber, row: Vec::new() }
     }
 }
 
@@ -73,7 +80,8 @@ impl Write for ScrubbedRows<'_> {
         let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
         self.row.extend_from_slice(&bytes[..end]);
         if self.row.ends_with(b"\n") {
-            self.write_row()?;
+            let text = self.scrubber.scrub_row(&std::mem::take(&mut self.row))?;
+            writeln!(self.out, "{text}")?;
         }
         Ok(end)
     }

@@ -1,0 +1,204 @@
+//! Failure groups: what goes wrong, how often and since when.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, MetricFilter};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::state::ServerState;
+use crate::time_text as time;
+
+/// Groups of one answer.
+const MAX_GROUPS: usize = 200;
+/// Items of a dataset.
+const MAX_ITEMS: usize = 1_000;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FailureGroupParams {
+    project: Option<String>,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    /// Trajectories that began at or after this time.
+    from: Option<String>,
+    /// Trajectories that began before this time.
+    to: Option<String>,
+    /// Where the period before begins; it ends at `from`.
+    before: Option<String>,
+    /// Also groups that are muted on the overview.
+    #[serde(default)]
+    muted: bool,
+    /// At most 200 [default: 50].
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = FailureGroups)]
+pub(super) struct FailureGroupPage {
+    /// Those with the most trajectories first.
+    items: Vec<FailureGroupItem>,
+    /// All groups of the period, muted ones included.
+    count: u64,
+}
+
+/// Wrong verdicts of one evaluator on one tool, for one reason.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FailureGroup)]
+struct FailureGroupItem {
+    /// Stable; `/groups/KEY` is its page, `group=KEY` filters traces.
+    key: String,
+    evaluator: String,
+    tool: Option<String>,
+    /// The rule that decided; null when a model did.
+    rule: Option<String>,
+    label: String,
+    /// With values replaced by their kind.
+    reason: String,
+    name: Option<String>,
+    note: Option<String>,
+    muted: bool,
+    /// When the first trajectory with it began (RFC 3339).
+    first_seen: String,
+    trajectories: u64,
+    /// Trajectories of the period before; 0 without `before`.
+    trajectories_before: u64,
+    verdicts: u64,
+    /// The most frequent versions.
+    versions: Vec<VersionCount>,
+    /// The trajectory with the most such verdicts.
+    example: Option<FailureExampleItem>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct VersionCount {
+    version: String,
+    trajectories: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+struct FailureExampleItem {
+    trace_id: String,
+    trajectory_id: String,
+    /// Null for the whole trajectory.
+    step: Option<u32>,
+    query: String,
+}
+
+/// Failure groups of a period.
+#[utoipa::path(get, path = "/api/v1/failure-groups", tag = "metrics", params(FailureGroupParams),
+    responses((status = 200, body = FailureGroupPage), (status = 400, body = crate::http_error::ErrorBody)))]
+pub(super) async fn list_failure_groups(
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(params): ApiQuery<FailureGroupParams>,
+) -> Result<Json<FailureGroupPage>, ApiError> {
+    let filter = MetricFilter {
+        project: params.project,
+        agent: params.agent,
+        version: params.version,
+        model: params.model,
+        from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
+        to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
+        ..MetricFilter::default()
+    };
+    let before_ns = time::parse_rfc3339("before", params.before.as_deref())?;
+    let limit = params.limit.unwrap_or(50).clamp(1, MAX_GROUPS);
+    let with_muted = params.muted;
+    run_store_query(&server, move |server| {
+        let options = FailureGroupOptions { before_ns, with_muted, key: None, limit };
+        let list = server.store.failure_groups(&filter, options)?;
+        let items = list.groups.into_iter().map(FailureGroupItem::from_row).collect();
+        Ok(Json(FailureGroupPage { items, count: list.group_count }))
+    })
+    .await
+}
+
+/// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000, the latest.
+#[utoipa::path(get, path = "/api/v1/failure-groups/{key}/dataset", tag = "metrics",
+    params(("key" = String, Path, description = "The key of the group")),
+    responses((status = 200, body = String, content_type = "application/jsonl"),
+        (status = 404, body = crate::http_error::ErrorBody)))]
+pub(super) async fn download_group_dataset(
+    State(server): State<Arc<ServerState>>,
+    Path(key): Path<String>,
+) -> Result<Response, ApiError> {
+    let lines = run_store_query(&server, move |server| {
+        let examples = server.store.failure_examples(&key, MAX_ITEMS)?;
+        if examples.is_empty() {
+            return Err(ApiError::not_found("there is no such failure group, or none of its runs is stored any more"));
+        }
+        let mut seen = HashSet::new();
+        let mut lines = String::new();
+        for example in &examples {
+            // The list has only the beginning of a request.
+            let json = server.store.trajectory_json(&example.trajectory_id)?.unwrap_or_default();
+            let request = serde_json::from_slice::<RecordedRequest>(&json).ok().and_then(|one| one.query);
+            if let Some(request) = request.filter(|text| !text.trim().is_empty() && seen.insert(text.clone())) {
+                lines.push_str(&dataset_line(example, &request, &key));
+            }
+        }
+        Ok(lines)
+    })
+    .await?;
+    let headers = [
+        (CONTENT_TYPE, "application/jsonl; charset=utf-8"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"failures.jsonl\""),
+    ];
+    Ok((headers, lines).into_response())
+}
+
+/// What a dataset needs of a stored trajectory.
+#[derive(Deserialize)]
+struct RecordedRequest {
+    query: Option<String>,
+}
+
+/// One item.
+fn dataset_line(example: &FailureExampleRow, request: &str, key: &str) -> String {
+    let item = serde_json::json!({
+        "id": example.trajectory_id,
+        "request": request,
+        "metadata": {"failure_group": key, "trace_id": format!("{:032x}", example.trace_id.0)},
+    });
+    format!("{item}\n")
+}
+
+impl FailureGroupItem {
+    fn from_row(row: FailureGroupRow) -> FailureGroupItem {
+        let named = |text: String| (!text.is_empty()).then_some(text);
+        FailureGroupItem {
+            key: row.key,
+            evaluator: row.evaluator,
+            tool: named(row.tool),
+            rule: named(row.rule),
+            label: row.label,
+            reason: row.reason,
+            name: row.name,
+            note: row.note,
+            muted: row.is_muted,
+            first_seen: time::format_rfc3339(row.first_seen_ns),
+            trajectories: row.trajectories,
+            trajectories_before: row.trajectories_before,
+            verdicts: row.verdicts,
+            versions: row
+                .versions
+                .into_iter()
+                .map(|(version, trajectories)| VersionCount { version, trajectories })
+                .collect(),
+            example: row.example.map(|one| FailureExampleItem {
+                trace_id: format!("{:032x}", one.trace_id.0),
+                trajectory_id: one.trajectory_id,
+                step: one.step,
+                query: one.query,
+            }),
+        }
+    }
+}

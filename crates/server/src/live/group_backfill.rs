@@ -1,0 +1,41 @@
+//! Gives failure groups to wrong verdicts that were stored before there were groups.
+
+use gradus_eval::outcome::OutcomeLine;
+use gradus_store::{FailureGroupKey, Store, StoreError, UngroupedVerdict};
+
+use super::record::failure_group_of;
+
+/// Verdicts of one transaction. Senders wait for it, so it is short.
+const BATCH: usize = 200;
+
+/// Groups all of them, one batch after the other. Ends early if the server stops.
+pub(crate) fn group_stored_verdicts(store: &Store, is_stopping: impl Fn() -> bool) -> Result<u64, StoreError> {
+    let mut grouped = 0;
+    let mut last = Vec::new();
+    while !is_stopping() {
+        let verdicts = store.ungrouped_verdicts(BATCH)?;
+        // What cannot be grouped, because its trajectory is damaged, would be found for ever.
+        if verdicts.is_empty() || verdicts == last {
+            break;
+        }
+        grouped += verdicts.len() as u64;
+        let keyed = verdicts.iter().map(|verdict| (verdict.clone(), key_of(verdict))).collect();
+        store.group_verdicts(keyed)?.wait()?;
+        last = verdicts;
+    }
+    Ok(grouped)
+}
+
+/// A line that cannot be read is a group by itself: the verdict counts, and nothing is known about its reason.
+fn key_of(verdict: &UngroupedVerdict) -> FailureGroupKey {
+    let tool = Some(verdict.tool.as_str()).filter(|tool| !tool.is_empty());
+    match serde_json::from_str::<OutcomeLine>(&verdict.line) {
+        Ok(line) => failure_group_of(tool, &line),
+        Err(_) => FailureGroupKey {
+            key: format!("unreadable-{}", verdict.evaluator),
+            evaluator: verdict.evaluator.clone(),
+            reason: "no explanation".to_owned(),
+            ..FailureGroupKey::default()
+        },
+    }
+}
