@@ -103,6 +103,19 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
 /// Opens the file for reading, with or without a writer beside it. The connection itself needs write access to the
 /// index of the write-ahead log; `query_only` prevents statements from writing.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let (connection, version) = open_any_version(path)?;
+    let known = MIGRATIONS.len() as i64;
+    match version {
+        0 => Err(StoreError::Damaged { path: path.to_owned(), reason: "it is empty".to_owned() }),
+        // A reader changes nothing, so it cannot migrate.
+        found if found < known => Err(StoreError::TooOld { path: path.to_owned(), found, known }),
+        _ => Ok(connection),
+    }
+}
+
+/// As [`open_reader`], for what can be read in every version so far. Returns the number of migrations that the file has
+/// been through.
+pub(crate) fn open_any_version(path: &Path) -> Result<(Connection, i64), StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
         let connection =
             Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -112,14 +125,26 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         Ok(connection)
     };
     let connection = open().map_err(|error| StoreError::from_open_error(path, &error))?;
-    if check_version(&connection, path)? < MIGRATIONS.len() as i64 {
-        // A reader changes nothing, so it cannot migrate.
-        return Err(StoreError::Damaged {
-            path: path.to_owned(),
-            reason: "it is empty, or older than this version and was not opened by it for writing yet".to_owned(),
-        });
+    let version = check_version(&connection, path)?;
+    Ok((connection, version))
+}
+
+/// The versions of a store that an older Gradus made, and of this one; `None` if it needs no migration.
+pub(crate) fn pending_upgrade(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
+    let (_, found) = open_any_version(path)?;
+    let known = MIGRATIONS.len() as i64;
+    Ok((0 < found && found < known).then_some((found, known)))
+}
+
+/// Migrates a store that an older Gradus made, so that it can be read. A running server of that version does not expect
+/// its tables to change, so this needs the lock.
+pub(crate) fn upgrade_store(path: &Path) -> Result<(), StoreError> {
+    if pending_upgrade(path)?.is_none() {
+        return Ok(());
     }
-    Ok(connection)
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _lock = crate::lock_store_folder(folder)?;
+    open_writer(path).map(drop)
 }
 
 /// Settings of every connection.

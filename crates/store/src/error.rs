@@ -18,6 +18,9 @@ pub enum StoreError {
     Damaged { path: PathBuf, reason: String },
     #[error("{path}: made by a newer Gradus (format {found}, this one knows {known}); use that version")]
     TooNew { path: PathBuf, found: i64, known: i64 },
+    /// Only where nothing may be changed: everything else migrates an older store.
+    #[error("{path}: made by an older Gradus (format {found}, this one has {known}); `gradus store check` upgrades it")]
+    TooOld { path: PathBuf, found: i64, known: i64 },
     #[error("{path}: {reason}; the folder must exist and be writable")]
     NotWritable { path: PathBuf, reason: String },
     #[error("{path}: there is something already; choose another name")]
@@ -124,6 +127,7 @@ mod tests {
             StoreError::Missing { path: path() },
             StoreError::Damaged { path: path(), reason: "file is not a database".to_owned() },
             StoreError::TooNew { path: path(), found: 9, known: 4 },
+            StoreError::TooOld { path: path(), found: 1, known: 4 },
             StoreError::not_writable(&path(), &std::io::ErrorKind::PermissionDenied.into()),
             StoreError::Exists { path: path() },
             StoreError::DiskFull,

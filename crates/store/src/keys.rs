@@ -127,6 +127,20 @@ fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
     crate::connection::open_writer(&path)
 }
 
+fn read_keys(connection: &Connection) -> Result<Vec<KeyRow>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT name, scopes, created_ns, revoked_ns FROM api_key ORDER BY no")?;
+    let rows = statement.query_map([], |row| {
+        Ok(KeyRow {
+            name: row.get(0)?,
+            scopes: KeyScopes::parse(&row.get::<_, String>(1)?).unwrap_or_default(),
+            created_ns: row.get(2)?,
+            revoked_ns: row.get(3)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 impl Store {
     /// Adds a key to the store in a folder, also while a server uses it. False if the name is taken.
     pub fn add_key_beside(
@@ -159,17 +173,15 @@ impl Store {
     /// All keys in the order of creation, revoked ones included.
     pub fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let mut statement =
-            reader.prepare_cached("SELECT name, scopes, created_ns, revoked_ns FROM api_key ORDER BY no")?;
-        let rows = statement.query_map([], |row| {
-            Ok(KeyRow {
-                name: row.get(0)?,
-                scopes: KeyScopes::parse(&row.get::<_, String>(1)?).unwrap_or_default(),
-                created_ns: row.get(2)?,
-                revoked_ns: row.get(3)?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        read_keys(&reader)
+    }
+
+    /// As [`Store::keys`], without opening the store. The table of keys is the same in every format, so a store of an
+    /// older version is read as it is.
+    pub fn keys_beside(path: &Path) -> Result<Vec<KeyRow>, StoreError> {
+        crate::check_existing_store(path)?;
+        let (connection, _) = crate::connection::open_any_version(path)?;
+        read_keys(&connection)
     }
 
     /// Name and scopes of a key; `None` if it is unknown or revoked.

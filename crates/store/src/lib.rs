@@ -122,16 +122,22 @@ impl Store {
         Ok(Store { readers, key_reader, path, writer: Some(writer), _lock: Some(lock) })
     }
 
-    /// Opens the file of a store for reading, also while a server uses it.
+    /// Opens the file of a store for reading, also while a server uses it. A store that an older version made is migrated
+    /// first, which fails while a server of that version uses it.
     pub fn open_to_read(path: &Path) -> Result<Store, StoreError> {
-        if !path.is_file() {
-            return Err(StoreError::Missing { path: path.to_owned() });
-        }
-        files::check_database_file(path)?;
+        check_existing_store(path)?;
+        connection::upgrade_store(path)?;
         let readers = Arc::new(ReaderPool::new(path.to_owned()));
         drop(readers.take_reader()?);
         let key_reader = keys::KeyReader::new(path.to_owned());
         Ok(Store { path: path.to_owned(), readers, key_reader, writer: None, _lock: None })
+    }
+
+    /// The format of a store that an older version made, and that of this version; `None` if they are the same. Changes
+    /// nothing.
+    pub fn pending_upgrade(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
+        check_existing_store(path)?;
+        connection::pending_upgrade(path)
     }
 
     /// Writes about as much as a small request does, to find out whether the disk accepts it.
@@ -212,6 +218,14 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// Fails if there is no database file, or if it was truncated to nothing.
+fn check_existing_store(path: &Path) -> Result<(), StoreError> {
+    if !path.is_file() {
+        return Err(StoreError::Missing { path: path.to_owned() });
+    }
+    files::check_database_file(path).map(drop)
 }
 
 /// Creates a folder that only its owner can read: traces contain what people asked.

@@ -43,6 +43,12 @@ const TABLES: &[&str] = &[
 ];
 /// Version of the export format, in its first line.
 const FORMAT: i64 = 1;
+/// What a migration computes for rows that were there before it, beside the default values of its columns: the number
+/// of the migration, and the statement. Applied after an export from before that migration was imported.
+const BACKFILLS: &[(i64, &str)] = &[
+    (2, "UPDATE due SET project = coalesce((SELECT project FROM trace WHERE no = story), 0)"),
+    (3, "UPDATE trace SET first_arrived_ns = arrived_ns"),
+];
 
 /// Numbers of an export or import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +103,7 @@ impl Store {
             let mut done = TransferCounts::default();
             let mut line = String::new();
             let (mut number, mut has_ended) = (0, false);
+            let mut head = ExportHead::default();
             loop {
                 line.clear();
                 number += 1;
@@ -108,14 +115,14 @@ impl Store {
                     return Err(bad_line(number, "there is more after the end"));
                 }
                 if number == 1 {
-                    check_head(sql, &json)?;
+                    head = ExportHead::read(sql, &json)?;
                 } else if let Some(rows) = json.get("end") {
                     if rows.as_u64() != Some(done.rows) {
                         return Err(bad_line(number, "rows are missing before this one"));
                     }
                     has_ended = true;
                 } else {
-                    import_row(sql, &json, &words).map_err(|error| match error {
+                    import_row(sql, &json, &head, &words).map_err(|error| match error {
                         StoreError::DiskFull => StoreError::DiskFull,
                         error => bad_line(number, &error.to_string()),
                     })?;
@@ -125,6 +132,9 @@ impl Store {
             }
             if !has_ended {
                 return Err(bad_line(number, "the export ends too early"));
+            }
+            for (_, statement) in BACKFILLS.iter().filter(|(migration, _)| *migration > head.schema) {
+                sql.execute_batch(statement)?;
             }
             // The triggers counted rows whose counts were imported already.
             sql.execute_batch(
@@ -140,7 +150,14 @@ impl Store {
 
     /// Copies the store into a new file, also while a server writes to it. An existing file is an error.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        let reader = self.readers.take_reader()?;
+        Store::backup_beside(&self.path, to)
+    }
+
+    /// Copies the store at `path` into a new file, also while a server writes to it. An existing file is an error. A store
+    /// of an older version is copied as it is, so that there is a copy from before it is migrated.
+    pub fn backup_beside(path: &Path, to: &Path) -> Result<(), StoreError> {
+        crate::check_existing_store(path)?;
+        let (reader, _) = crate::connection::open_any_version(path)?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
         // Created here, so that an incomplete copy can be removed without touching a file of the user.
         crate::create_private(to).map_err(|error| match error.kind() {
@@ -151,7 +168,6 @@ impl Store {
         // Readers must not write, but this statement writes to another file.
         reader.pragma_update(None, "query_only", false)?;
         let copied = reader.execute("VACUUM INTO ?", [name]);
-        reader.pragma_update(None, "query_only", true)?;
         let kept = copied.map_err(StoreError::from).and_then(|_| sync_file(to).map_err(|error| io_error(&error)));
         if kept.is_err() {
             let _ = std::fs::remove_file(to);
@@ -236,28 +252,49 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
     Ok((merged, traces.last().copied()))
 }
 
-/// The first line states the format and the number of migrations. Only an export of the same schema can be imported.
-fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
-    let schema: i64 = sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if json["gradus_export"] != FORMAT {
-        return Err(bad_line(1, "this is no export of a Gradus store"));
+/// The first line of an export.
+#[derive(Default)]
+struct ExportHead {
+    /// Number of migrations that the exported store had been through.
+    schema: i64,
+    /// Whether this version has more of them, so that rows may have fewer columns than its tables.
+    is_older: bool,
+}
+
+impl ExportHead {
+    fn read(sql: &Connection, json: &Json) -> Result<ExportHead, StoreError> {
+        let known: i64 = sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if json["gradus_export"] != FORMAT {
+            return Err(bad_line(1, "this is no export of a Gradus store"));
+        }
+        match json["schema"].as_i64() {
+            Some(schema) if (1..=known).contains(&schema) => Ok(ExportHead { schema, is_older: schema < known }),
+            _ => {
+                let found = &json["schema"];
+                Err(bad_line(1, &format!("made by a newer Gradus (format {found}, this one knows {known})")))
+            }
+        }
     }
-    if json["schema"] != schema {
-        let found = &json["schema"];
-        return Err(bad_line(1, &format!("made by a Gradus of another format ({found}, this one has {schema})")));
-    }
-    Ok(())
 }
 
 /// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
-fn import_row(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Result<(), StoreError> {
+fn import_row(
+    sql: &Connection,
+    json: &Json,
+    head: &ExportHead,
+    words: &dyn Fn(&[u8]) -> String,
+) -> Result<(), StoreError> {
     let bad = |reason: &str| StoreError::bad_row("it", reason);
     let name = json["table"].as_str().unwrap_or_default();
     // Names become part of the statement, so only known ones are accepted.
     let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
     let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
     let statement = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?;
-    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    if head.is_older {
+        // Columns that a later migration added get their default value. Those without one make the statement fail.
+        columns.retain(|column| row.contains_key(column));
+    }
     if row.len() != columns.len() {
         return Err(bad("other columns than the table has"));
     }

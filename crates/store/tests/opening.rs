@@ -122,8 +122,9 @@ fn a_store_of_the_first_version_is_migrated_and_its_traces_go_by_arrival() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE_NAME);
     first_version(&path);
-    assert_told(&Store::open_to_read(&path).unwrap_err(), "older than this version");
+    assert_eq!(Store::pending_upgrade(&path).unwrap().map(|(found, _)| found), Some(1));
     let store = open(folder.path()).unwrap();
+    assert_eq!(Store::pending_upgrade(&path).unwrap(), None);
     assert_eq!(store.projects().unwrap()[0].name, "shop");
     let retention = RetentionPolicy { max_age_ns: Some(1_000), max_bytes: None };
     assert_eq!(store.retain_step(retention, 2_000).unwrap().wait().unwrap().traces, 1);
@@ -132,6 +133,48 @@ fn a_store_of_the_first_version_is_migrated_and_its_traces_go_by_arrival() {
     store.ingest(vec![chunk(3, "shop", 1, &[span(1)])], 2_000).unwrap().wait().unwrap();
     drop(store);
     drop(open(folder.path()).unwrap());
+}
+
+fn format_of(path: &Path) -> i64 {
+    rusqlite::Connection::open(path).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn reading_upgrades_an_older_store_unless_its_server_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    first_version(&path);
+    // A server of the version that made it.
+    let lock = fs::File::create(folder.path().join("gradus.lock")).unwrap();
+    lock.lock().unwrap();
+    assert_told(&Store::open_to_read(&path).unwrap_err(), "another gradus is using this store");
+    // These change nothing, so they work all the same.
+    assert!(Store::keys_beside(&path).unwrap().is_empty());
+    Store::backup_beside(&path, &folder.path().join("copy.db")).unwrap();
+    assert_eq!((format_of(&path), format_of(&folder.path().join("copy.db"))), (1, 1));
+    drop(lock);
+    assert_eq!(Store::open_to_read(&path).unwrap().projects().unwrap()[0].name, "shop");
+    assert!(format_of(&path) > 1);
+}
+
+/// A table that a migration wants to create is there already.
+#[test]
+fn a_migration_that_fails_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    first_version(&path);
+    let sql = rusqlite::Connection::open(&path).unwrap();
+    sql.execute_batch("CREATE TABLE anchor_set (mine TEXT)").unwrap();
+    let dump = |sql: &rusqlite::Connection| -> Vec<String> {
+        let mut statement = sql.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let before = dump(&sql);
+    assert_told(&open(folder.path()).unwrap_err(), "anchor_set");
+    assert!(Store::open_to_read(&path).is_err());
+    assert_eq!((dump(&sql), format_of(&path)), (before, 1));
+    sql.execute_batch("DROP TABLE anchor_set").unwrap();
+    assert_eq!(open(folder.path()).unwrap().projects().unwrap()[0].name, "shop");
 }
 
 #[test]

@@ -131,6 +131,16 @@ fn check_store_file(data: &Path) -> DoctorFinding {
     if !path.exists() {
         return DoctorFinding::Good("none yet; it is made at the first start".to_owned());
     }
+    // Opening an older store would upgrade it, and this command changes nothing.
+    match Store::pending_upgrade(&path) {
+        Ok(None) => {}
+        Ok(Some((found, known))) => {
+            return DoctorFinding::Good(format!(
+                "made by an older Gradus (format {found}); the first start upgrades it to format {known}"
+            ));
+        }
+        Err(error) => return DoctorFinding::Bad(error.to_string()),
+    }
     let read = Store::open_to_read(&path).and_then(|store| Ok((store.used_and_free_bytes()?, store.projects()?.len())));
     match read {
         Ok(((used, free), projects)) => {
@@ -142,7 +152,7 @@ fn check_store_file(data: &Path) -> DoctorFinding {
 
 /// Only for a server that other machines can reach: without a key it does not start.
 fn check_keys(data: &Path) -> DoctorFinding {
-    let keys = Store::open_to_read(&data.join(FILE_NAME)).and_then(|store| store.keys()).unwrap_or_default();
+    let keys = Store::keys_beside(&data.join(FILE_NAME)).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
         0 => DoctorFinding::Bad(
             "others can reach the server, and there is no key: make one with `gradus keys add NAME`".to_owned(),

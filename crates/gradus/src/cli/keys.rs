@@ -84,8 +84,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             anstream::println!("{key}");
         }
         KeyCommand::List => {
-            let store = Store::open_to_read(&folder.join(FILE_NAME))?;
-            for key in store.keys()? {
+            for key in Store::keys_beside(&folder.join(FILE_NAME))? {
                 let created = jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
                 let created = created.round(jiff::Unit::Second).unwrap_or(created);
                 let state = if key.revoked_ns.is_some() { "revoked" } else { "valid" };

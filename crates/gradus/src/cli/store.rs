@@ -236,7 +236,8 @@ fn backup_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
     if file.exists() {
         return Err(StoreCommandError::BackupExists { path: file.to_owned() });
     }
-    read_only(data)?.backup(file).map_err(|source| StoreCommandError::Backup { path: file.to_owned(), source })?;
+    let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
+    Store::backup_beside(&path, file).map_err(|source| StoreCommandError::Backup { path: file.to_owned(), source })?;
     anstream::println!("copied to {}", file.display());
     Ok(CommandExit::Pass)
 }

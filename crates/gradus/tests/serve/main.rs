@@ -6,6 +6,8 @@ mod alerts;
 mod amplified;
 mod api;
 mod calibration;
+#[path = "../schema/compatibility.rs"]
+mod compatibility;
 mod connections;
 mod cross_site;
 mod duplicates;
@@ -31,3 +33,4 @@ mod security;
 mod sources;
 mod spans;
 mod trust;
+mod upgrade;
