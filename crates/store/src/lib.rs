@@ -42,6 +42,7 @@ pub use anchor_sets::AnchorSetRow;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use coarse_rollup::NameKind;
+pub use connection::{schema_version, sqlite_version};
 pub use error::StoreError;
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};

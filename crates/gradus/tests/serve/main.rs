@@ -10,6 +10,7 @@ mod connections;
 mod cross_site;
 mod duplicates;
 mod durability;
+mod health;
 mod hostile;
 mod http2;
 mod judgement;
