@@ -16,7 +16,9 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 
+use gradus_eval::annotation::AnnotationSettings;
 use gradus_eval::judge_selection::JudgeConfig;
+use gradus_phoenix::client::PhoenixClientSettings;
 
 pub(crate) use consent::ConsentRequest;
 pub(crate) use effective::{ConfigOverride, EffectiveConfig, EffectiveValue, LocatedValues, ShownValue, ValueSource};
@@ -102,6 +104,25 @@ impl ConfigFile {
         for named in named.chain(rubrics).chain(&mut self.serve.calibration) {
             *named = folder.join(&named);
         }
+    }
+}
+
+impl PhoenixSection {
+    /// Combines the section with the credentials, which come from the environment only.
+    pub(crate) fn client_settings(&self, environment: &EnvironmentVariables) -> PhoenixClientSettings {
+        PhoenixClientSettings {
+            timeout_s: self.timeout_s,
+            retry_s: self.retry_s,
+            api_key: environment.phoenix_key.clone(),
+            headers: environment.phoenix_headers.clone(),
+        }
+    }
+
+    /// How outcomes become annotations, for exports to Phoenix and for the server.
+    pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
+        let mut names = self.names_preset.to_names();
+        names.extend(self.names.clone());
+        AnnotationSettings { trajectory_target: self.trajectory_target, include_abstentions: self.abstentions, names }
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) enum CommandExit {
 
 /// Grades every step a tool-using AI agent takes.
 #[derive(Parser)]
-#[command(name = "gradus", max_term_width = 100, arg_required_else_help = true, subcommand_value_name = "COMMAND")]
+#[command(name = "gradus", max_term_width = 100, arg_required_else_help = true)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<CliCommand>,

@@ -71,9 +71,9 @@ impl LocatedValues {
 
     fn add_table(&mut self, prefix: &str, table: &DeTable<'_>, values: &Json, text: &str) {
         for (name, located) in table.iter() {
-            let key =
-                if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
-            let value = &values[name.get_ref().as_ref()];
+            let plain: &str = name.get_ref();
+            let key = if prefix.is_empty() { plain.to_owned() } else { format!("{prefix}.{plain}") };
+            let value = &values[plain];
             let line = text[..name.span().start].matches('\n').count() + 1;
             match located.get_ref() {
                 DeValue::Table(inner) => self.add_table(&key, inner, value, text),

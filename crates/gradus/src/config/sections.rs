@@ -4,16 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use gradus_eval::annotation::{AnnotationNamePreset, AnnotationSettings, TrajectoryTarget};
+use gradus_eval::annotation::{AnnotationNamePreset, TrajectoryTarget};
 use gradus_eval::judge_selection::{self, JudgeConfig};
 use gradus_llm::{LocalServer, RetryPolicy};
-use gradus_phoenix::client::{DEFAULT_RETRY_TIME, DEFAULT_TIMEOUT, PhoenixClientSettings};
+use gradus_phoenix::client::{DEFAULT_RETRY_TIME, DEFAULT_TIMEOUT};
 use gradus_server::alert::AlertSection;
 use gradus_server::{RuleSection, ServeSection};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use super::environment::EnvironmentVariables;
 
 /// The state folder if nothing names another one.
 pub(crate) const DEFAULT_STATE_DIR: &str = ".gradus";
@@ -169,23 +167,4 @@ pub(crate) struct PhoenixSection {
     #[serde(default)]
     #[schemars(extend("x-type" = "table of texts", "x-default-text" = "those of `names_preset`"))]
     pub(crate) names: BTreeMap<String, String>,
-}
-
-impl PhoenixSection {
-    /// Combines the section with the credentials, which come from the environment only.
-    pub(crate) fn client_settings(&self, environment: &EnvironmentVariables) -> PhoenixClientSettings {
-        PhoenixClientSettings {
-            timeout_s: self.timeout_s,
-            retry_s: self.retry_s,
-            api_key: environment.phoenix_key.clone(),
-            headers: environment.phoenix_headers.clone(),
-        }
-    }
-
-    /// How outcomes become annotations, for exports to Phoenix and for the server.
-    pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
-        let mut names = self.names_preset.to_names();
-        names.extend(self.names.clone());
-        AnnotationSettings { trajectory_target: self.trajectory_target, include_abstentions: self.abstentions, names }
-    }
 }

@@ -3,13 +3,11 @@
 
 use std::fmt::Write as _;
 
-use super::project_scan::{CiSystem, ProjectScan, ProjectTools};
+use super::project_scan::{CiSystem, GITLAB_INCLUDE_PATH, ProjectScan, ProjectTools};
 use crate::config::FILE_NAME;
 
 /// The first dataset.
 pub(super) const DATASET_PATH: &str = "evals/dataset.jsonl";
-/// A GitLab job beside a `.gitlab-ci.yml` that exists.
-pub(super) const GITLAB_INCLUDE_PATH: &str = "gradus.gitlab-ci.yml";
 const GITHUB_PATH: &str = ".github/workflows/gradus.yml";
 const GITLAB_PATH: &str = ".gitlab-ci.yml";
 /// The repository with the action, at the tag of this version.

@@ -8,6 +8,8 @@ use super::dependency_files::{DependencyFile, read_node_file, read_python_files,
 use super::frameworks::{AgentFramework, FRAMEWORKS, PackageLanguage};
 use crate::cli::git_folder::GitFolder;
 
+/// A GitLab job beside a `.gitlab-ci.yml` that exists.
+pub(super) const GITLAB_INCLUDE_PATH: &str = "gradus.gitlab-ci.yml";
 /// Variables that are named at most.
 const MAX_VARIABLES: usize = 10;
 /// Files that are often the agent, in the order in which they are tried.
@@ -78,11 +80,14 @@ impl ProjectScan {
         if frameworks.iter().any(|found| !found.framework.is_client) {
             frameworks.retain(|found| !found.framework.is_client);
         }
-        let tools = match () {
-            () if folder.join("uv.lock").is_file() => ProjectTools::Uv,
-            () if !python.is_empty() => ProjectTools::Pip,
-            () if node.is_some() => ProjectTools::Npm,
-            () => ProjectTools::Unknown,
+        let tools = if folder.join("uv.lock").is_file() {
+            ProjectTools::Uv
+        } else if !python.is_empty() {
+            ProjectTools::Pip
+        } else if node.is_some() {
+            ProjectTools::Npm
+        } else {
+            ProjectTools::Unknown
         };
         let absolute = std::path::absolute(folder).and_then(|folder| folder.canonicalize()).ok();
         let git = absolute.as_deref().and_then(GitFolder::find);
@@ -122,10 +127,7 @@ impl ProjectScan {
             ));
         }
         if self.has_gitlab_file && self.ci == CiSystem::GitLab {
-            hints.push(format!(
-                "add to .gitlab-ci.yml: include: [{{ local: {} }}]",
-                super::file_templates::GITLAB_INCLUDE_PATH
-            ));
+            hints.push(format!("add to .gitlab-ci.yml: include: [{{ local: {} }}]", GITLAB_INCLUDE_PATH));
         }
         if !self.is_repository && self.ci != CiSystem::Nothing {
             hints.push("this folder is no git repository yet: the CI job runs once it is pushed".to_owned());
@@ -140,7 +142,7 @@ fn find_frameworks(files: &[DependencyFile], language: PackageLanguage) -> Vec<F
     let find = |framework: &'static AgentFramework| {
         files.iter().find_map(|file| {
             let is_there = |package: &&&str| file.packages.iter().any(|found| found == **package);
-            let package = framework.packages.iter().find(is_there)?;
+            let package = *framework.packages.iter().find(is_there)?;
             Some(FoundFramework { framework, package, file: file.name.clone() })
         })
     };
