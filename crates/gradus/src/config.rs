@@ -228,6 +228,42 @@ mod tests {
         insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
     }
 
+    /// The reference marks exactly the keys that can need consent.
+    #[test]
+    fn the_reference_marks_these_keys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut wrong = Vec::new();
+        for table in keys::list_config_tables() {
+            for key in &table.keys {
+                // A value that needs consent wherever one can.
+                let value = match key.type_text.as_str() {
+                    "list of texts" | "list of URLs" | "list of paths" => "['/x']",
+                    "integer" | "number" => "1",
+                    "boolean" => "true",
+                    "table of texts" => "{ a = 'b' }",
+                    text if text.contains("span") => "'span'",
+                    text if text.contains("plain") => "'plain'",
+                    _ => "'/x'",
+                };
+                let mut toml = match (table.path.as_str(), table.is_array) {
+                    ("", _) => String::new(),
+                    (path, true) => format!("[[{path}]]\n"),
+                    (path, false) => format!("[{path}]\n"),
+                };
+                toml.push_str(&format!("{} = {value}\n", key.name));
+                for required in ["name", "when"].iter().filter(|name| table.path == "alert" && key.name != **name) {
+                    toml.push_str(&format!("{required} = 'x'\n"));
+                }
+                let file: ConfigFile = toml::from_str(&toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
+                let needs_consent = !consent::find_consent_requests(&file, folder.path()).is_empty();
+                if needs_consent != key.trust.is_some() {
+                    wrong.push(format!("{}.{}: needs consent: {needs_consent}", table.path, key.name));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
     #[test]
     fn refuses_unknown_keys_with_their_line() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -241,9 +277,11 @@ mod tests {
     fn paths_are_found_from_where_the_file_is() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("gradus.toml");
-        std::fs::write(&path, "[eval]\nrubrics = [\"mine\"]\nprices = \"/p.toml\"\n").expect("written");
+        let text = "[eval]\nrubrics = [\"mine\"]\nprices = \"/p.toml\"\n[serve]\ncalibration = [\"c.json\"]\n";
+        std::fs::write(&path, text).expect("written");
         let file = ConfigFile::read(Some(&path)).expect("a file");
         assert_eq!(file.eval.rubrics, [folder.path().join("mine")]);
+        assert_eq!(file.serve.calibration, [folder.path().join("c.json")]);
         assert_eq!(file.eval.prices.as_deref(), Some(Path::new("/p.toml")));
     }
 }

@@ -370,41 +370,6 @@ mod tests {
         );
     }
 
-    /// The reference marks exactly the keys that can need consent.
-    #[test]
-    fn the_reference_marks_these_keys() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut wrong = Vec::new();
-        for table in crate::config::keys::list_config_tables() {
-            for key in &table.keys {
-                // A value that needs consent wherever one can.
-                let value = match key.type_text.as_str() {
-                    "list of texts" | "list of URLs" | "list of paths" => "['/x']",
-                    "integer" | "number" => "1",
-                    "boolean" => "true",
-                    "table of texts" => "{ a = 'b' }",
-                    text if text.contains("span") => "'span'",
-                    text if text.contains("plain") => "'plain'",
-                    _ => "'/x'",
-                };
-                let mut toml = match (table.path.as_str(), table.is_array) {
-                    ("", _) => String::new(),
-                    (path, true) => format!("[[{path}]]\n"),
-                    (path, false) => format!("[{path}]\n"),
-                };
-                toml.push_str(&format!("{} = {value}\n", key.name));
-                for required in ["name", "when"].iter().filter(|name| table.path == "alert" && key.name != **name) {
-                    toml.push_str(&format!("{required} = 'x'\n"));
-                }
-                let needs_consent = !keys(folder.path(), &toml).is_empty();
-                if needs_consent != key.trust.is_some() {
-                    wrong.push(format!("{}.{}: needs consent: {needs_consent}", table.path, key.name));
-                }
-            }
-        }
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-
     #[test]
     fn a_file_that_stays_at_home_needs_no_consent() {
         let folder = tempfile::tempdir().expect("a folder");
