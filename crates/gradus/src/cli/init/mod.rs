@@ -15,7 +15,7 @@ use gradus_report::format_counted_noun;
 
 use super::{CommandExit, print_diagnostic};
 use crate::config::{ConfigError, EnvironmentVariables, FILE_NAME, TrustError, UncheckedFile};
-use file_templates::{DATASET_PATH, PlannedFile, plan_files};
+use file_templates::{PlannedFile, plan_files};
 use new_files::{WrittenState, write_new_file};
 use project_scan::{CiSystem, ProjectScan};
 
@@ -173,6 +173,7 @@ fn quote_word(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::file_templates::DATASET_PATH;
     use super::*;
 
     #[test]
