@@ -36,8 +36,8 @@ pub(crate) struct EnvironmentVariables {
     /// GRADUS_TRUST_CONFIG: trusts whatever `gradus.toml` is found, for CI jobs where nobody can confirm it.
     pub(crate) trusts_found_config: bool,
     /// XDG_STATE_HOME and HOME: where the list of trusted files is kept.
-    state_home: Option<PathBuf>,
-    home: Option<PathBuf>,
+    pub(super) state_home: Option<PathBuf>,
+    pub(super) home: Option<PathBuf>,
     /// USER: who labels.
     pub(crate) user_name: Option<String>,
 }
