@@ -65,6 +65,7 @@ impl GitFolder {
     }
 
     /// The files that change when another commit is checked out.
+    #[allow(dead_code, reason = "the build script uses it")]
     pub(super) fn list_head_files(&self) -> Vec<PathBuf> {
         let head = std::fs::read_to_string(self.git.join("HEAD")).unwrap_or_default();
         let reference = head.trim().strip_prefix("ref: ").map(|reference| self.common.join(reference));

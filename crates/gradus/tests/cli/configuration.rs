@@ -109,7 +109,7 @@ fn every_variable_that_is_read_is_in_the_reference() {
 }
 
 fn shown_json(place: &Place, arguments: &[&str], variables: &[(&str, &str)], code: i32) -> Json {
-    let all = [&["config", "show", "--json"], arguments].concat();
+    let all = [&["config", "show", "--json"][..], arguments].concat();
     let mut command = place.command(&all);
     command.envs(variables.iter().copied());
     let ran = crate::place::Ran::of(command.output().unwrap()).exits_with(code);

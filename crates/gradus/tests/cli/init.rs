@@ -10,7 +10,7 @@ fn init(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
 }
 
 fn init_in(place: &Place, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
-    let mut command = place.command(&[&["init"], arguments].concat());
+    let mut command = place.command(&[&["init"][..], arguments].concat());
     for (name, _) in std::env::vars_os() {
         if ["OTEL_", "PHOENIX_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);

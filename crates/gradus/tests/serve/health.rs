@@ -22,7 +22,7 @@ fn health_is_asked_in_one_line_and_two_exit_codes() {
     assert!(ran.out.starts_with(&format!("ok: http://127.0.0.1:{}: ", server.http.port())), "{}", ran.out);
     // As in a container: no home, no path, nothing but the program.
     let mut bare = std::process::Command::new(env!("CARGO_BIN_EXE_gradus"));
-    Ran::of(bare.args(["health", &url]).env_clear().current_dir("/").output().unwrap()).exits_with(0);
+    Ran::of(bare.args(["health", url.as_str()]).env_clear().current_dir("/").output().unwrap()).exits_with(0);
     server.stop();
     let ran = lab.run(&["health", &url]).exits_with(1);
     assert!(ran.out.is_empty() && ran.err.lines().count() == 1, "{}", ran.err);

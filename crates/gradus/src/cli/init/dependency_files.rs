@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 /// Larger files are not read. The largest lock files have a few megabytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
@@ -107,7 +107,7 @@ fn list_requirement_files(folder: &Path) -> Vec<String> {
 fn requirement_name(line: &str) -> Option<String> {
     let line = line.trim();
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    let name = &line[..line.find(|letter| !is_letter(letter)).unwrap_or(line.len())];
+    let name = &line[..line.find(|letter: char| !is_letter(letter)).unwrap_or(line.len())];
     (name.starts_with(|letter: char| letter.is_ascii_alphanumeric())).then(|| normalize_name(name))
 }
 
@@ -127,17 +127,17 @@ fn parse_pyproject(name: &str, text: &str) -> Result<Vec<String>, DependencyErro
     let lists = ["/project/dependencies", "/tool/uv/dev-dependencies"];
     let tables_of_lists = ["/project/optional-dependencies", "/dependency-groups", "/tool/pdm/dev-dependencies"];
     let groups = tables_of_lists.iter().filter_map(|path| project.pointer(path)?.as_object());
-    let lists = lists.iter().filter_map(|path| project.pointer(path)).chain(groups.flat_map(|group| group.values()));
+    let lists = lists.iter().filter_map(|path| project.pointer(path)).chain(groups.flat_map(Map::values));
     for list in lists {
         let lines = list.as_array().into_iter().flatten().filter_map(Json::as_str);
         packages.extend(lines.filter_map(requirement_name));
     }
     let poetry_groups = project.pointer("/tool/poetry/group").and_then(Json::as_object);
-    let poetry_groups = poetry_groups.into_iter().flat_map(|groups| groups.values());
+    let poetry_groups = poetry_groups.into_iter().flat_map(Map::values);
     let poetry = ["/tool/poetry/dependencies", "/tool/poetry/dev-dependencies"];
     let tables = poetry.iter().filter_map(|path| project.pointer(path));
     for table in tables.chain(poetry_groups.filter_map(|group| group.get("dependencies"))) {
-        let names = table.as_object().into_iter().flat_map(|table| table.keys());
+        let names = table.as_object().into_iter().flat_map(Map::keys);
         packages.extend(names.map(|name| normalize_name(name)));
     }
     Ok(packages)
