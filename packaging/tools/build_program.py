@@ -1,4 +1,4 @@
-"""Builds the program that is packed: profile `dist`, jemalloc, an old glibc or none, and no path of this machine inside."""
+"""Builds the program that is packed: profile `dist`, all features, an old glibc or none, and no path of this machine inside."""
 import glob
 import os
 import pathlib
@@ -63,9 +63,8 @@ def build_program(root, target, rust_src=None, profile="dist"):
     environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
     versioned = target if is_musl else f"{target}.{OLDEST_GLIBC}"
     command = ["cargo", "zigbuild", "--locked", "-p", "gradus", "--bin", "gradus", "--profile", profile, "--target", versioned]
-    if not is_musl:
-        # On musl the allocator of the system stays: crates/gradus/Cargo.toml.
-        command += ["--features", "jemalloc"]
+    # On musl the allocator of the system stays: crates/gradus/Cargo.toml.
+    command += ["--features", "parquet" if is_musl else "dist"]
     if not has_standard_library(target):
         if rust_src is None:
             raise BuildFailed(f"no standard library for {target}\nhint: rustup target add {target}, or --rust-src FOLDER with the sources of the same version")

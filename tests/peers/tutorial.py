@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tutorials as a reader would, and compares what is printed with what the page shows.
+"""Runs the tutorials and "CI in five minutes" as a reader would, and compares what is printed with what the page shows.
 
   tests/peers/tutorial.py GRADUS
 
@@ -18,7 +18,7 @@ import tempfile
 from run import OTEL, finish, python_for, run_checks
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs" / "tutorial"
-PAGES = {"tutorial, first wrong step": ("first-wrong-step.md", "agent.py"), "tutorial, second version": ("second-version.md", "shop_agent.py"), "tutorial, trust your judge": ("trust-your-judge.md", None)}
+PAGES = {"tutorial, first wrong step": ("first-wrong-step.md", "agent.py"), "tutorial, second version": ("second-version.md", "shop_agent.py"), "tutorial, trust your judge": ("trust-your-judge.md", None), "CI in five minutes": ("../how-to/ci-in-five-minutes.md", None)}
 END = "--- end of block"
 
 

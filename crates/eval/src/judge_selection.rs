@@ -53,9 +53,9 @@ pub struct JudgeConfig {
     pub prices: Option<PathBuf>,
 }
 
-/// Questions in flight, and seconds that a call may take, if nothing else is set.
-const DEFAULT_CONCURRENCY: usize = 200;
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Questions in flight, and how long a call may take, if nothing else is set.
+pub const DEFAULT_CONCURRENCY: usize = 200;
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Default for JudgeConfig {
     fn default() -> Self {

@@ -6,21 +6,27 @@
 //! file (`consent` classifies the keys, `trust` records the consent).
 
 mod consent;
+mod effective;
+mod environment;
+mod keys;
+mod reference;
+mod sections;
 mod trust;
+mod variables;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradus_eval::annotation::{AnnotationNamePreset, AnnotationSettings, TrajectoryTarget};
-use gradus_eval::judge_selection::{JudgeConfig, JudgeCredentials};
-use gradus_http::SecretString;
+use gradus_eval::annotation::AnnotationSettings;
+use gradus_eval::judge_selection::JudgeConfig;
 use gradus_phoenix::client::PhoenixClientSettings;
-use gradus_server::alert::AlertSection;
-use gradus_server::{RuleSection, ServeSection};
-use serde::Deserialize;
 
 pub(crate) use consent::ConsentRequest;
+pub(crate) use effective::{ConfigOverride, EffectiveConfig, EffectiveValue, LocatedValues, ShownValue, ValueSource};
+pub(crate) use environment::EnvironmentVariables;
+pub(crate) use reference::{format_value, render_reference};
+pub(crate) use sections::{ConfigFile, DEFAULT_STATE_DIR, EvalSection, JudgeSection, PhoenixSection};
 pub(crate) use trust::{TrustError, TrustStore, canonical_name, digest_bytes};
+pub(crate) use variables::{BRANCH_VARIABLES, COMMIT_VARIABLES, list_variable_groups};
 
 /// Why settings could not be read or may not be used. Each message is one line with the path of the file.
 #[derive(Debug, thiserror::Error)]
@@ -44,192 +50,6 @@ pub(crate) enum ConfigError {
     Untrusted { path: PathBuf, keys: Vec<String> },
 }
 
-/// The contents of `gradus.toml`; without a file, all fields have their defaults. Unknown keys are errors, so that a
-/// misspelled setting does not silently fall back to its default. Each section is also classified in `consent`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ConfigFile {
-    /// The file that was read; `None` when there is no file.
-    #[serde(skip)]
-    pub(crate) path: Option<PathBuf>,
-    /// The folder of runs, verdict cache and store; `.gradus` by default.
-    pub(crate) state_dir: Option<PathBuf>,
-    #[serde(default)]
-    pub(crate) judge: JudgeSection,
-    #[serde(default)]
-    pub(crate) eval: EvalSection,
-    #[serde(default)]
-    pub(crate) phoenix: PhoenixSection,
-    #[serde(default)]
-    pub(crate) serve: ServeSection,
-    /// How the server grades incoming traces, by project.
-    #[serde(default)]
-    pub(crate) rule: Vec<RuleSection>,
-    #[serde(default)]
-    pub(crate) alert: Vec<AlertSection>,
-}
-
-/// `[judge]`: the same settings as the options in `cli::judge_options`, with the same units and defaults.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct JudgeSection {
-    /// As `--judge`.
-    pub(crate) name: Option<String>,
-    pub(crate) base_url: Option<String>,
-    /// Questions in flight at most.
-    pub(crate) concurrency: Option<usize>,
-    /// Timeout of one call, in seconds.
-    pub(crate) timeout_s: Option<f64>,
-    /// How long to wait for a model server that is still loading its model, in seconds.
-    pub(crate) load_wait_s: Option<f64>,
-    pub(crate) max_tokens: Option<u32>,
-    pub(crate) temperature: Option<f64>,
-    pub(crate) context_tokens: Option<usize>,
-}
-
-/// `[eval]`: defaults of `gradus eval` and `gradus bench`; `gradus serve` uses the evaluators, rubrics and tools.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EvalSection {
-    /// Names of evaluators and of sets; `None` means the set `core`.
-    pub(crate) evaluators: Option<Vec<String>>,
-    #[serde(default)]
-    pub(crate) rubrics: Vec<PathBuf>,
-    pub(crate) tools: Option<PathBuf>,
-    pub(crate) tool_notes: Option<PathBuf>,
-    pub(crate) prices: Option<PathBuf>,
-    /// As `--calibration`; for `gradus report`, too.
-    pub(crate) calibration: Option<PathBuf>,
-    /// Gates as text, parsed when the metrics of the run are known. Gates on the command line replace them.
-    #[serde(default)]
-    pub(crate) gates: Vec<String>,
-}
-
-/// `[phoenix]`: how the client sends requests, and how verdicts appear in Phoenix. There is no address here on purpose:
-/// PHOENIX_API_KEY is sent to the address, so only flags and the environment may set it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PhoenixSection {
-    /// How long a request may go without an answer, in seconds.
-    pub(crate) timeout_s: Option<f64>,
-    /// How long requests are retried while Phoenix is unreachable or fails, in seconds. Also used for OTLP exports.
-    pub(crate) retry_s: Option<f64>,
-    /// Whether verdicts on a whole trajectory are attached to its root span or to its trace.
-    #[serde(default)]
-    pub(crate) trajectory_target: TrajectoryTarget,
-    /// Whether outcomes that the judge cannot decide are written to Phoenix.
-    #[serde(default)]
-    pub(crate) abstentions: bool,
-    /// Which names annotations have where `names` gives none.
-    #[serde(default)]
-    pub(crate) names_preset: AnnotationNamePreset,
-    /// Annotation names in Phoenix, by evaluator name.
-    #[serde(default)]
-    pub(crate) names: BTreeMap<String, String>,
-}
-
-impl PhoenixSection {
-    /// Combines the section with the credentials, which come from the environment only.
-    pub(crate) fn client_settings(&self, environment: &EnvironmentVariables) -> PhoenixClientSettings {
-        PhoenixClientSettings {
-            timeout_s: self.timeout_s,
-            retry_s: self.retry_s,
-            api_key: environment.phoenix_key.clone(),
-            headers: environment.phoenix_headers.clone(),
-        }
-    }
-
-    /// How outcomes become annotations, for exports to Phoenix and for the server.
-    pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
-        let mut names = self.names_preset.to_names();
-        names.extend(self.names.clone());
-        AnnotationSettings { trajectory_target: self.trajectory_target, include_abstentions: self.abstentions, names }
-    }
-}
-
-/// All environment variables that Gradus reads, except tokens in variables that the user names (`read_secret`). Keys
-/// are `SecretString`s, which register themselves for masking: no message prints them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EnvironmentVariables {
-    pub(crate) openai_key: Option<SecretString>,
-    pub(crate) openai_base_url: Option<String>,
-    pub(crate) openai_model: Option<String>,
-    pub(crate) anthropic_key: Option<SecretString>,
-    pub(crate) anthropic_base_url: Option<String>,
-    pub(crate) state_dir: Option<PathBuf>,
-    pub(crate) config: Option<PathBuf>,
-    /// GRADUS_API_KEY: the key for `gradus://` sources.
-    pub(crate) gradus_key: Option<SecretString>,
-    /// The PHOENIX_* variables have the names and the format of Phoenix's own clients.
-    pub(crate) phoenix_url: Option<String>,
-    pub(crate) phoenix_key: Option<SecretString>,
-    pub(crate) phoenix_headers: Option<SecretString>,
-    pub(crate) phoenix_project: Option<String>,
-    /// The OTEL_EXPORTER_OTLP_* variables of the OpenTelemetry specification. The headers can hold a key.
-    pub(crate) otlp_headers: Option<SecretString>,
-    pub(crate) otlp_endpoint: Option<String>,
-    /// GITHUB_API_URL, as GitHub Actions sets it.
-    pub(crate) github_url: Option<String>,
-    /// GRADUS_TRUST_CONFIG: trusts whatever `gradus.toml` is found, for CI jobs where nobody can confirm it.
-    pub(crate) trusts_found_config: bool,
-    /// XDG_STATE_HOME and HOME: where the list of trusted files is kept.
-    state_home: Option<PathBuf>,
-    home: Option<PathBuf>,
-    /// USER: who labels.
-    pub(crate) user_name: Option<String>,
-}
-
-impl EnvironmentVariables {
-    /// Reads the environment now; nothing is cached.
-    pub(crate) fn read() -> EnvironmentVariables {
-        // An empty variable counts as unset: CI systems set variables of missing secrets to the empty string.
-        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        EnvironmentVariables {
-            openai_key: text("OPENAI_API_KEY").map(SecretString::new),
-            openai_base_url: text("OPENAI_BASE_URL"),
-            openai_model: text("OPENAI_MODEL"),
-            anthropic_key: text("ANTHROPIC_API_KEY").map(SecretString::new),
-            anthropic_base_url: text("ANTHROPIC_BASE_URL"),
-            state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
-            config: text("GRADUS_CONFIG").map(PathBuf::from),
-            gradus_key: text("GRADUS_API_KEY").map(SecretString::new),
-            phoenix_url: text("PHOENIX_COLLECTOR_ENDPOINT"),
-            phoenix_key: text("PHOENIX_API_KEY").map(SecretString::new),
-            phoenix_headers: text("PHOENIX_CLIENT_HEADERS").map(SecretString::new),
-            phoenix_project: text("PHOENIX_PROJECT_NAME"),
-            otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(SecretString::new),
-            otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
-            github_url: text("GITHUB_API_URL"),
-            trusts_found_config: text("GRADUS_TRUST_CONFIG")
-                .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true")),
-            state_home: text("XDG_STATE_HOME").map(PathBuf::from),
-            home: text("HOME").map(PathBuf::from),
-            user_name: text("USER"),
-        }
-    }
-
-    /// The part of the environment that selects a judge. `eval` does not read the environment itself.
-    pub(crate) fn judge_credentials(&self) -> JudgeCredentials {
-        JudgeCredentials {
-            openai_key: self.openai_key.clone(),
-            openai_base_url: self.openai_base_url.clone(),
-            openai_model: self.openai_model.clone(),
-            anthropic_key: self.anthropic_key.clone(),
-            anthropic_base_url: self.anthropic_base_url.clone(),
-        }
-    }
-
-    /// The list of trusted files. Fails when neither XDG_STATE_HOME nor HOME is an absolute path.
-    pub(crate) fn trust_store(&self) -> Result<TrustStore, TrustError> {
-        TrustStore::from_folders(self.state_home.as_deref(), self.home.as_deref())
-    }
-
-    /// A key or token in a variable that the user named with an option; `None` if it is unset or empty.
-    pub(crate) fn read_secret(name: &str) -> Option<SecretString> {
-        std::env::var(name).ok().map(SecretString::new).filter(|secret| !secret.is_empty())
-    }
-}
-
 /// The state folder: the given one, else GRADUS_STATE_DIR, else `state_dir` of the settings file, else `.gradus`. With
 /// a given folder no file is read, so that a broken `gradus.toml` does not stop commands that do not need it.
 pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> {
@@ -238,7 +58,7 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> 
     }
     let environment = EnvironmentVariables::read();
     let file = ConfigFile::read(environment.config.as_deref())?;
-    Ok(environment.state_dir.or(file.state_dir).unwrap_or_else(|| PathBuf::from(".gradus")))
+    Ok(environment.state_dir.or(file.state_dir).unwrap_or_else(|| PathBuf::from(DEFAULT_STATE_DIR)))
 }
 
 /// The name that is looked for in the working directory. Parent folders are not searched.
@@ -250,13 +70,8 @@ impl ConfigFile {
     /// Reads a file that the user named, or `gradus.toml` in the working directory if it exists. Naming a file is
     /// consent to its contents; a file that was only found must be trusted if one of its keys needs consent.
     pub(crate) fn read(named: Option<&Path>) -> Result<ConfigFile, ConfigError> {
-        let (path, is_found) = match named {
-            Some(path) => (path, false),
-            None if Path::new(FILE_NAME).is_file() => (Path::new(FILE_NAME), true),
-            None => return Ok(ConfigFile::default()),
-        };
-        let unchecked = UncheckedFile::read(path)?;
-        if is_found {
+        let Some(unchecked) = UncheckedFile::find(named)? else { return Ok(ConfigFile::default()) };
+        if named.is_none() {
             unchecked.check_trust(&EnvironmentVariables::read())?;
         }
         Ok(unchecked.into_settings())
@@ -286,16 +101,37 @@ impl ConfigFile {
         let paths = [&mut self.state_dir, tools, tool_notes, prices, calibration];
         let of_rules = self.rule.iter_mut().flat_map(|rule| [&mut rule.tools, &mut rule.tool_notes]);
         let named = paths.into_iter().chain(of_rules).flatten();
-        for named in named.chain(rubrics) {
+        for named in named.chain(rubrics).chain(&mut self.serve.calibration) {
             *named = folder.join(&named);
         }
+    }
+}
+
+impl PhoenixSection {
+    /// Combines the section with the credentials, which come from the environment only.
+    pub(crate) fn client_settings(&self, environment: &EnvironmentVariables) -> PhoenixClientSettings {
+        PhoenixClientSettings {
+            timeout_s: self.timeout_s,
+            retry_s: self.retry_s,
+            api_key: environment.phoenix_key.clone(),
+            headers: environment.phoenix_headers.clone(),
+        }
+    }
+
+    /// How outcomes become annotations, for exports to Phoenix and for the server.
+    pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
+        let mut names = self.names_preset.to_names();
+        names.extend(self.names.clone());
+        AnnotationSettings { trajectory_target: self.trajectory_target, include_abstentions: self.abstentions, names }
     }
 }
 
 /// A file that was read and whose trust was not checked yet. The bytes are read once: the bytes that are checked, shown
 /// and trusted are the bytes that are used, even if the file changes meanwhile.
 pub(crate) struct UncheckedFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
+    /// Where each key is set.
+    pub(crate) located: LocatedValues,
     /// BLAKE3 of the bytes, in hexadecimal.
     pub(crate) digest: String,
     /// Keys that need consent, in the order of the sections.
@@ -304,22 +140,33 @@ pub(crate) struct UncheckedFile {
 }
 
 impl UncheckedFile {
+    /// Reads the named file, else the one in the working directory, if there is one.
+    pub(crate) fn find(named: Option<&Path>) -> Result<Option<UncheckedFile>, ConfigError> {
+        match named {
+            Some(path) => UncheckedFile::read(path).map(Some),
+            None if Path::new(FILE_NAME).is_file() => UncheckedFile::read(Path::new(FILE_NAME)).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Parses a file and finds the keys that need consent. Nothing in it takes effect yet.
     pub(crate) fn read(path: &Path) -> Result<UncheckedFile, ConfigError> {
         let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let text =
             std::str::from_utf8(&bytes).map_err(|source| ConfigError::NotUtf8 { path: path.to_owned(), source })?;
-        let file: ConfigFile = toml::from_str(text).map_err(|error| {
+        let refused = |error: toml::de::Error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             ConfigError::Format { path: path.to_owned(), line, source: Box::new(error) }
-        })?;
+        };
+        let file: ConfigFile = toml::from_str(text).map_err(refused)?;
+        let located = LocatedValues::parse(path, text).map_err(refused)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let requests = consent::find_consent_requests(&file, folder);
-        Ok(UncheckedFile { path: path.to_owned(), digest: digest_bytes(&bytes), requests, file })
+        Ok(UncheckedFile { path: path.to_owned(), digest: digest_bytes(&bytes), requests, located, file })
     }
 
     /// Passes if nothing needs consent, or if the user consented to exactly these bytes.
-    fn check_trust(&self, environment: &EnvironmentVariables) -> Result<(), ConfigError> {
+    pub(crate) fn check_trust(&self, environment: &EnvironmentVariables) -> Result<(), ConfigError> {
         if self.requests.is_empty() || environment.trusts_found_config {
             return Ok(());
         }
@@ -341,7 +188,7 @@ impl UncheckedFile {
     }
 
     /// Paths are joined here and not before: consent is about paths as the file has them.
-    fn into_settings(mut self) -> ConfigFile {
+    pub(crate) fn into_settings(mut self) -> ConfigFile {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             self.file.join_paths(folder);
         }
@@ -381,6 +228,42 @@ mod tests {
         insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"));
     }
 
+    /// The reference marks exactly the keys that can need consent.
+    #[test]
+    fn the_reference_marks_these_keys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut wrong = Vec::new();
+        for table in keys::list_config_tables() {
+            for key in &table.keys {
+                // A value that needs consent wherever one can.
+                let value = match key.type_text.as_str() {
+                    "list of texts" | "list of URLs" | "list of paths" => "['/x']",
+                    "integer" | "number" => "1",
+                    "boolean" => "true",
+                    "table of texts" => "{ a = 'b' }",
+                    text if text.contains("span") => "'span'",
+                    text if text.contains("plain") => "'plain'",
+                    _ => "'/x'",
+                };
+                let mut toml = match (table.path.as_str(), table.is_array) {
+                    ("", _) => String::new(),
+                    (path, true) => format!("[[{path}]]\n"),
+                    (path, false) => format!("[{path}]\n"),
+                };
+                toml.push_str(&format!("{} = {value}\n", key.name));
+                for required in ["name", "when"].iter().filter(|name| table.path == "alert" && key.name != **name) {
+                    toml.push_str(&format!("{required} = 'x'\n"));
+                }
+                let file: ConfigFile = toml::from_str(&toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
+                let needs_consent = !consent::find_consent_requests(&file, folder.path()).is_empty();
+                if needs_consent != key.trust.is_some() {
+                    wrong.push(format!("{}.{}: needs consent: {needs_consent}", table.path, key.name));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
     #[test]
     fn refuses_unknown_keys_with_their_line() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -394,9 +277,11 @@ mod tests {
     fn paths_are_found_from_where_the_file_is() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("gradus.toml");
-        std::fs::write(&path, "[eval]\nrubrics = [\"mine\"]\nprices = \"/p.toml\"\n").expect("written");
+        let text = "[eval]\nrubrics = [\"mine\"]\nprices = \"/p.toml\"\n[serve]\ncalibration = [\"c.json\"]\n";
+        std::fs::write(&path, text).expect("written");
         let file = ConfigFile::read(Some(&path)).expect("a file");
         assert_eq!(file.eval.rubrics, [folder.path().join("mine")]);
+        assert_eq!(file.serve.calibration, [folder.path().join("c.json")]);
         assert_eq!(file.eval.prices.as_deref(), Some(Path::new("/p.toml")));
     }
 }

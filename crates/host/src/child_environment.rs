@@ -3,8 +3,8 @@
 
 use std::ffi::OsString;
 
-/// Variables that are passed on. None of them usually holds a secret.
-const ALLOWED: [&str; 29] = [
+/// Variables that are passed on, beside `LC_*`. None of them usually holds a secret.
+pub const PASSED_VARIABLES: [&str; 29] = [
     "CONDA_PREFIX",
     "HOME",
     "LANG",
@@ -53,7 +53,7 @@ pub fn find_invalid_name(named: &[String]) -> Option<&str> {
 }
 
 fn is_passed_on(name: &str, named: &[String]) -> bool {
-    ALLOWED.contains(&name)
+    PASSED_VARIABLES.contains(&name)
         || name.starts_with(ALLOWED_PREFIX)
         || named.iter().any(|wanted| match wanted.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),

@@ -14,6 +14,7 @@ use gradus_eval::rubric::RubricLibrary;
 use gradus_eval::tool_file;
 
 use crate::project_pattern;
+use crate::serve_defaults;
 use crate::server_config::ServerConfig;
 
 /// A checked `[[rule]]`. The first rule whose pattern matches a project grades it.
@@ -112,7 +113,7 @@ impl GradingRule {
                 Some(Arc::new(judge))
             }
         };
-        let sample = section.sample.unwrap_or(1.0);
+        let sample = section.sample.unwrap_or(serve_defaults::SAMPLE);
         if !(0.0..=1.0).contains(&sample) {
             return Err(GradingRuleError::Sample { rule: name, sample });
         }
@@ -145,7 +146,7 @@ impl GradingRule {
             judge,
             concurrency: asked.checked_concurrency().map_err(|error| wrong(error.into()))?,
             sample,
-            all_errors: section.errors.unwrap_or(true),
+            all_errors: section.errors.unwrap_or(serve_defaults::GRADES_ERRORS),
             daily_budget_usd: section.daily_budget_usd,
             tools: match tools {
                 Some(path) => tool_file::read_tools(path).map_err(|error| GradingRuleError::ToolFile(error.into()))?,

@@ -12,19 +12,22 @@ use std::ops::Range;
 
 use gradus_otlp::TextKind;
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use built_in::{BUILT_IN, RedactionMatchCheck};
 
-/// One `[[serve.redact]]` table: a pattern with its name, or names of built-in patterns.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What must not be stored: a pattern with its name, or names of built-in patterns. See [Redaction](redaction.md).
+// Attributes for the reference: see `serve_section`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RedactSection {
     /// The name of an own pattern. It is shown in the replacement.
     pub name: Option<String>,
     /// A regular expression. If it has a group named `secret`, only that is replaced.
     pub pattern: Option<String>,
-    /// The text that replaces a match; `[redacted:NAME]` if left out.
+    /// The text that replaces a match.
+    #[schemars(extend("x-default-text" = "`[redacted:NAME]`"))]
     pub replacement: Option<String>,
     /// Names of built-in patterns, instead of `name` and `pattern`.
     #[serde(default)]

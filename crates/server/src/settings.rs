@@ -28,6 +28,7 @@ use super::queries::QueryLimits;
 use crate::alert;
 use crate::live_calibration::LiveCalibrations;
 use crate::redaction::{Redaction, RedactionError};
+use crate::serve_defaults as defaults;
 use crate::serve_section::ServeSection;
 
 /// Settings that are fixed until the next restart. Changing one of them needs new ports, pools or budgets.
@@ -94,9 +95,6 @@ pub(crate) struct ReloadableSettings {
 
 /// A hundred years: ages up to this fit in nanoseconds as `i64`.
 const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
-/// The default ports of OTLP (4318 for HTTP, 4317 for gRPC), on loopback only, so that no key is needed.
-const HTTP: &str = "127.0.0.1:4318";
-const GRPC: &str = "127.0.0.1:4317";
 
 /// A setting that cannot be used: its name in `gradus.toml`, what was given, and how to write it. Each message is one
 /// line.
@@ -166,8 +164,8 @@ impl ServerConfig {
         // Rules and alerts first: most mistakes are there, and their messages are the most specific.
         let reloadable = ReloadableSettings::from_config(self)?;
         let serve = &self.serve;
-        let http = resolve_socket_address(serve.http.as_deref().unwrap_or(HTTP), "--http")?;
-        let grpc = resolve_socket_address(serve.grpc.as_deref().unwrap_or(GRPC), "--grpc")?;
+        let http = resolve_socket_address(serve.http.as_deref().unwrap_or(defaults::HTTP_ADDRESS), "--http")?;
+        let grpc = resolve_socket_address(serve.grpc.as_deref().unwrap_or(defaults::GRPC_ADDRESS), "--grpc")?;
         let phoenix = serve.phoenix_port.map(|port| SocketAddr::new(http.ip(), port));
         let span = |value: Option<f64>, default: f64, name: &'static str| {
             let value = value.unwrap_or(default);
@@ -177,8 +175,8 @@ impl ServerConfig {
             0 => Err(ServerSettingsError::Megabytes { name }),
             number => Ok(number as usize * (1 << 20)),
         };
-        let max_request_bytes = megabytes(serve.max_request_mb, 20, "max_request_mb")?;
-        let memory_bytes = megabytes(serve.max_memory_mb, 128, "max_memory_mb")?;
+        let max_request_bytes = megabytes(serve.max_request_mb, defaults::MAX_REQUEST_MB, "max_request_mb")?;
+        let memory_bytes = megabytes(serve.max_memory_mb, defaults::MAX_MEMORY_MB, "max_memory_mb")?;
         // Eviction needs a free slot, one to serve and one to evict.
         if let Some(given @ 0..3) = serve.connections {
             return Err(ServerSettingsError::TooFewConnections { given });
@@ -204,24 +202,24 @@ impl ServerConfig {
                 phoenix,
                 data: self.data.clone(),
                 public_url: serve.public_url.clone().unwrap_or_else(|| format!("http://{http}")),
-                quiet: span(serve.quiet_s, 5.0, "quiet_s")?,
-                give_up: span(serve.give_up_s, 60.0, "give_up_s")?,
+                quiet: span(serve.quiet_s, defaults::QUIET_S, "quiet_s")?,
+                give_up: span(serve.give_up_s, defaults::GIVE_UP_S, "give_up_s")?,
                 max_request_bytes,
-                max_trace_bytes: megabytes(serve.max_trace_mb, 64, "max_trace_mb")?,
+                max_trace_bytes: megabytes(serve.max_trace_mb, defaults::MAX_TRACE_MB, "max_trace_mb")?,
                 memory_bytes,
                 client_memory_bytes: client_memory(serve, memory_bytes, max_request_bytes)?,
                 connections: connection_limits(serve)?,
                 timeouts: ConnectionTimeouts {
-                    header: span(serve.header_timeout_s, 10.0, "header_timeout_s")?,
-                    body: span(serve.body_timeout_s, 30.0, "body_timeout_s")?,
-                    idle: span(serve.idle_timeout_s, 60.0, "idle_timeout_s")?,
-                    stall: span(serve.stall_timeout_s, 30.0, "stall_timeout_s")?,
+                    header: span(serve.header_timeout_s, defaults::HEADER_TIMEOUT_S, "header_timeout_s")?,
+                    body: span(serve.body_timeout_s, defaults::BODY_TIMEOUT_S, "body_timeout_s")?,
+                    idle: span(serve.idle_timeout_s, defaults::IDLE_TIMEOUT_S, "idle_timeout_s")?,
+                    stall: span(serve.stall_timeout_s, defaults::STALL_TIMEOUT_S, "stall_timeout_s")?,
                 },
                 requests_per_second: serve.requests_per_second,
                 cors_origins: serve.cors_origins.clone(),
                 queries: QueryLimits::new(
-                    span(serve.query_timeout_s, 10.0, "query_timeout_s")?,
-                    span(serve.download_timeout_s, 300.0, "download_timeout_s")?,
+                    span(serve.query_timeout_s, defaults::QUERY_TIMEOUT_S, "query_timeout_s")?,
+                    span(serve.download_timeout_s, defaults::DOWNLOAD_TIMEOUT_S, "download_timeout_s")?,
                 ),
                 limits: gradus_otlp::RecordLimits {
                     record_bytes: max_request_bytes,
@@ -257,11 +255,11 @@ impl ServerConfig {
 
 /// Of fewer than ten anchors, most would have to change before that shows more than chance: six of ten, seven of twenty.
 fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerSettingsError> {
-    let count = serve.anchors.unwrap_or(20);
+    let count = serve.anchors.unwrap_or(defaults::ANCHOR_COUNT);
     if !(count == 0 || (10..=500).contains(&count)) {
         return Err(ServerSettingsError::AnchorCount { given: count });
     }
-    let text = serve.anchor_every.as_deref().unwrap_or("1d");
+    let text = serve.anchor_every.as_deref().unwrap_or(defaults::ANCHOR_INTERVAL);
     let every = parse_duration_up_to(text, MAX_AGE).filter(|every| !every.is_zero());
     let every = every.ok_or_else(|| ServerSettingsError::AnchorInterval { text: text.to_owned() })?;
     Ok(AnchorSettings { count, every })
@@ -283,7 +281,7 @@ fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Resu
 /// Reads the limits on connections. One address gets three quarters of all slots by default, so that a single client
 /// cannot lock out the others.
 fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSettingsError> {
-    let total = serve.connections.unwrap_or(2000);
+    let total = serve.connections.unwrap_or(defaults::MAX_CONNECTIONS);
     let per_address = match serve.max_connections_per_address {
         Some(0) => None,
         Some(number) => Some(number),

@@ -21,6 +21,16 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0005.sql"),
     include_str!("../migrations/0006.sql"),
 ];
+/// The version of the schema that this program writes: the number of migrations.
+pub fn schema_version() -> usize {
+    MIGRATIONS.len()
+}
+
+/// The version of SQLite that is part of this program.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// Marks the file as ours, for the program `file` and for ourselves: "grad" in ASCII.
 const APPLICATION_ID: i64 = 0x6772_6164;
 /// Compressed spans have a few hundred bytes to a few kilobytes. Larger pages keep more of them out of overflow chains.

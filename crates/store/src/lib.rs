@@ -43,6 +43,7 @@ pub use anchor_sets::AnchorSetRow;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use coarse_rollup::NameKind;
+pub use connection::{schema_version, sqlite_version};
 pub use error::StoreError;
 pub use failures::{FailureGroupNote, UngroupedVerdict};
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};

@@ -25,7 +25,7 @@ pub struct AnnotationSettings {
 }
 
 /// Which names annotations have where `[phoenix.names]` gives none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnnotationNamePreset {
     /// The names of the rubrics.
@@ -58,7 +58,7 @@ impl AnnotationSettings {
 }
 
 /// Where verdicts on whole trajectories are attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrajectoryTarget {
     /// The root span of the request.

@@ -74,7 +74,7 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
         )));
     }
     let state_dir = arguments.state_dir.clone().or_else(|| environment.state_dir.clone()).or(file.state_dir);
-    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
+    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR));
     let state = StateFolder::from_path(&state_dir);
     let load = || {
         // A run wins over a folder with the same name, which is often the one that it was made from.

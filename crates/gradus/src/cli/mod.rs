@@ -7,6 +7,8 @@ mod bench;
 mod calibration_options;
 mod code_version;
 mod compare;
+mod completions;
+mod config_command;
 mod dataset;
 mod demo;
 mod destinations;
@@ -16,6 +18,9 @@ mod eval;
 mod experiment;
 mod export;
 mod gates;
+mod git_folder;
+mod health;
+mod init;
 mod interrupt_listener;
 mod judge;
 mod judge_options;
@@ -37,11 +42,12 @@ mod tools;
 mod traces;
 mod trial_progress;
 mod trust;
+mod version_details;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub(crate) use sources::print_diagnostic;
 
@@ -68,14 +74,23 @@ pub(crate) enum CommandExit {
 
 /// Grades every step a tool-using AI agent takes.
 #[derive(Parser)]
-#[command(name = "gradus", version, max_term_width = 100)]
+#[command(name = "gradus", max_term_width = 100, arg_required_else_help = true)]
 struct CommandLine {
     #[command(subcommand)]
-    command: CliCommand,
+    command: Option<CliCommand>,
+    /// Print version.
+    // Our own flag: clap's would print at once, and never see `--verbose` behind it.
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// With --version: also commit, target, profile, features, store schema and SQLite.
+    #[arg(long, requires = "version")]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
 enum CliCommand {
+    /// Write a configuration file, a CI job and a first dataset for the project in this folder.
+    Init(init::InitArguments),
     /// Lists the trajectories in traces, or shows one as a transcript.
     Traces(traces::TraceArguments),
     /// Judges every step of every trajectory: does the tool fit the thought, the thought the request, is the path
@@ -121,8 +136,16 @@ enum CliCommand {
     Keys(keys::KeyArguments),
     /// Checks what a server needs: ports, disk, settings, the judge's endpoint and key, the clock.
     Doctor(doctor::DoctorArguments),
+    /// Check that a running server answers and accepts spans.
+    Health(health::HealthArguments),
+    /// Show every setting with its value and source.
+    Config(config_command::ConfigArguments),
     /// Trust the gradus.toml of a folder: show what it asks for, and allow it.
     Trust(trust::TrustArguments),
+    /// Print the completion script of a shell.
+    Completions(completions::CompletionArguments),
+    /// Write manual pages into a folder.
+    Man(completions::ManArguments),
 }
 
 /// Runs a command line, whose first word is the name of the program, and returns the exit code of the process. Errors
@@ -136,7 +159,16 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
         }
     };
-    let done = match &cli.command {
+    let command = match &cli.command {
+        Some(command) if !cli.version => command,
+        // Without a command there is at least `--version`: clap shows the help if there is nothing at all.
+        _ => {
+            print_version(cli.verbose);
+            return ExitCode::from(CommandExit::Pass as u8);
+        }
+    };
+    let done = match command {
+        CliCommand::Init(arguments) => Ok(init::run_init_command(arguments)),
         CliCommand::Traces(arguments) => traces::run_traces_command(arguments),
         CliCommand::Eval(arguments) => eval::run_eval_command(arguments),
         CliCommand::Report(arguments) => report::run_report_command(arguments),
@@ -159,7 +191,11 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Store(arguments) => store::run_store_command(arguments),
         CliCommand::Keys(arguments) => keys::run_keys_command(arguments),
         CliCommand::Doctor(arguments) => doctor::run_doctor_command(arguments),
+        CliCommand::Health(arguments) => Ok(health::run_health_command(arguments)),
+        CliCommand::Config(arguments) => config_command::run_config_command(arguments),
         CliCommand::Trust(arguments) => trust::run_trust_command(arguments),
+        CliCommand::Completions(arguments) => completions::run_completions_command(arguments, CommandLine::command()),
+        CliCommand::Man(arguments) => completions::run_man_command(arguments, CommandLine::command()),
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
@@ -169,6 +205,13 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             anstream::eprintln!("gradus: {error:#}");
             ExitCode::from(CommandExit::Unexpected as u8)
         }
+    }
+}
+
+fn print_version(is_verbose: bool) {
+    match is_verbose {
+        true => anstream::println!("{}", version_details::VersionDetails),
+        false => anstream::println!("{}", version_details::format_version()),
     }
 }
 

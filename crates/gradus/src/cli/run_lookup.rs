@@ -28,7 +28,7 @@ pub(super) fn resolve_state_dir(
     file: &ConfigFile,
 ) -> PathBuf {
     let known = option.or(environment.state_dir.as_ref()).or(file.state_dir.as_ref());
-    known.cloned().unwrap_or_else(|| PathBuf::from(".gradus"))
+    known.cloned().unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR))
 }
 
 /// A run by its id, the beginning of it, or its name; without one, the latest.

@@ -98,7 +98,7 @@ pub(super) fn run_runs_command(arguments: &RunsArguments) -> anyhow::Result<Comm
         Err(error) => return Ok(reject_input(&error.to_string())),
     };
     let state_dir = arguments.state_dir.clone().or_else(|| environment.state_dir.clone()).or(file.state_dir);
-    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
+    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR));
     let listed = list_runs(&StateFolder::from_path(&state_dir), arguments);
     if listed.is_empty() {
         let folder = state_dir.display();

@@ -1,13 +1,14 @@
 //! `gradus serve`: options, environment and file become a `ServerConfig`; the server crate does the rest.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use gradus_server::{EphemeralAddresses, LogFormat, ServeSection, ServerConfig};
+use serde_json::json;
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
+use crate::config::{ConfigError, ConfigFile, ConfigOverride, EnvironmentVariables};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -43,6 +44,25 @@ pub(super) struct ServerOptions {
 }
 
 impl ServerOptions {
+    /// The file that `--config` names.
+    pub(super) fn config_path(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// What the options set, by key of the file.
+    pub(super) fn overrides(&self) -> Vec<ConfigOverride> {
+        let given = [
+            ("serve.http", "--http", self.http.as_ref().map(|address| json!(address))),
+            ("serve.grpc", "--grpc", self.grpc.as_ref().map(|address| json!(address))),
+            ("serve.phoenix_port", "--phoenix-port", self.phoenix_port.map(|port| json!(port))),
+            ("state_dir", "--data", self.data.as_ref().map(|folder| json!(folder))),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(key, option, value)| Some(ConfigOverride { key, option, value: value? }))
+            .collect()
+    }
+
     /// The configuration of the server. Options win over the environment, the environment over the file. The server
     /// calls it again on SIGHUP, so it reads the file and the environment anew each time.
     pub(super) fn read_config(&self) -> Result<ServerConfig, ConfigError> {
@@ -52,7 +72,7 @@ impl ServerOptions {
         let data = self.data.clone().or_else(|| environment.state_dir.clone()).or(file.state_dir);
         Ok(ServerConfig {
             file: file.path,
-            data: data.unwrap_or_else(|| PathBuf::from(".gradus")),
+            data: data.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR)),
             serve: ServeSection {
                 http: self.http.clone().or(file.serve.http),
                 grpc: self.grpc.clone().or(file.serve.grpc),

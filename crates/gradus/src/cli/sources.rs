@@ -178,7 +178,7 @@ impl SelectionOptions {
             selection,
             phoenix,
             known: StoreAndServerResolver {
-                state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+                state_dir: state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR)),
                 server_key: environment.gradus_key,
             },
             fresh: places.fresh,

@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
+mod configuration;
 mod help;
+mod init;
+#[path = "../place/mod.rs"]
+mod place;
+mod shell_files;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

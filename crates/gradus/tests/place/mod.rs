@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value as Json;
 
 /// What would change what the command does, or where it asks.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 12] = [
     "CLICOLOR_FORCE",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
@@ -16,6 +16,7 @@ const VARIABLES: [&str; 11] = [
     "GRADUS_STATE_DIR",
     "GRADUS_CONFIG",
     "GRADUS_TRUST_CONFIG",
+    "GRADUS_URL",
     "HTTP_PROXY",
     "http_proxy",
 ];

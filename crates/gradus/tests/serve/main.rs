@@ -13,6 +13,7 @@ mod cross_site;
 mod duplicates;
 mod durability;
 mod ephemeral;
+mod health;
 mod hostile;
 mod http2;
 mod judgement;

@@ -17,4 +17,4 @@ pub use annotate::{AnnotationUploadResult, AnnotationUploader};
 pub use dataset::{PhoenixDataset, PhoenixDatasetError, PhoenixExample};
 pub use error::{PhoenixClientError, PhoenixSettingsError};
 pub use read::PhoenixSource;
-pub use rest_client::{PhoenixClient, PhoenixClientSettings};
+pub use rest_client::{DEFAULT_RETRY_TIME, DEFAULT_TIMEOUT, PhoenixClient, PhoenixClientSettings};

@@ -43,12 +43,12 @@ pub struct PhoenixClientSettings {
 /// Separate from the response timeout: a host that does not exist is known sooner.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Phoenix answers no request while it serialises a large page.
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Phoenix's server closes connections that were idle for five seconds. A request on a connection that is being closed
 /// would fail, so ours are dropped earlier.
 const IDLE: Duration = Duration::from_secs(3);
 /// A restart of Phoenix takes about half a minute.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+pub const DEFAULT_RETRY_TIME: Duration = Duration::from_secs(60);
 /// The first request fails quickly: a wrong address is more probable than a restart.
 const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 /// Limit for lists of projects and responses to annotations; pages of spans have limits of their own.
@@ -64,8 +64,8 @@ impl PhoenixClient {
             None => Ok(default),
             Some(value) => Duration::try_from_secs_f64(value).map_err(|_| PhoenixSettingsError::NotSeconds { name }),
         };
-        let timeout = seconds(settings.timeout_s, "timeout_s", TIMEOUT)?;
-        let give_up_after = seconds(settings.retry_s, "retry_s", GIVE_UP_AFTER)?;
+        let timeout = seconds(settings.timeout_s, "timeout_s", DEFAULT_TIMEOUT)?;
+        let give_up_after = seconds(settings.retry_s, "retry_s", DEFAULT_RETRY_TIME)?;
         let http = gradus_http::http_client()
             .connect_timeout(CONNECT.min(timeout))
             .read_timeout(timeout)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use gradus_host::child_environment::find_invalid_name;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::condition::{AlertCondition, AlertThreshold, ConditionError};
@@ -27,24 +28,38 @@ pub struct AlertRule {
     pub targets: Vec<AlertTarget>,
 }
 
-/// One `[[alert]]` table as it is written, before any check.
-#[derive(Clone, Default, Deserialize)]
+/// When people are notified, and how. Every notice is also logged.
+// Attributes for the reference: see `serve_section`. The tables are as written, before any check.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AlertSection {
+    /// Unique, 1 to 100 characters.
+    #[schemars(extend("x-default-text" = "required"))]
     pub name: String,
+    /// Only this project, as in a rule.
+    #[schemars(extend("x-default-text" = "all projects"))]
     pub project: Option<String>,
-    /// A condition as `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+    /// The [condition](alerts.md#conditions): `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+    #[schemars(extend("x-default-text" = "required"))]
     pub when: String,
-    /// In the form of the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
+    /// When the alert is over, in the form of the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
+    #[schemars(extend("x-type" = "number or text", "x-default-text" = "ten percent beyond the threshold"))]
     pub clear_at: Option<ClearingThreshold>,
-    /// A duration as `30m`, which is the default.
+    /// Minimum time between two notices.
+    #[schemars(extend("x-type" = "duration", "x-default" = COOL_DOWN))]
     pub cool_down: Option<String>,
+    /// Receives the notice as JSON. `gradus config show` shows scheme and host only.
+    #[schemars(extend("x-type" = "URL", "x-trust" = "yes", "x-secret" = "url"))]
     pub webhook: Option<String>,
+    /// Receives a Slack-compatible payload.
+    #[schemars(extend("x-type" = "URL", "x-trust" = "yes", "x-secret" = "url"))]
     pub slack: Option<String>,
-    /// A program and its arguments. No shell reads them.
+    /// A program and its arguments, started without a shell.
+    #[schemars(extend("x-trust" = "yes", "x-secret" = "command"))]
     pub command: Option<Vec<String>>,
-    /// Variables of the server's environment that the program gets besides `PATH` and the like. A name may end in `*`.
+    /// Variables that the command gets in addition to `PATH` and the like. A name may end in `*`.
     #[serde(default)]
+    #[schemars(extend("x-trust" = "yes"))]
     pub env: Vec<String>,
 }
 
@@ -60,7 +75,7 @@ impl fmt::Debug for AlertSection {
 }
 
 /// A threshold with a unit is a string in TOML, one without is a number.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "clear_at takes a number, or a text as \"85%\" or \"25s\"")]
 pub enum ClearingThreshold {
     Number(f64),
@@ -68,7 +83,7 @@ pub enum ClearingThreshold {
 }
 
 /// Default of `cool_down`.
-const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
+const COOL_DOWN: &str = "30m";
 /// In characters. Names are used in logs, headings of messages and the environment of a command.
 const MAX_NAME: usize = 100;
 
@@ -153,12 +168,9 @@ impl AlertRule {
         let condition = AlertCondition::parse(&when, known_evaluators)
             .map_err(|error| wrong(AlertSettingError::Condition(error)))?;
         let clear_at = clear_at.map(|clear_at| read_clear_at(&condition, &clear_at)).transpose().map_err(wrong)?;
-        let cool_down = match cool_down {
-            None => COOL_DOWN,
-            Some(text) => match parse_duration(text.trim()) {
-                Some(cool_down) => cool_down,
-                None => return Err(wrong(AlertSettingError::CoolDown { text })),
-            },
+        let text = cool_down.unwrap_or_else(|| COOL_DOWN.to_owned());
+        let Some(cool_down) = parse_duration(text.trim()) else {
+            return Err(wrong(AlertSettingError::CoolDown { text }));
         };
         // The log is always a target: a notice is then on record even if nothing else can be reached.
         let mut targets = vec![AlertTarget::Log];

@@ -145,7 +145,7 @@ impl<'s> PreparedBench<'s> {
         };
         let state_dir =
             arguments.grading.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
-        let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
+        let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR));
         let (folder, earlier) = choose_bench_folder(arguments, &state_dir, &plan);
         Ok(PreparedBench { who, jobs, plan, folder, earlier, not_applicable, state_dir })
     }

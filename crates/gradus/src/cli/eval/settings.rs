@@ -173,7 +173,7 @@ impl EvalSettings {
             judge,
             gates,
             calibration: file.eval.calibration,
-            state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+            state_dir: state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR)),
             phoenix: file.phoenix,
             run_name: arguments.grading.name.clone(),
             run_tags: arguments.grading.tag.iter().cloned().collect(),

@@ -128,7 +128,7 @@ impl PreparedExperiment {
             plan,
             timeout,
             jobs: arguments.jobs.unwrap_or(cores),
-            state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
+            state_dir: state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR)),
         })
     }
 

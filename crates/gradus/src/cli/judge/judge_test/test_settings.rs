@@ -119,7 +119,7 @@ impl TestSettings {
         }
         let rubrics = tested.iter().filter_map(|tested| library.find(&tested.name).cloned()).collect();
         let state_dir = arguments.state_dir.clone().or(environment.state_dir).or(file.state_dir);
-        let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
+        let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR));
         Ok(TestSettings { judges, tested, rubrics, probes, state_dir })
     }
 }

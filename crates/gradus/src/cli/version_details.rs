@@ -1,0 +1,28 @@
+//! `gradus --version --verbose`: what a report of a fault should begin with.
+
+use std::fmt;
+
+/// How this program was built, and which formats it writes.
+pub(super) struct VersionDetails;
+
+/// The short form, as `--version` prints it.
+pub(super) fn format_version() -> String {
+    format!("gradus {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// An empty text of the build script means that it does not know.
+fn known_or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+impl fmt::Display for VersionDetails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", format_version())?;
+        writeln!(f, "commit: {}", known_or(env!("GRADUS_BUILD_COMMIT"), "not recorded"))?;
+        writeln!(f, "target: {}", env!("GRADUS_BUILD_TARGET"))?;
+        writeln!(f, "profile: {}", env!("GRADUS_BUILD_PROFILE"))?;
+        writeln!(f, "features: {}", known_or(env!("GRADUS_BUILD_FEATURES"), "none"))?;
+        writeln!(f, "store schema: {}", gradus_store::schema_version())?;
+        write!(f, "sqlite: {}", gradus_store::sqlite_version())
+    }
+}
