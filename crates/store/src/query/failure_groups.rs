@@ -267,7 +267,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
         let mut plan = sql.prepare(&format!("EXPLAIN QUERY PLAN {}", count_statement())).unwrap();
-        let steps: Vec<String> = plan.query_map([rusqlite::types::Null; 8], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+        let steps: Vec<String> =
+            plan.query_map([rusqlite::types::Null; 8], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
         // Groups are few; of their rows, only those of the period are read.
         let search = "SEARCH failure USING PRIMARY KEY (failure_group=? AND start_ns>? AND start_ns<?) LEFT-JOIN";
         assert_eq!(steps, ["SCAN failure_group", search]);
