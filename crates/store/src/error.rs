@@ -78,7 +78,7 @@ impl StoreError {
     pub(crate) fn from_open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         use rusqlite::ErrorCode;
         let path = path.to_owned();
-        let reason = error.to_string();
+        let reason = describe_sql_error(error);
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
@@ -96,10 +96,18 @@ impl StoreError {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull,
             Some(rusqlite::ErrorCode::OperationInterrupted) => match crate::monitor::current_stop() {
                 Some(stop) => StoreError::Stopped(stop),
-                None => StoreError::Sql(error.to_string()),
+                None => StoreError::Sql(describe_sql_error(error)),
             },
-            _ => StoreError::Sql(error.to_string()),
+            _ => StoreError::Sql(describe_sql_error(error)),
         }
+    }
+}
+
+/// The reason in one line: beside it, rusqlite prints the whole statement.
+fn describe_sql_error(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        error => error.to_string(),
     }
 }
 
