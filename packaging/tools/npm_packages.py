@@ -6,7 +6,7 @@ import pathlib
 from reproducible import write_tar_gz
 
 # The platforms of the release; the shim names the same ones.
-PLATFORMS = ["linux-x64", "linux-x64-musl", "linux-arm64", "linux-arm64-musl", "darwin-x64", "darwin-arm64", "win32-x64"]
+PLATFORMS = ["linux-x64", "linux-x64-musl", "linux-arm64", "linux-arm64-musl", "darwin-x64", "darwin-arm64"]
 SCOPE = "@gradus"
 
 

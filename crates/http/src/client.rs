@@ -1,6 +1,7 @@
 //! The HTTP client for other servers: one configuration for all of Gradus, and retries while a server fails for a
 //! while.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderName, InvalidHeaderValue};
@@ -16,10 +17,15 @@ use crate::secret::{SecretString, mask_secrets, register_secret};
 pub fn http_client() -> reqwest::ClientBuilder {
     // One provider for the whole process. A second installation fails without harm.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    with_environment_proxies(reqwest::Client::builder())
+    let builder = with_environment_proxies(reqwest::Client::builder())
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
+        .redirect(reqwest::redirect::Policy::none());
+    if *HAS_SYSTEM_ROOTS { builder } else { builder.tls_certs_only([]) }
 }
+
+/// Whether this system has certificates of authorities. Slim containers have none, and no client that wants them can be
+/// built there. A client without any still reaches HTTP; HTTPS fails when it connects.
+static HAS_SYSTEM_ROOTS: LazyLock<bool> = LazyLock::new(|| reqwest::Client::builder().no_proxy().build().is_ok());
 
 /// A complete response. The size of the body was bounded while it was read.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gradus_eval::run::{EvaluatorRecord, RunManifest};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use crate::archive::{ArchiveError, LabelSource, NewRunLabel};
 use crate::archived_run::{ArchivedRun, RunLabel};
@@ -95,6 +96,7 @@ impl LabelFile {
             created: Some(jiff::Timestamp::now().to_string()),
         };
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.lock_file().map_err(|error| not_stored(&error.to_string()))?;
         let mut lines = self.read_lines()?;
         lines
             .retain(|line| !serde_json::from_str::<LabelRecord>(line).is_ok_and(|known| is_same_case(&known, &record)));
@@ -117,17 +119,29 @@ impl LabelFile {
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     }
 
-    /// Readers see the old file or the new one, never a part.
+    /// Every session of an assistant starts a server of its own, and they share the file. The lock ends with the value.
+    fn lock_file(&self) -> std::io::Result<File> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(".lock");
+        let lock = File::options().create(true).append(true).open(self.path.with_file_name(name))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    /// Readers see the old file or the new one, never a part. The name of the new one cannot be guessed: a link that
+    /// waits there would be written through.
     fn write_lines(&self, lines: &[String]) -> std::io::Result<()> {
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = self.path.with_file_name(name);
-        let mut file = File::create(&new)?;
+        // What a link points to is replaced, not the link.
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = NamedTempFile::new_in(folder)?;
         for line in lines {
             writeln!(file, "{line}")?;
         }
-        file.sync_all()?;
-        fs::rename(&new, &self.path)
+        file.as_file().sync_all()?;
+        file.persist(&path)?;
+        Ok(())
     }
 }
 

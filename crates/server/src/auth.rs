@@ -43,7 +43,6 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
         // A key that may send spans may annotate them.
         "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
-        _ if path.starts_with("/groups/") => RequiredScope::Ingest,
         _ => RequiredScope::Admin,
     }
 }

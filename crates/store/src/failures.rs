@@ -42,8 +42,11 @@ pub(crate) fn assign_failure_group(
         lower_first_seen(sql, no, start_ns)?;
         return Ok(Some(no));
     }
-    let count: i64 = sql.prepare_cached("SELECT count(*) FROM failure_group")?.query_row([], |row| row.get(0))?;
-    if count < MAX_GROUPS {
+    if count_groups(sql)? >= MAX_GROUPS {
+        // Groups whose trajectories are gone make room.
+        forget_empty_groups(sql)?;
+    }
+    if count_groups(sql)? < MAX_GROUPS {
         return insert_failure_group(sql, group, start_ns).map(Some);
     }
     let other = FailureGroupKey {
@@ -59,6 +62,10 @@ pub(crate) fn assign_failure_group(
         }
         None => insert_failure_group(sql, &other, start_ns).map(Some),
     }
+}
+
+fn count_groups(sql: &Connection) -> Result<i64, StoreError> {
+    Ok(sql.prepare_cached("SELECT count(*) FROM failure_group")?.query_row([], |row| row.get(0))?)
 }
 
 fn find_failure_group(sql: &Connection, key: &str) -> Result<Option<i64>, StoreError> {
@@ -202,14 +209,14 @@ impl Store {
     pub fn annotate_failure_group(
         &self,
         key: &str,
-        said: FailureGroupNote,
+        note: FailureGroupNote,
         now_ns: i64,
     ) -> Result<WriteHandle<bool>, StoreError> {
         let key = key.to_owned();
         self.writer()?.submit(256, move |writing| {
             let text = |text: &Option<String>| text.clone().map(|text| Some(text).filter(|text| !text.is_empty()));
-            let (name, note) = (text(&said.name), text(&said.note));
-            let muted_ns = said.is_muted.map(|is_muted| is_muted.then_some(now_ns));
+            let (name, body) = (text(&note.name), text(&note.note));
+            let muted_ns = note.is_muted.map(|is_muted| is_muted.then_some(now_ns));
             let changed = writing
                 .sql
                 .prepare_cached(
@@ -220,8 +227,8 @@ impl Store {
                     key,
                     name.is_some(),
                     name.flatten(),
-                    note.is_some(),
-                    note.flatten(),
+                    body.is_some(),
+                    body.flatten(),
                     muted_ns.is_some(),
                     muted_ns.flatten()
                 ])?;

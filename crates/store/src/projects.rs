@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::failures::forget_empty_groups;
 use crate::retention::{RemovalCounts, remove_trace};
 use crate::rollup;
 use crate::usage;
@@ -128,6 +129,8 @@ impl Store {
             // No trace is left, so the project itself can go.
             if !removed.has_more {
                 remove_row(sql, no)?;
+                // What a group says about the texts of a removed project goes with its last trajectory.
+                forget_empty_groups(sql)?;
                 writing.projects.forget(no);
             }
             Ok(removed)

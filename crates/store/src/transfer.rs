@@ -331,8 +331,10 @@ fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, Store
 
 /// The reverse of `to_json`.
 fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError> {
-    let is_blob =
-        matches!((table, column), ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body"));
+    let is_blob = matches!(
+        (table, column),
+        ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body") | ("failure_group", "signature")
+    );
     let bad = || StoreError::bad_row(format!("{table}.{column}"), "it has another type");
     Ok(match json {
         Json::Null => Value::Null,

@@ -4,7 +4,7 @@
 const { spawn } = require("node:child_process");
 const { constants } = require("node:os");
 
-const SUPPORTED = ["linux-x64", "linux-x64-musl", "linux-arm64", "linux-arm64-musl", "darwin-x64", "darwin-arm64", "win32-x64"];
+const SUPPORTED = ["linux-x64", "linux-x64-musl", "linux-arm64", "linux-arm64-musl", "darwin-x64", "darwin-arm64"];
 
 /** The names of packages that can run here, the best one first. A static program runs with any libc. */
 function platformNames() {

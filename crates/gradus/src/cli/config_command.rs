@@ -166,7 +166,8 @@ impl ShownConfig {
                 ValueSource::Default => "default".to_owned(),
             };
             // Values of a file that nobody trusts must not repaint the terminal.
-            writeln!(out, "{}", printable_line(&mask_secrets(&format!("{} = {text}  # {source}", value.key))))?;
+            let setting = printable_line(&mask_secrets(&format!("{} = {text}", value.key)));
+            writeln!(out, "{setting}  # {}", printable_line(&mask_secrets(&source)))?;
         }
         writeln!(out, "# environment variables that are set")?;
         for variable in &self.variables {

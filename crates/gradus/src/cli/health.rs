@@ -110,10 +110,11 @@ fn default_url() -> Result<String, HealthError> {
 
 /// Adds the scheme where it is missing, and removes the slash at the end.
 fn parse_base_url(text: &str) -> Option<String> {
-    let text = text.trim().trim_end_matches('/');
+    let text = text.trim();
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = reqwest::Url::parse(&text).ok()?;
-    (matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none()).then_some(text)
+    let is_base = matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none();
+    is_base.then(|| text.trim_end_matches('/').to_owned())
 }
 
 async fn ask_server(http: &reqwest::Client, base: &str, path: &str) -> Result<serde_json::Value, HealthError> {

@@ -69,7 +69,7 @@ fn concrete(path: &str) -> String {
 }
 
 fn is_form(path: &str) -> bool {
-    ["/sign-in", "/sign-out", "/labels", "/server/retry", "/rubrics/x"].contains(&path)
+    ["/sign-in", "/sign-out", "/labels", "/server/retry", "/rubrics/x", "/groups/x"].contains(&path)
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn live_traffic_is_asked_about() {
     assert!(found.contains("\n1 run of live traffic") && found.contains("call_validity at step 1"), "{found}");
     let id = found.lines().find_map(|line| line.strip_prefix("run ")).unwrap().to_owned();
     // The recorded text cannot forge the mark of another line.
-    assert!(found.contains("| zebra 2\n| | x\n"), "{found}");
+    assert!(found.contains("| zebra 2\n| | x"), "{found}");
     let groups = ask("failure_groups", json!({"since": "1h"}));
     assert!(
         groups.contains("in 5 runs of live traffic") && groups.contains("call_validity=incorrect on read_file"),
@@ -142,7 +142,8 @@ fn labels_need_a_scope_and_an_address_that_asks_for_them() {
     let stored = annotations(&read);
     let short: Vec<_> =
         stored.iter().map(|one| (&one["annotator"], &one["label"], &one["identifier"], &one["key"])).collect();
-    let wanted = [json!(["LLM", "correct", "assistant of ann", "ann"]), json!(["HUMAN", "incorrect", "ann", "ann"])];
+    let wanted =
+        [json!(["LLM", "correct", "assistant of ann", "ann"]), json!(["HUMAN", "incorrect", "ann via mcp", "ann"])];
     for ((annotator, value, identifier, key), wanted) in short.iter().zip(&wanted) {
         assert_eq!(json!([annotator, value, identifier, key]), *wanted);
     }

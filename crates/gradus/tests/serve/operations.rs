@@ -57,6 +57,8 @@ fn the_description_names_what_there_is() {
         "/api/v1/projects",
         "/api/v1/projects/{project}/otlp",
         "/api/v1/projects/{project}/spans",
+        "/api/v1/failure-groups",
+        "/api/v1/failure-groups/{key}/dataset",
         "/api/v1/quarantine",
         "/api/v1/quarantine/retry",
         "/api/v1/quarantine/{trace_id}/retry",

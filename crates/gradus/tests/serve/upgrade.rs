@@ -149,7 +149,7 @@ fn a_server_answers_as_the_earlier_version_did() {
     }
     // What waited for a model still does.
     let metrics = old.get(&server, "owner", "/metrics").1;
-    assert!(metrics.contains("\ngradus_trajectories_ungraded 1\n"), "{metrics}");
+    assert!(metrics.contains("\ngradus_trajectories_ungraded 1.0\n"), "{metrics}");
     assert_eq!(server.stop().0, Some(0));
     assert!(old.store_format() > 1);
     let checked = old.run(&["store", "check"]).exits_with(0);

@@ -11,7 +11,7 @@ use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, Metr
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http_error::{ApiError, ApiQuery, run_store_query};
+use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -19,6 +19,8 @@ use crate::time_text as time;
 const MAX_GROUPS: usize = 200;
 /// Items of a dataset.
 const MAX_ITEMS: usize = 1_000;
+/// Bytes of a dataset. A request can be a whole document.
+const MAX_DATASET_BYTES: usize = 8 << 20;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -121,7 +123,7 @@ pub(super) async fn list_failure_groups(
     .await
 }
 
-/// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000, the latest.
+/// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000 and 8 MB, the latest.
 #[utoipa::path(get, path = "/api/v1/failure-groups/{key}/dataset", tag = "metrics",
     params(("key" = String, Path, description = "The key of the group")),
     responses((status = 200, body = String, content_type = "application/jsonl"),
@@ -130,7 +132,7 @@ pub(super) async fn download_group_dataset(
     State(server): State<Arc<ServerState>>,
     Path(key): Path<String>,
 ) -> Result<Response, ApiError> {
-    let lines = run_store_query(&server, move |server| {
+    let lines = blocking_large(&server, move |server| {
         let examples = server.store.failure_examples(&key, MAX_ITEMS)?;
         if examples.is_empty() {
             return Err(ApiError::not_found("there is no such failure group, or none of its runs is stored any more"));
@@ -138,6 +140,9 @@ pub(super) async fn download_group_dataset(
         let mut seen = HashSet::new();
         let mut lines = String::new();
         for example in &examples {
+            if lines.len() > MAX_DATASET_BYTES {
+                break;
+            }
             // The list has only the beginning of a request.
             let json = server.store.trajectory_json(&example.trajectory_id)?.unwrap_or_default();
             let request = serde_json::from_slice::<RecordedRequest>(&json).ok().and_then(|one| one.query);

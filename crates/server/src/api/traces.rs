@@ -9,7 +9,7 @@ use axum::response::Response;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{ExportedOutcome, OutcomeSpans};
-use gradus_store::{AnnotationFilter, ScoreRow, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow};
+use gradus_store::{AnnotationFilter, ScoreRow, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow, VerdictLine};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as JsonValue};
 use utoipa::{IntoParams, ToSchema};
@@ -225,14 +225,16 @@ struct LocatedOutcome {
     line: Map<String, JsonValue>,
     #[serde(flatten)]
     spans: OutcomeSpans,
+    /// Below the best score of its evaluator.
+    is_wrong: bool,
 }
 
 impl LocatedOutcome {
     /// `None` for a line that is no JSON object.
-    fn from_line(trajectory: &Trajectory, line: &str) -> Option<LocatedOutcome> {
-        let line: Map<String, JsonValue> = serde_json::from_str(line).ok()?;
+    fn from_verdict(trajectory: &Trajectory, verdict: &VerdictLine) -> Option<LocatedOutcome> {
+        let line: Map<String, JsonValue> = serde_json::from_str(&verdict.line).ok()?;
         let step_index = line.get("step_index").and_then(JsonValue::as_u64).and_then(|index| u32::try_from(index).ok());
-        Some(LocatedOutcome { spans: OutcomeSpans::new(trajectory, step_index), line })
+        Some(LocatedOutcome { spans: OutcomeSpans::new(trajectory, step_index), line, is_wrong: verdict.is_wrong })
     }
 }
 
@@ -248,8 +250,8 @@ fn load_trajectories(
     trajectories.retain(|trajectory| trajectory.trace_ids.contains(&id));
     let mut outcomes = Vec::new();
     for trajectory in &trajectories {
-        let given = server.store.verdict_lines(&trajectory.trajectory_id)?;
-        outcomes.extend(given.iter().filter_map(|given| LocatedOutcome::from_line(trajectory, &given.line)));
+        let verdicts = server.store.verdict_lines(&trajectory.trajectory_id)?;
+        outcomes.extend(verdicts.iter().filter_map(|verdict| LocatedOutcome::from_verdict(trajectory, verdict)));
     }
     Ok((trajectories, outcomes, trace_group))
 }

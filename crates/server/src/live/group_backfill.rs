@@ -3,23 +3,23 @@
 use gradus_eval::outcome::OutcomeLine;
 use gradus_store::{FailureGroupKey, Store, StoreError, UngroupedVerdict};
 
-use super::record::failure_group_of;
+use super::record::build_failure_group;
 
 /// Verdicts of one transaction. Senders wait for it, so it is short.
-const BATCH: usize = 200;
+const MAX_BATCH_VERDICTS: usize = 200;
 
 /// Groups all of them, one batch after the other. Ends early if the server stops.
 pub(crate) fn group_stored_verdicts(store: &Store, is_stopping: impl Fn() -> bool) -> Result<u64, StoreError> {
     let mut grouped = 0;
     let mut last = Vec::new();
     while !is_stopping() {
-        let verdicts = store.ungrouped_verdicts(BATCH)?;
+        let verdicts = store.ungrouped_verdicts(MAX_BATCH_VERDICTS)?;
         // What cannot be grouped, because its trajectory is damaged, would be found for ever.
         if verdicts.is_empty() || verdicts == last {
             break;
         }
         grouped += verdicts.len() as u64;
-        let keyed = verdicts.iter().map(|verdict| (verdict.clone(), key_of(verdict))).collect();
+        let keyed = verdicts.iter().map(|verdict| (verdict.clone(), build_group_key(verdict))).collect();
         store.group_verdicts(keyed)?.wait()?;
         last = verdicts;
     }
@@ -27,10 +27,10 @@ pub(crate) fn group_stored_verdicts(store: &Store, is_stopping: impl Fn() -> boo
 }
 
 /// A line that cannot be read is a group by itself: the verdict counts, and nothing is known about its reason.
-fn key_of(verdict: &UngroupedVerdict) -> FailureGroupKey {
+fn build_group_key(verdict: &UngroupedVerdict) -> FailureGroupKey {
     let tool = Some(verdict.tool.as_str()).filter(|tool| !tool.is_empty());
     match serde_json::from_str::<OutcomeLine>(&verdict.line) {
-        Ok(line) => failure_group_of(tool, &line),
+        Ok(line) => build_failure_group(tool, &line),
         Err(_) => FailureGroupKey {
             key: format!("unreadable-{}", verdict.evaluator),
             evaluator: verdict.evaluator.clone(),

@@ -133,12 +133,12 @@ pub(super) fn outcome_record(
         tool: tool.map(|tool| sanitize_name(tool)).unwrap_or_default(),
         run: line.run_id.to_string(),
         line: serde_json::to_string(line).unwrap_or_default(),
-        failure_group: is_wrong.then(|| failure_group_of(tool.map(String::as_str), line)),
+        failure_group: is_wrong.then(|| build_failure_group(tool.map(String::as_str), line)),
     }
 }
 
 /// The failure group of a wrong outcome, as the store keeps it.
-pub(super) fn failure_group_of(tool: Option<&str>, line: &OutcomeLine) -> FailureGroupKey {
+pub(super) fn build_failure_group(tool: Option<&str>, line: &OutcomeLine) -> FailureGroupKey {
     let group = VerdictGroup::with_tool(tool, line);
     FailureGroupKey {
         signature: group.signature(),

@@ -31,9 +31,10 @@ pub(super) fn store_live_label(
     let verdict = find_verdict(server, new)?;
     let score = find_score(server, new, verdict.as_ref())?;
     let person = if caller.name.is_empty() { NO_KEY } else { &caller.name };
-    // Labels of assistants never replace those of the person whose key they use, and calibrate no judge.
+    // Nothing that comes this way replaces a label that the person gave on a page: text of a trace may have talked the
+    // assistant into it. Labels of assistants calibrate no judge.
     let (annotator, identifier, author) = match new.source {
-        LabelSource::Person => ("HUMAN", person.to_owned(), person.to_owned()),
+        LabelSource::Person => ("HUMAN", format!("{person} via mcp"), person.to_owned()),
         LabelSource::Assistant => ("LLM", format!("assistant of {person}"), format!("assistant of {person}")),
     };
     let metadata = json!({

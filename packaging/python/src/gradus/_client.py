@@ -173,7 +173,13 @@ class Client:
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.parse import urlencode
-        from urllib.request import ProxyHandler, Request, build_opener
+        from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+        class NoRedirects(HTTPRedirectHandler):
+            """The key is for this server, and for no other one that it may name."""
+
+            def redirect_request(self, *_: Any, **__: Any) -> None:
+                return None
 
         wanted = {name: _query_text(value) for name, value in (query or {}).items() if value is not None}
         address = f"{self.url}{path}" + (f"?{urlencode(wanted)}" if wanted else "")
@@ -183,7 +189,7 @@ class Client:
             request.add_header("content-type", content_type)
         if self._key:
             request.add_header("authorization", f"Bearer {self._key}")
-        opener = build_opener(ProxyHandler({})) if self._is_local else build_opener()
+        opener = build_opener(NoRedirects(), ProxyHandler({})) if self._is_local else build_opener(NoRedirects())
         try:
             with opener.open(request, timeout=self.timeout if timeout is None else timeout) as response:
                 answer: bytes = response.read()

@@ -336,16 +336,36 @@ def evaluate(
         with open(document, "rb") as file:
             result = json.loads(file.read())
         with open(outcomes, "rb") as file:
-            verdicts = tuple(Verdict.from_json(line) for line in _json.lines(file.read()))
-    trajectories = _read_run_trajectories(_json.text(result, "run_folder"), cwd)
+            lines = _json.lines(file.read())
+    folder = _find_run_folder(_json.text(result, "run_folder"), cwd)
+    best = _read_best_scores(folder)
+    verdicts = tuple(Verdict.from_json(line, best.get(str(line.get("evaluator")), 1.0)) for line in lines)
+    trajectories = _read_run_trajectories(folder)
     return make_evaluation(result, verdicts, trajectories, state_dir=None if state_dir is None else str(state_dir), cwd=None if cwd is None else str(cwd))
 
 
-def _read_run_trajectories(folder: Optional[str], cwd: Optional[PathLike]) -> Trajectories:
-    """The trajectories that the run kept. Of very long results it keeps the beginning."""
+def _find_run_folder(folder: Optional[str], cwd: Optional[PathLike]) -> str:
     if folder is None:
         raise GradusError("the gradus program is older than this package: its results name no folder")
-    path = os.path.join(os.fspath(cwd) if cwd is not None else "", folder, "trajectories.jsonl")
+    return os.path.join(os.fspath(cwd) if cwd is not None else "", folder)
+
+
+def _read_best_scores(folder: str) -> Dict[str, float]:
+    """The best score of each evaluator of a run: rubrics have scales of their own."""
+    with open(os.path.join(folder, "run.json"), "rb") as file:
+        run = json.loads(file.read())
+    best: Dict[str, float] = {}
+    for evaluator in _json.objects(run, "evaluators"):
+        scores = [label[1] for label in evaluator.get("labels", []) if isinstance(label, list) and len(label) == 2]
+        numbers = [float(score) for score in scores if isinstance(score, (int, float)) and not isinstance(score, bool)]
+        if numbers:
+            best[_json.text(evaluator, "name") or ""] = max(numbers)
+    return best
+
+
+def _read_run_trajectories(folder: str) -> Trajectories:
+    """The trajectories that the run kept. Of very long results it keeps the beginning."""
+    path = os.path.join(folder, "trajectories.jsonl")
     with open(path, "rb") as file:
         lines = _json.lines(file.read())
     # A resumed run can have written a trajectory twice; the later line counts.

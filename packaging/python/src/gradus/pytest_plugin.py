@@ -216,7 +216,8 @@ def _run_trials(item: Any, nextitem: Optional[pytest.Item], plan: TrialPlan) -> 
 
 def _combine_calls(calls: List[pytest.TestReport], passed: int, failed: int, plan: TrialPlan) -> pytest.TestReport:
     report = calls[-1]
-    if report.skipped or hasattr(report, "wasxfail"):
+    # A test that skips itself is skipped, unless a trial before has failed.
+    if (report.skipped or hasattr(report, "wasxfail")) and failed == 0:
         return report
     counts = f"{passed} of {passed + failed} trials passed; {plan.needed} of {plan.trials} have to"
     report.duration = sum(call.duration for call in calls)

@@ -211,9 +211,9 @@ pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<
         // Sources are paths, with the name of the user in them.
         scrubber.scrub_value(&mut manifest["sources"]);
     }
-    match target.place {
-        ExportPlace::File(file) => file.finish(&manifest)?,
-        ExportPlace::Folder(folder) => folder.finish(&manifest)?,
+    match target.destination {
+        ExportDestination::File(file) => file.finish(&manifest)?,
+        ExportDestination::Folder(folder) => folder.finish(&manifest)?,
     }
     print_diagnostic(&describe_result(arguments, &target.counts));
     Ok(input.failed_exit.unwrap_or(CommandExit::Pass))
@@ -221,11 +221,11 @@ pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<
 
 /// Rows that are written, and not yet in their place.
 struct ExportTarget {
-    place: ExportPlace,
+    destination: ExportDestination,
     counts: TrainingCounts,
 }
 
-enum ExportPlace {
+enum ExportDestination {
     File(ExportFile),
     Folder(PendingFolder),
 }
@@ -249,7 +249,7 @@ impl ExportTarget {
                 ParquetFolderError::Rows(error) => ExportError::Rows(error),
                 error => ExportError::Rejected(error.to_string()),
             })?;
-            return Ok(ExportTarget { place: ExportPlace::Folder(folder), counts });
+            return Ok(ExportTarget { destination: ExportDestination::Folder(folder), counts });
         }
         let created = ExportFile::create(&arguments.out);
         let mut file = created.map_err(|error| ExportError::Rejected(error.to_string()))?;
@@ -257,7 +257,7 @@ impl ExportTarget {
             Some(scrubber) => write_rows(arguments, &input.runs, &mut ScrubbedRows::new(&mut file, scrubber)),
             None => write_rows(arguments, &input.runs, &mut file),
         };
-        Ok(ExportTarget { place: ExportPlace::File(file), counts: written.map_err(ExportError::Rows)? })
+        Ok(ExportTarget { destination: ExportDestination::File(file), counts: written.map_err(ExportError::Rows)? })
     }
 }
 

@@ -95,11 +95,10 @@ fn list_requirement_files(folder: &Path) -> Vec<String> {
     let is_plain = |name: &str| name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter));
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names
-        .filter(|name| name.starts_with("requirements") && name.ends_with(".txt") && is_plain(name))
-        .take(MAX_REQUIREMENT_FILES)
-        .collect();
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with("requirements") && name.ends_with(".txt") && is_plain(name)).collect();
     names.sort();
+    names.truncate(MAX_REQUIREMENT_FILES);
     names
 }
 

@@ -154,11 +154,11 @@ fn list_tracing_variables() -> Vec<String> {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
     let names = set.filter_map(|(name, _)| name.into_string().ok());
-    let mut names: Vec<String> = names
-        .filter(|name| (name.starts_with("PHOENIX_") || name.starts_with("OTEL_")) && is_plain(name))
-        .take(MAX_VARIABLES)
-        .collect();
-    names.sort();
+    let mut names: Vec<String> =
+        names.filter(|name| (name.starts_with("PHOENIX_") || name.starts_with("OTEL_")) && is_plain(name)).collect();
+    // Phoenix's first: they decide about a section of the settings.
+    names.sort_by_key(|name| (name.starts_with("OTEL_"), name.clone()));
+    names.truncate(MAX_VARIABLES);
     names
 }
 
