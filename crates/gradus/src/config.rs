@@ -14,6 +14,7 @@ mod sections;
 mod trust;
 mod variables;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use gradus_eval::annotation::AnnotationSettings;
@@ -65,6 +66,8 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> 
 pub(crate) const FILE_NAME: &str = "gradus.toml";
 /// Refused keys that one message lists at most; `gradus trust` shows all.
 const MAX_NAMED_KEYS: usize = 20;
+/// Bytes of a configuration file. What is found in a folder may be a link to anything.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 impl ConfigFile {
     /// Reads a file that the user named, or `gradus.toml` in the working directory if it exists. Naming a file is
@@ -151,7 +154,13 @@ impl UncheckedFile {
 
     /// Parses a file and finds the keys that need consent. Nothing in it takes effect yet.
     pub(crate) fn read(path: &Path) -> Result<UncheckedFile, ConfigError> {
-        let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(unreadable(std::io::Error::other("it is larger than 4 MB")));
+        }
         let text =
             std::str::from_utf8(&bytes).map_err(|source| ConfigError::NotUtf8 { path: path.to_owned(), source })?;
         let refused = |error: toml::de::Error| {

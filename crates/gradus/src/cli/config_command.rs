@@ -52,6 +52,9 @@ The options are those of `gradus serve`: a value that one of them sets is shown 
 
 Exit codes: 0 shown, 2 the file cannot be read, or commands refuse it because it is not trusted (it is shown all the same).";
 
+/// Characters from which a part of a path with a digit in it counts as a key.
+const MIN_KEY_CHARS: usize = 16;
+
 /// Entry point of the command.
 pub(super) fn run_config_command(arguments: &ConfigArguments) -> anyhow::Result<CommandExit> {
     match &arguments.command {
@@ -155,7 +158,7 @@ impl ShownConfig {
         }
         for value in &self.values {
             let text = match &value.value {
-                ShownValue::Value(json) => format_value(json),
+                ShownValue::Value(json) => format_value(&mask_json(json)),
                 ShownValue::Described(words) => format!("({})", words.replace('`', "")),
                 ShownValue::Nothing => "none".to_owned(),
             };
@@ -219,11 +222,30 @@ fn describe_value(value: &EffectiveValue) -> Json {
 /// Masks the texts of a value.
 fn mask_json(value: &Json) -> Json {
     match value {
-        Json::String(text) => json!(mask_secrets(text)),
+        Json::String(text) => json!(mask_secrets(&mask_address(text))),
         Json::Array(values) => values.iter().map(mask_json).collect(),
         Json::Object(entries) => entries.iter().map(|(name, value)| (name.clone(), mask_json(value))).collect(),
         other => other.clone(),
     }
+}
+
+/// An address without what may be a secret in it: user and password, long parts of the path, and the whole query.
+/// Other texts stay as they are.
+fn mask_address(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None if text.contains('@') && !text.contains(char::is_whitespace) => (String::new(), text),
+        None => return text.to_owned(),
+    };
+    let (address, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(address, _)| (address, "?[redacted]"));
+    let (authority, path) = address.find('/').map_or((address, ""), |at| address.split_at(at));
+    let host = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("[redacted]@{host}"),
+        None => authority.to_owned(),
+    };
+    let is_key = |part: &str| part.len() >= MIN_KEY_CHARS && part.contains(|c: char| c.is_ascii_digit());
+    let path: Vec<&str> = path.split('/').map(|part| if is_key(part) { "[redacted]" } else { part }).collect();
+    format!("{scheme}{host}{}{query}", path.join("/"))
 }
 
 /// The variables of the reference that are set. Values of secrets are not read.
@@ -237,7 +259,27 @@ fn list_set_variables() -> Vec<SetVariable> {
         let value = value.to_string_lossy().into_owned();
         // An address may contain a password.
         gradus_http::register_url_secrets(&value);
-        variables.push(SetVariable { name, value: (!is_secret).then_some(value) });
+        variables.push(SetVariable { name, value: (!is_secret).then(|| mask_address(&value)) });
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_what_may_be_secret() {
+        for (address, shown) in [
+            ("https://gw.example/v1", "https://gw.example/v1"),
+            ("https://gw.example/v1/sk-proj-abcdefghij0123", "https://gw.example/v1/[redacted]"),
+            ("https://ann:pw@gw.example:8/v1?token=short", "https://[redacted]@gw.example:8/v1?[redacted]"),
+            ("ann:pw@gw.example:8", "[redacted]@gw.example:8"),
+            ("http://gw.example#key", "http://gw.example?[redacted]"),
+            ("127.0.0.1:4318", "127.0.0.1:4318"),
+            ("a rule @ home", "a rule @ home"),
+        ] {
+            assert_eq!(mask_address(address), shown);
+        }
+    }
 }

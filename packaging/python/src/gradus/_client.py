@@ -159,6 +159,9 @@ class Client:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url={url!r}: write it as http://HOST:PORT")
+        if parts.username or parts.password:
+            # It would be part of every error message.
+            raise ValueError(f"url: http://{parts.hostname}: no user or password in the address; use key=")
         self.url = url.rstrip("/")
         self.timeout = timeout
         self._key = key if key is not None else os.environ.get("GRADUS_API_KEY")

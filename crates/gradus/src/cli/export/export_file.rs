@@ -2,11 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gradus_report::json::write_line;
 use serde_json::Value as Json;
 use tempfile::NamedTempFile;
+
+/// A file that gets its name when it is complete. Others may read it as the user's umask says; temporary files are for
+/// their owner alone otherwise.
+pub(super) fn new_export_file(folder: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o666)).tempfile_in(folder)
+}
 
 /// An export that is being written.
 pub(super) enum ExportFile {
@@ -47,7 +54,7 @@ impl ExportFile {
         // What a link points to is replaced, not the link.
         let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = NamedTempFile::new_in(folder).map_err(failed)?;
+        let file = new_export_file(folder).map_err(failed)?;
         Ok(ExportFile::Named { rows: BufWriter::new(file), path: path.to_owned() })
     }
 

@@ -35,8 +35,8 @@ pub(super) fn write_parquet_folder(
     use std::io::BufWriter;
 
     use gradus_export::{FlatTable, ParquetTable, write_table_rows};
-    use tempfile::NamedTempFile;
 
+    use super::export_file::new_export_file;
     use super::scrubbed_rows::ScrubbedRows;
 
     let folder = check_folder(&arguments.out)?;
@@ -45,7 +45,7 @@ pub(super) fn write_parquet_folder(
     let mut counts = TrainingCounts::default();
     let mut tables = Vec::new();
     for table in FlatTable::ALL {
-        let file = BufWriter::new(NamedTempFile::new_in(folder).map_err(failed)?);
+        let file = BufWriter::new(new_export_file(folder).map_err(failed)?);
         let mut rows = ParquetTable::new(table, file).map_err(failed)?;
         let written = match scrubber.as_deref_mut() {
             Some(scrubber) => write_table_rows(&input.runs, table, &mut ScrubbedRows::new(&mut rows, scrubber)),

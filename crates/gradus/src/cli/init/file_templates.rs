@@ -10,8 +10,9 @@ use crate::config::FILE_NAME;
 pub(super) const DATASET_PATH: &str = "evals/dataset.jsonl";
 const GITHUB_PATH: &str = ".github/workflows/gradus.yml";
 const GITLAB_PATH: &str = ".gitlab-ci.yml";
-/// The repository with the action, at the tag of this version.
-const ACTION: &str = concat!("gradus/gradus@v", env!("CARGO_PKG_VERSION"));
+/// The repository with the action, at the tag of this version. Who owns it is for the user to say: a name that somebody
+/// else may hold must not be run with the rights of a job.
+const ACTION: &str = concat!("OWNER/gradus@v", env!("CARGO_PKG_VERSION"));
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A file with its text.
@@ -160,7 +161,8 @@ gradus:
     - if: $CI_PIPELINE_SOURCE == "merge_request_event"
     - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
   script:
-    - pip install gradus=={VERSION}
+    # GRADUS_WHEEL is a CI/CD variable: the path or the address of the wheel that scripts/dist makes.
+    - pip install "$GRADUS_WHEEL"
     # Put the command of your agent in place of `cat`, for example '{agent}'. It gets the request on
     # standard input and in GRADUS_REQUEST; --pass-env OPENAI_API_KEY passes it a key.
     - >-

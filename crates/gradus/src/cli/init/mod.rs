@@ -116,6 +116,11 @@ fn check_settings(file: &PlannedFile) -> CommandExit {
     let path = Path::new(FILE_NAME);
     let environment = EnvironmentVariables::read();
     let check = || -> Result<Option<String>, InitError> {
+        if !path.is_file() {
+            // Reading a pipe would wait for ever.
+            let source = std::io::Error::other("it is no regular file");
+            return Err(ConfigError::Unreadable { path: path.to_owned(), source }.into());
+        }
         let found = UncheckedFile::read(path)?;
         if found.digest == crate::config::digest_bytes(file.text.as_bytes()) {
             return match environment.trust_store() {
