@@ -1,5 +1,7 @@
 //! Failure groups follow the verdicts: they are counted by trajectory, move with it, and go with it.
 
+#![allow(clippy::unwrap_used)]
+
 mod lab;
 
 use gradus_core::text_signature::TextSignature;

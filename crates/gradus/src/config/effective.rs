@@ -70,7 +70,7 @@ impl LocatedValues {
     }
 
     fn add_table(&mut self, prefix: &str, table: &DeTable<'_>, values: &Json, text: &str) {
-        for (name, located) in table.iter() {
+        for (name, located) in table {
             let plain: &str = name.get_ref();
             let key = if prefix.is_empty() { plain.to_owned() } else { format!("{prefix}.{plain}") };
             let value = &values[plain];

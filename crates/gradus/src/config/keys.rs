@@ -61,22 +61,22 @@ pub(crate) fn list_config_tables() -> Vec<ConfigTable> {
     let schema = Json::from(schemars::schema_for!(ConfigFile));
     let mut tables = Vec::new();
     if let Some(root) = schema.as_object() {
-        add_table(String::new(), false, root, &schema["$defs"], &mut tables);
+        add_table("", false, root, &schema["$defs"], &mut tables);
     }
     tables
 }
 
 /// Adds a table, and the tables in it after it.
-fn add_table(path: String, is_array: bool, schema: &Map<String, Json>, defs: &Json, tables: &mut Vec<ConfigTable>) {
+fn add_table(path: &str, is_array: bool, schema: &Map<String, Json>, defs: &Json, tables: &mut Vec<ConfigTable>) {
     let Some(properties) = schema.get("properties").and_then(Json::as_object) else { return };
     let place = tables.len();
     let meaning = one_line(schema.get("description"));
-    tables.push(ConfigTable { path: path.clone(), is_array, meaning, keys: Vec::new() });
+    tables.push(ConfigTable { path: path.to_owned(), is_array, meaning, keys: Vec::new() });
     for (name, property) in properties {
         match find_inner_table(property, defs) {
             Some((inner, is_array)) => {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                add_table(path, is_array, inner, defs, tables);
+                add_table(&path, is_array, inner, defs, tables);
             }
             None => tables[place].keys.push(describe_key(name, property)),
         }

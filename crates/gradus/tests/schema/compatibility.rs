@@ -184,7 +184,7 @@ fn objects(json: &Json) -> impl Iterator<Item = (&String, &Json)> {
 pub(crate) fn break_each_field(schema: &Json) -> BTreeMap<String, Json> {
     let mut broken = BTreeMap::new();
     let mut pointers = Vec::new();
-    find_property_tables(schema, String::new(), &mut pointers);
+    find_property_tables(schema, "", &mut pointers);
     for pointer in pointers {
         let names: Vec<String> = objects(schema.pointer(&pointer).unwrap()).map(|(name, _)| name.clone()).collect();
         for name in names {
@@ -212,14 +212,14 @@ pub(crate) fn break_each_field(schema: &Json) -> BTreeMap<String, Json> {
     broken
 }
 
-fn find_property_tables(node: &Json, pointer: String, found: &mut Vec<String>) {
+fn find_property_tables(node: &Json, pointer: &str, found: &mut Vec<String>) {
     if node["properties"].is_object() {
         found.push(format!("{pointer}/properties"));
     }
     for (name, child) in objects(node) {
-        find_property_tables(child, format!("{pointer}/{name}"), found);
+        find_property_tables(child, &format!("{pointer}/{name}"), found);
     }
     for (index, child) in node.as_array().into_iter().flatten().enumerate() {
-        find_property_tables(child, format!("{pointer}/{index}"), found);
+        find_property_tables(child, &format!("{pointer}/{index}"), found);
     }
 }

@@ -85,7 +85,7 @@ impl FailureGroupTable {
     /// `traces` is the URL of the list of traces with the same filter.
     pub(super) fn new(
         settings: &ReloadableSettings,
-        list: FailureGroupList,
+        list: &FailureGroupList,
         totals: PeriodTotals,
         from_ns: Option<i64>,
         traces: &PageUrl,

@@ -242,7 +242,7 @@ fn build_overview_page(
         without_days: choice
             .has_days()
             .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
-        failures: FailureGroupTable::new(&settings, failures, totals, time.from_ns, &traces),
+        failures: FailureGroupTable::new(&settings, &failures, totals, time.from_ns, &traces),
         cards,
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,

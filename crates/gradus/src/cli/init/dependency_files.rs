@@ -50,10 +50,13 @@ pub(super) fn read_text(folder: &Path, name: &str) -> Result<Option<String>, Dep
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
+/// Finds the packages in the text of a file; the first text is its name.
+type PackageParser<'p> = &'p dyn Fn(&str, &str) -> Result<Vec<String>, DependencyError>;
+
 /// Files with Python packages. What is declared comes before `uv.lock`, which also has what others depend on.
 pub(super) fn read_python_files(folder: &Path, problems: &mut Vec<String>) -> Vec<DependencyFile> {
     let mut files = Vec::new();
-    let mut read = |name: &str, parse: &dyn Fn(&str, &str) -> Result<Vec<String>, DependencyError>| {
+    let mut read = |name: &str, parse: PackageParser<'_>| {
         let packages = read_text(folder, name).and_then(|text| text.map(|text| parse(name, &text)).transpose());
         match packages {
             Ok(Some(packages)) => files.push(DependencyFile { name: name.to_owned(), packages }),

@@ -1,7 +1,7 @@
 //! Agent frameworks and model clients by the packages that bring them, and how each is traced.
 
 /// One framework.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AgentFramework {
     pub(super) title: &'static str,
     pub(super) language: PackageLanguage,

@@ -127,7 +127,7 @@ impl ProjectScan {
             ));
         }
         if self.has_gitlab_file && self.ci == CiSystem::GitLab {
-            hints.push(format!("add to .gitlab-ci.yml: include: [{{ local: {} }}]", GITLAB_INCLUDE_PATH));
+            hints.push(format!("add to .gitlab-ci.yml: include: [{{ local: {GITLAB_INCLUDE_PATH} }}]"));
         }
         if !self.is_repository && self.ci != CiSystem::Nothing {
             hints.push("this folder is no git repository yet: the CI job runs once it is pushed".to_owned());
