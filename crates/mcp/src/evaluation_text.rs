@@ -81,7 +81,10 @@ fn short_commit(commit: &str) -> String {
 }
 
 fn describe_scores(scores: &EvaluationScores) -> String {
-    let known = scores.metrics.iter().take(MAX_SCORES).map(|(name, value)| match scores.shares.contains(name) {
+    // Rules that only notice mistakes score little else: of them, the share that they did not flag says something.
+    let is_telling = |name: &str| !scores.metrics.contains_key(&format!("unflagged.{name}"));
+    let telling = scores.metrics.iter().filter(|(name, _)| is_telling(name));
+    let known = telling.take(MAX_SCORES).map(|(name, value)| match scores.shares.contains(name) {
         true => format!("{} {:.1} %", quote_name(name), 100.0 * value),
         false => format!("{} {value:.2}", quote_name(name)),
     });

@@ -180,11 +180,17 @@ fn describe_run(state: &StateFolder, folder: &RunFolder) -> Result<ListedRun, Ru
     })
 }
 
-/// The metrics to show: those that were asked for, or all that a run has.
+/// The metrics to show: those that were asked for, or all that say something. Rules that only notice mistakes score
+/// little else, so of them the share that they did not flag is shown.
 fn shown_metrics<'r>(listed: &'r [ListedRun], wanted: &'r [String]) -> Vec<&'r str> {
     let mut names: Vec<&str> = Vec::new();
+    let is_telling = |name: &str| {
+        let unflagged = format!("unflagged.{name}");
+        !listed.iter().any(|run| run.metrics.contains_key(&unflagged))
+    };
     for name in listed.iter().flat_map(|run| run.metrics.keys()) {
-        if !names.contains(&name.as_str()) && (wanted.is_empty() || wanted.contains(name)) {
+        let is_shown = if wanted.is_empty() { is_telling(name) } else { wanted.contains(name) };
+        if !names.contains(&name.as_str()) && is_shown {
             names.push(name);
         }
     }

@@ -161,8 +161,8 @@ gradus:
     - if: $CI_PIPELINE_SOURCE == "merge_request_event"
     - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
   script:
-    # GRADUS_WHEEL is a CI/CD variable: the path or the address of the wheel that scripts/dist makes.
-    - pip install "$GRADUS_WHEEL"
+    # WHEEL is a CI/CD variable: the path or the address of the wheel that scripts/dist makes.
+    - pip install "$WHEEL"
     # Put the command of your agent in place of `cat`, for example '{agent}'. It gets the request on
     # standard input and in GRADUS_REQUEST; --pass-env OPENAI_API_KEY passes it a key.
     - >-
