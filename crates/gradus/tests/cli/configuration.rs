@@ -99,6 +99,7 @@ fn every_variable_that_is_read_is_in_the_reference() {
         "gradus/src/cli/discover.rs",
         "gradus/src/cli/export/scrubbed_rows.rs",
         "gradus/src/cli/init/project_scan.rs",
+        "gradus/src/cli/mcp.rs",
         "gradus/src/config/environment.rs",
         "gradus/src/program_runner.rs",
         "host/src/child_environment.rs",
