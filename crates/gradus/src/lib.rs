@@ -6,6 +6,7 @@ mod config;
 mod experiment_report;
 mod known_sources;
 mod otlp_exporter;
+mod output_failure;
 mod process_groups;
 mod program_agent;
 mod program_runner;

@@ -151,6 +151,7 @@ enum CliCommand {
 /// Runs a command line, whose first word is the name of the program, and returns the exit code of the process. Errors
 /// are printed here.
 pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    crate::output_failure::exit_on_print_failure();
     let cli = match CommandLine::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Completions, manual pages and the version: what packages ship and bug reports begin with.
 
-use crate::place::Place;
+use crate::place::{Place, Ran};
 
 #[test]
 fn completions_exist_for_every_shell() {
@@ -56,4 +56,16 @@ fn the_version_says_how_the_program_was_built() {
     }
     place.run(&["--verbose"]).exits_with(2);
     place.run(&[]).exits_with(2);
+}
+
+/// One line, and no backtrace.
+#[test]
+fn an_output_that_is_full_is_one_line() {
+    let place = Place::new();
+    for arguments in [&["--version"][..], &["--version", "--verbose"], &["init", "--dry-run"]] {
+        let mut command = place.command(arguments);
+        command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+        let ran = Ran::of(command.output().unwrap()).exits_with(1);
+        assert!(ran.err.contains("cannot be written") && ran.err.lines().count() == 1, "{arguments:?}: {}", ran.err);
+    }
 }
