@@ -72,7 +72,9 @@ def _plan_trials(item: pytest.Item) -> TrialPlan:
     try:
         return TrialPlan(*marker.args, **marker.kwargs)
     except TypeError as error:
-        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.gradus: {error}") from error
+        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.gradus takes trials, at_least and judge: {error}") from error
+    except pytest.UsageError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from error
 
 
 @pytest.fixture(scope="session")
