@@ -179,11 +179,15 @@ def views(requests, **more):
 
 def pages(client, requests):
     """Each page with the addresses that are asked for."""
-    listed = client.get("/traces?wrong=thought_to_tool")[2]
+    # What goes wrong most often: rules and traces decide it.
+    group = client.json("/api/v1/failure-groups")["items"][0]
+    listed = client.get(f"/traces?wrong={group['evaluator']}")[2]
     trace = re.search(r'data-id="([0-9a-f]{32})"', listed).group(1)
     older = re.search(r'rel="next" href="([^"]+)"', client.get("/traces")[2]).group(1).replace("&#38;", "&")
     trajectory = client.json(f"/api/v1/traces/{trace}")["trajectories"][0]["trajectory_id"]
     tools = re.findall(r'href="(/traces\?[^"]*tool=[^"]*wrong=[^"]*)"', client.get(f"/?from={datetime.date.today() - datetime.timedelta(days=DAYS)}")[2].replace("&#38;", "&"))
+    tool = client.json(f"/api/v1/traces/{trace}")["trajectories"][0]["steps"][0]["tool"]
+    tools = tools or [f"/traces?tool={tool}&wrong={group['evaluator']}"]
     span = re.search(rf'href="(/traces/{trace}/spans/[0-9a-f]{{16}})"', client.get(f"/traces/{trace}/spans")[2]).group(1)
     # Two words of a request that is there.
     words = "+".join(re.findall("[A-Za-z]{5,}", client.json("/api/v1/traces?limit=1")["items"][0]["trajectories"][0]["query"])[:2])
@@ -195,7 +199,8 @@ def pages(client, requests):
         "overview, agent and version": {"project": "bench", "agent": "code_agent", "version": "1.5.0"}, "overview, three names of all projects": {"agent": "code_agent", "version": "1.5.0", "model": "claude-sonnet-5-5"},
         "overview, nobody": {"agent": "nobody", "version": "none"}}.items()}
     found |= {name: always(path) for name, path in {
-        "traces": "/traces", "older traces": older, "traces, a label": "/traces?label=thought_to_tool%3Dincorrect", "traces, found wrong": "/traces?wrong=thought_to_tool&version=1.5.0",
+        "traces": "/traces", "older traces": older, "traces, a label": f"/traces?label={group['evaluator']}%3D{group['label']}", "traces, found wrong": f"/traces?wrong={group['evaluator']}&version=1.5.0",
+        "a failure group": f"/groups/{group['key']}", "traces, a failure group": f"/traces?group={group['key']}", "failure groups, API": "/api/v1/failure-groups",
         "traces, a tool found wrong": tools[0], "traces, words": f"/traces?q={words}", "traces, a word of most": "/traces?q=which", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
         "one trace": f"/traces/{trace}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
