@@ -14,6 +14,7 @@ mod sections;
 mod trust;
 mod variables;
 
+use gradus_store::StoreLocation;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,33 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> 
     let environment = EnvironmentVariables::read();
     let file = ConfigFile::read(environment.config.as_deref())?;
     Ok(environment.state_dir.or(file.state_dir).unwrap_or_else(|| PathBuf::from(DEFAULT_STATE_DIR)))
+}
+
+/// Where the store is: at the address of `--store`, in the folder of `--data`, at the address in `GRADUS_STORE`, or in
+/// the state folder.
+pub(crate) fn store_location(address: Option<&str>, data: Option<&Path>) -> Result<StoreLocation, StoreLocationError> {
+    match store_address(address, data) {
+        Some(address) => Ok(StoreLocation::from_address(&address)?),
+        None => Ok(StoreLocation::Folder(data_folder(data)?)),
+    }
+}
+
+/// The address of a store outside of the state folder. A folder on the command line wins over the environment.
+pub(crate) fn store_address(address: Option<&str>, data: Option<&Path>) -> Option<String> {
+    match (address, data) {
+        (Some(address), _) => Some(address.to_owned()),
+        (None, Some(_)) => None,
+        (None, None) => EnvironmentVariables::read().store.map(|store| store.expose().to_owned()),
+    }
+}
+
+/// Why the store of a command is not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreLocationError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] gradus_store::StoreError),
 }
 
 /// The name that is looked for in the working directory. Parent folders are not searched.

@@ -16,6 +16,8 @@ const STORE: &str = "store:";
 pub(crate) struct StoreAndServerResolver {
     /// The state folder with the local store.
     pub(crate) state_dir: PathBuf,
+    /// GRADUS_STORE: the address of a store elsewhere.
+    pub(crate) store: Option<SecretString>,
     /// GRADUS_API_KEY, sent to servers that are named as `gradus://` sources.
     pub(crate) server_key: Option<SecretString>,
 }
@@ -28,11 +30,12 @@ impl SourceResolver for StoreAndServerResolver {
         let project = source.strip_prefix(STORE)?;
         let project = (!project.is_empty()).then(|| project.to_owned());
         let path = self.state_dir.join(gradus_store::FILE_NAME);
-        Some(Ok(Arc::new(StoreSource { path, project })))
+        let address = self.store.as_ref().map(|store| store.expose().to_owned());
+        Some(Ok(Arc::new(StoreSource { path, address, project })))
     }
 
     fn open_database(&self, path: &Path) -> Option<Arc<dyn TraceSource>> {
-        Some(Arc::new(StoreSource { path: path.to_owned(), project: None }))
+        Some(Arc::new(StoreSource { path: path.to_owned(), address: None, project: None }))
     }
 }
 

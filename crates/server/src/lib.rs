@@ -145,7 +145,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
 
 /// The write queue may hold half of what requests may hold.
 fn open_store(settings: &ServerSettings) -> Result<Store, StoreError> {
-    Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
+    Store::open_at(&settings.store, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
 }
 
 fn build_runtime() -> Result<tokio::runtime::Runtime, ServerStartError> {
@@ -338,7 +338,9 @@ async fn enforce_retention(server: Arc<ServerState>) {
     loop {
         let retention = server.reloadable().retention;
         let mut has_more = false;
-        if retention.max_age_ns.is_some() || retention.max_bytes.is_some() {
+        let has_limit = retention.max_age_ns.is_some() || retention.max_bytes.is_some();
+        // Of several servers on one database, one removes what is too old.
+        if has_limit && server.store.is_leader() {
             let store = Arc::clone(&server.store);
             let step = tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
             match step {

@@ -17,6 +17,8 @@ pub struct ServerConfig {
     pub file: Option<PathBuf>,
     /// The state folder: the store, runs, the verdict cache and temporary files.
     pub data: PathBuf,
+    /// The address of a store elsewhere, such as `postgres://…`; in the state folder without it.
+    pub store: Option<String>,
     pub serve: ServeSection,
     /// Which projects are graded and by what. Without rules, one rule grades every project with the offline judge.
     pub rules: Vec<RuleSection>,
@@ -45,6 +47,7 @@ impl ServerConfig {
         ServerConfig {
             file: None,
             data,
+            store: None,
             serve: ServeSection::default(),
             rules: Vec::new(),
             alerts: Vec::new(),

@@ -19,6 +19,7 @@ use gradus_eval::scale::ScoreScale;
 use gradus_llm::price::PriceTable;
 use gradus_report::SupplementLoader;
 use gradus_store::RetentionPolicy;
+use gradus_store::StoreLocation;
 
 use super::client_address::ProxyNetwork;
 use super::connection::ConnectionTimeouts;
@@ -42,6 +43,7 @@ pub(crate) struct ServerSettings {
     pub(super) phoenix: Option<SocketAddr>,
     /// The state folder: the store, the runs, the verdict cache and temporary files.
     pub(super) data: PathBuf,
+    pub(super) store: StoreLocation,
     /// The URL of this server for people; used for links in notices and to recognise requests of its own pages.
     pub(super) public_url: String,
     /// A trace is assembled after this long without new spans if its root span has ended, and after `give_up`
@@ -100,6 +102,8 @@ const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
 /// line.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerSettingsError {
+    #[error(transparent)]
+    Store(#[from] gradus_store::StoreError),
     #[error("serve.{name} = {value}: give a number of seconds above 0")]
     Seconds { name: &'static str, value: f64 },
     #[error("serve.{name} = 0: give a number of megabytes above 0")]
@@ -201,6 +205,10 @@ impl ServerConfig {
                 grpc,
                 phoenix,
                 data: self.data.clone(),
+                store: match &self.store {
+                    Some(address) => StoreLocation::from_address(address)?,
+                    None => StoreLocation::Folder(self.data.clone()),
+                },
                 public_url: serve.public_url.clone().unwrap_or_else(|| format!("http://{http}")),
                 quiet: span(serve.quiet_s, defaults::QUIET_S, "quiet_s")?,
                 give_up: span(serve.give_up_s, defaults::GIVE_UP_S, "give_up_s")?,
@@ -248,6 +256,7 @@ impl ServerConfig {
             grpc: settings.grpc,
             phoenix: settings.phoenix,
             data: settings.data,
+            store: settings.store,
             needs_key: settings.needs_key,
         })
     }
@@ -304,6 +313,7 @@ pub struct ServerSummary {
     pub grpc: SocketAddr,
     pub phoenix: Option<SocketAddr>,
     pub data: PathBuf,
+    pub store: StoreLocation,
     pub needs_key: bool,
     /// The model of each rule that asks one, by the name of the rule, so that doctor can test the endpoints.
     pub judges: Vec<(String, Arc<ModelJudge>)>,

@@ -3,14 +3,22 @@
 use std::path::PathBuf;
 
 use gradus_ingest::{RecordIntake, SourceError, TraceSource};
-use gradus_store::{FILE_NAME, Store, StoreError};
+use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation};
 
 /// One project of a store, or all of them. The store is opened read-only, so a server may use it at the same time.
-#[derive(Debug)]
 pub struct StoreSource {
     /// The database file.
     pub path: PathBuf,
+    /// The address of a store that is no file, instead of the path.
+    pub address: Option<String>,
     pub project: Option<String>,
+}
+
+/// Without the address, which may contain a password.
+impl std::fmt::Debug for StoreSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreSource").field("path", &self.path).field("project", &self.project).finish_non_exhaustive()
+    }
 }
 
 impl TraceSource for StoreSource {
@@ -20,7 +28,10 @@ impl TraceSource for StoreSource {
 
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let (path, project) = (&self.path, self.project.as_deref());
-        let name = path.display().to_string();
+        let name = match &self.address {
+            Some(_) => "the store in PostgreSQL".to_owned(),
+            None => path.display().to_string(),
+        };
         let failed = |error: StoreError| match error {
             // A database of another program must not be moved away.
             StoreError::Damaged { .. } if path.file_name() != Some(FILE_NAME.as_ref()) => SourceError::Unrecognised {
@@ -33,7 +44,13 @@ impl TraceSource for StoreSource {
             }
             error => SourceError::Unreadable { name: name.clone(), reason: error.to_string() },
         };
-        let store = Store::open_to_read(path).map_err(failed)?;
+        let store = match &self.address {
+            Some(address) => {
+                StoreLocation::from_address(address).and_then(|location| Store::open_at_to_read(&location))
+            }
+            None => Store::open_to_read(path),
+        }
+        .map_err(failed)?;
         let known: Vec<String> = store.projects().map_err(failed)?.into_iter().map(|row| row.name).collect();
         let wanted: Vec<&String> = known.iter().filter(|known| project.is_none_or(|name| name == *known)).collect();
         if wanted.is_empty() {

@@ -1,6 +1,6 @@
 //! State of alerts: the state of each rule, and the notices that were sent.
 
-use rusqlite::{OptionalExtension, params};
+use crate::sql::{OptionalRow, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -40,7 +40,9 @@ impl Store {
         self.writer()?.submit(state.len(), move |writing| {
             writing
                 .sql
-                .prepare_cached("INSERT OR REPLACE INTO alert_state (rule, state) VALUES (?, ?)")?
+                .prepare_cached(
+                    "INSERT INTO alert_state (rule, state) VALUES (?, ?) ON CONFLICT (rule) DO UPDATE SET state = excluded.state",
+                )?
                 .execute(params![rule, state])?;
             // In the transaction of the state: both are stored or neither.
             if let Some((kind, body)) = &event {

@@ -1,6 +1,6 @@
 //! Anchor sets: questions that the server asks a judge again and again.
 
-use rusqlite::params;
+use crate::sql::params;
 
 use crate::Store;
 use crate::error::StoreError;
@@ -25,7 +25,7 @@ impl Store {
             "SELECT rule, evaluator, judge, rubric_hash, state FROM anchor_set \
              ORDER BY rule, evaluator, judge, rubric_hash LIMIT 1000",
         )?;
-        let rows = statement.query_map([], |row| {
+        let rows = statement.query_map((), |row| {
             Ok(AnchorSetRow {
                 rule: row.get(0)?,
                 evaluator: row.get(1)?,
@@ -43,7 +43,8 @@ impl Store {
             writing
                 .sql
                 .prepare_cached(
-                    "INSERT OR REPLACE INTO anchor_set (rule, evaluator, judge, rubric_hash, state) VALUES (?, ?, ?, ?, ?)",
+                    "INSERT INTO anchor_set (rule, evaluator, judge, rubric_hash, state) VALUES (?, ?, ?, ?, ?) \
+                     ON CONFLICT (rule, evaluator, judge, rubric_hash) DO UPDATE SET state = excluded.state",
                 )?
                 .execute(params![row.rule, row.evaluator, row.judge, row.rubric_hash, row.state])?;
             Ok(())

@@ -1,8 +1,8 @@
 //! Annotations: statements of people and of other programs about a span, a trace, a trajectory or one of its steps.
 //! Verdicts of our own judges are not here but in the table of outcomes.
 
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, Row, params, params_from_iter};
+use crate::sql::{OptionalRow, SqlRow, params, params_from_iter};
+use crate::sql::{SqlError, SqlValue};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -111,7 +111,7 @@ impl Store {
                          ON CONFLICT (target, name, identifier) DO UPDATE SET annotator = excluded.annotator, \
                          label = excluded.label, score = excluded.score, explanation = excluded.explanation, \
                          metadata = excluded.metadata, author = excluded.author, updated_ns = excluded.updated_ns, \
-                         project = coalesce(excluded.project, project), trace = coalesce(excluded.trace, trace) \
+                         project = coalesce(excluded.project, annotation.project), trace = coalesce(excluded.trace, annotation.trace) \
                          RETURNING no",
                     )?
                     .query_row(
@@ -148,7 +148,7 @@ impl Store {
     pub fn annotations(&self, filter: &AnnotationFilter) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut terms = vec!["annotation.no > ?"];
-        let mut values = vec![Value::Integer(filter.after)];
+        let mut values = vec![SqlValue::Integer(filter.after)];
         let texts = [
             ("target = ?", &filter.target),
             ("annotation.name = ?", &filter.name),
@@ -157,18 +157,18 @@ impl Store {
         for (term, value) in texts {
             if let Some(value) = value {
                 terms.push(term);
-                values.push(Value::Text(value.clone()));
+                values.push(SqlValue::Text(value.clone()));
             }
         }
         if let Some(project) = &filter.project {
             terms.push("project = (SELECT no FROM project WHERE name = ?)");
-            values.push(Value::Text(project.clone()));
+            values.push(SqlValue::Text(project.clone()));
         }
         if let Some(id) = filter.trace_id {
             terms.push("trace = (SELECT no FROM trace WHERE trace_id = ?)");
-            values.push(Value::Blob(id.to_be_bytes().to_vec()));
+            values.push(SqlValue::Blob(id.to_be_bytes().to_vec()));
         }
-        values.push(Value::Integer(filter.limit as i64));
+        values.push(SqlValue::Integer(filter.limit as i64));
         let mut statement = reader.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM annotation WHERE {} ORDER BY annotation.no LIMIT ?",
             terms.join(" AND ")
@@ -178,7 +178,7 @@ impl Store {
 }
 
 /// Reads a row of [`COLUMNS`].
-pub(crate) fn annotation_from_row(row: &Row<'_>) -> Result<AnnotationRecord, rusqlite::Error> {
+pub(crate) fn annotation_from_row(row: &SqlRow<'_>) -> Result<AnnotationRecord, SqlError> {
     Ok(AnnotationRecord {
         no: row.get(0)?,
         target: row.get(1)?,

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::sql::SqlConnection;
 use gradus_core::span::SpanId;
-use rusqlite::Connection;
 
 use crate::Store;
 use crate::compress::decompress_bytes;
@@ -44,9 +44,9 @@ impl Store {
         span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, E>,
     ) -> Result<CheckReport, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &reader;
+        let sql: &SqlConnection = &reader;
         // One transaction, so that the check sees one state whatever is written meanwhile.
-        let view = sql.unchecked_transaction()?;
+        let view = sql.snapshot()?;
         let mut report = CheckReport::default();
         check_structure(&view, &mut report)?;
         // An error while reading is one more problem, and does not end the check.
@@ -63,7 +63,9 @@ impl Store {
 }
 
 /// SQLite's own check of pages and indices, and the comparison with the schema of this version.
-fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+fn check_structure(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), StoreError> {
+    // PostgreSQL checks its pages itself.
+    let Some(sql) = sql.sqlite() else { return Ok(()) };
     let mut statement = sql.prepare("PRAGMA integrity_check(20)")?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
     for line in lines {
@@ -81,14 +83,14 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
 /// Every block must decompress and decode, every span row must be found in the block that it names, and the counters of
 /// traces must agree.
 fn check_traces<E: std::fmt::Display>(
-    sql: &Connection,
+    sql: &SqlConnection,
     report: &mut CheckReport,
     span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, E>,
 ) -> Result<(), StoreError> {
     let mut traces = sql.prepare("SELECT no, hex(trace_id), spans FROM trace ORDER BY no")?;
     let mut blocks = sql.prepare("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ?")?;
     let mut spans = sql.prepare("SELECT span_id, block FROM span WHERE trace = ?")?;
-    let mut rows = traces.query([])?;
+    let mut rows = traces.query(())?;
     while let Some(row) = rows.next()? {
         let (trace, id, counted): (i64, String, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         report.traces += 1;
@@ -98,7 +100,7 @@ fn check_traces<E: std::fmt::Display>(
         while let Some(row) = found.next()? {
             report.blocks += 1;
             let no = row.get(0)?;
-            let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
+            let signal = if row.get::<i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
             let body: Vec<u8> = row.get(3)?;
             let read = decompress_bytes(&body).map_err(|error| error.to_string()).and_then(|export| {
                 let arrived_ns = row.get(2).unwrap_or_default();
@@ -114,7 +116,7 @@ fn check_traces<E: std::fmt::Display>(
         let mut listed = spans.query([trace])?;
         while let Some(row) = listed.next()? {
             count += 1;
-            let (span, block) = (SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?);
+            let (span, block) = (SpanId(row.get::<i64>(0)? as u64), row.get(1)?);
             if !held.contains(&(block, span)) {
                 report.add_problem(|| format!("span {span} of trace {id} is not in its block {block}"));
             }
@@ -128,9 +130,9 @@ fn check_traces<E: std::fmt::Display>(
 }
 
 /// Every trajectory and every outcome must be readable JSON, and every outcome must have its trajectory.
-fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+fn check_verdicts(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), StoreError> {
     let mut statement = sql.prepare("SELECT trajectory_id, body FROM trajectory")?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         report.trajectories += 1;
         let body: Vec<u8> = row.get(1)?;
@@ -146,7 +148,7 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
         "SELECT outcome.trajectory, outcome.line, trajectory.no IS NULL FROM outcome \
          LEFT JOIN trajectory ON trajectory.no = outcome.trajectory",
     )?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         report.outcomes += 1;
         let (trajectory, line): (i64, String) = (row.get(0)?, row.get(1)?);
@@ -161,7 +163,7 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
 
 /// Every reference between rows must be valid. Foreign keys of SQLite are off, because checking them on every write is
 /// slow.
-fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+fn check_ties(sql: &SqlConnection, report: &mut CheckReport) -> Result<(), StoreError> {
     // Table, column, and the table that the column refers to.
     const TIES: &[(&str, &str, &str)] = &[
         ("block", "trace", "trace"),
@@ -183,7 +185,7 @@ fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreErr
                 "SELECT count(*) FROM {table} WHERE {column} IS NOT NULL \
                  AND NOT EXISTS (SELECT 1 FROM {of} named WHERE named.no = {table}.{column})"
             ),
-            [],
+            (),
             |row| row.get(0),
         )?;
         if count > 0 {

@@ -1,6 +1,7 @@
 //! Errors of the store. Each message says what to do about it.
 
 use crate::monitor::QueryStop;
+use crate::sql::SqlError;
 use std::path::{Path, PathBuf};
 
 /// Why the store could not do something. Causes are kept as text, because the errors of SQLite can be neither cloned
@@ -36,6 +37,29 @@ pub enum StoreError {
         "{path}: this file of the store is gone or was replaced; stop the server, restore the database from a backup if it is missing, and start again"
     )]
     Gone { path: PathBuf },
+    /// Something that only one of the engines has.
+    #[error("{what} is not available for a store in PostgreSQL; use {instead}")]
+    NotSupported { what: &'static str, instead: &'static str },
+    /// The address of a database server cannot be used.
+    #[error("{address}: {reason}; write postgres://USER@HOST:PORT/DATABASE")]
+    BadAddress { address: String, reason: String },
+    /// While the store is being opened.
+    #[error("{address}: cannot use this PostgreSQL server ({reason}); check the address, and that the server runs")]
+    NotReachable { address: String, reason: String },
+    #[error("{address}: PostgreSQL {found} is too old; use version {needed} or later")]
+    OldServer { address: String, found: String, needed: i32 },
+    /// While the store is in use. Senders get 503 and try again.
+    #[error(
+        "PostgreSQL cannot be reached ({reason}); nothing that was acknowledged is lost, and writing goes on when it is back"
+    )]
+    Unreachable { reason: String },
+    #[error("PostgreSQL is read-only; promote it, or connect to the primary (target_session_attrs=read-write)")]
+    ReadOnlyServer,
+    #[error("PostgreSQL refused it: {reason}; see the rights that the role of Gradus needs")]
+    MissingRights { reason: String },
+    /// Another transaction was in the way. The writer tries again.
+    #[error("PostgreSQL could not write beside other servers: {reason}")]
+    Conflict { reason: String },
     /// The write queue is full. The caller should answer 503.
     #[error("the store is busy: more is waiting to be written than it takes")]
     Busy,
@@ -74,7 +98,7 @@ impl StoreError {
         }
     }
 
-    /// Errors while opening, where the path helps.
+    /// Errors while a file is opened, where its path helps.
     pub(crate) fn from_open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         use rusqlite::ErrorCode;
         let path = path.to_owned();
@@ -86,12 +110,23 @@ impl StoreError {
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse { path },
             Some(ErrorCode::DiskFull) => StoreError::NoRoomToOpen { path },
-            _ => StoreError::from_sql(error),
+            _ => StoreError::from_sqlite(error),
+        }
+    }
+
+    /// Maps an error of either engine.
+    pub(crate) fn from_sql(error: &SqlError) -> StoreError {
+        match error {
+            SqlError::Sqlite(error) => StoreError::from_sqlite(error),
+            #[cfg(feature = "postgres")]
+            SqlError::Postgres(error) => crate::sql::postgres::to_store_error(error),
+            SqlError::Stopped(stop) => StoreError::Stopped(*stop),
+            SqlError::NoRow | SqlError::WrongType { .. } => StoreError::Sql(error.to_string()),
         }
     }
 
     /// Maps an error of SQLite. An interrupted statement gets the reason of the monitor that interrupted it.
-    pub(crate) fn from_sql(error: &rusqlite::Error) -> StoreError {
+    pub(crate) fn from_sqlite(error: &rusqlite::Error) -> StoreError {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull,
             Some(rusqlite::ErrorCode::OperationInterrupted) => match crate::monitor::current_stop() {
@@ -119,6 +154,12 @@ impl From<QueryStop> for StoreError {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
+        StoreError::from_sqlite(&error)
+    }
+}
+
+impl From<SqlError> for StoreError {
+    fn from(error: SqlError) -> StoreError {
         StoreError::from_sql(&error)
     }
 }

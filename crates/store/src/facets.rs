@@ -4,8 +4,8 @@
 use crate::records::FacetKind;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use foldhash::fast::RandomState;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::records::TrajectoryRecord;
@@ -29,7 +29,7 @@ pub(crate) struct NewFacets {
 
 impl NewFacets {
     /// Writes the collected rows in the order of their key.
-    pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, sql: &SqlConnection) -> Result<(), StoreError> {
         if self.rows.is_empty() {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl NewFacets {
 pub(crate) type KnownRecords<'r> = HashMap<i64, &'r TrajectoryRecord, RandomState>;
 
 /// Brings the facets of a trace up to date.
-pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+pub(crate) fn write_facets(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     let mut new = NewFacets::default();
     gather_facets(sql, trace, &KnownRecords::default(), &mut new)?;
     new.write(sql)
@@ -56,7 +56,7 @@ pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreErro
 
 /// As [`write_facets`], but new rows are only collected. Most facets do not change, and unchanged ones are not written.
 pub(crate) fn gather_facets(
-    sql: &Connection,
+    sql: &SqlConnection,
     trace: i64,
     records: &KnownRecords<'_>,
     new: &mut NewFacets,
@@ -94,7 +94,7 @@ pub(crate) fn gather_facets(
 
 /// The facets that a trace should have, from its trajectories and their outcomes.
 fn collect_trace_facets(
-    sql: &Connection,
+    sql: &SqlConnection,
     trace: i64,
     has_errors: bool,
     records: &KnownRecords<'_>,
@@ -169,19 +169,19 @@ impl TraceFacets {
     }
 
     /// Failure groups of a trajectory: its own reasons may have been counted to a similar one, which only the store knows.
-    fn put_failure_groups(&mut self, sql: &Connection, no: i64) -> Result<(), StoreError> {
+    fn put_failure_groups(&mut self, sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
         let mut groups = sql.prepare_cached(
             "SELECT key FROM failure CROSS JOIN failure_group ON failure_group.no = failure.failure_group \
              WHERE failure.trajectory = ?",
         )?;
-        for key in groups.query_map([no], |row| row.get::<_, String>(0))? {
+        for key in groups.query_map([no], |row| row.get::<String>(0))? {
             self.put(FacetKind::FailureGroup, &key?);
         }
         Ok(())
     }
 
     /// As `put_record`, for a trajectory that was stored before.
-    fn put_stored(&mut self, sql: &Connection, no: i64) -> Result<(), StoreError> {
+    fn put_stored(&mut self, sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
         let mut statement =
             sql.prepare_cached("SELECT agent, model, version, tools, is_error FROM trajectory WHERE no = ?")?;
         let mut rows = statement.query([no])?;
@@ -194,9 +194,8 @@ impl TraceFacets {
             }
         }
         let mut labels = sql.prepare_cached("SELECT evaluator, label, is_wrong FROM outcome WHERE trajectory = ?")?;
-        let labels = labels.query_map([no], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get::<_, bool>(2)?))
-        })?;
+        let labels = labels
+            .query_map([no], |row| Ok((row.get::<String>(0)?, row.get::<Option<String>>(1)?, row.get::<bool>(2)?)))?;
         for label in labels {
             let (evaluator, label, is_wrong) = label?;
             self.put_verdict(&evaluator, label.as_deref(), is_wrong);

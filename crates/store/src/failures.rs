@@ -3,8 +3,8 @@
 //! Groups are made from verdicts when these are written, in the same transaction. The rows of a trajectory are replaced
 //! as a whole whenever its verdicts or its dimensions change, so that they cannot drift from the verdicts.
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::text_signature::TextSignature;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -29,7 +29,7 @@ pub struct FailureGroupNote {
 
 /// The number of the group of an outcome, which is made if it is new. `None` for an outcome that is not wrong.
 pub(crate) fn assign_failure_group(
-    sql: &Connection,
+    sql: &SqlConnection,
     outcome: &OutcomeRecord,
     start_ns: i64,
 ) -> Result<Option<i64>, StoreError> {
@@ -64,17 +64,17 @@ pub(crate) fn assign_failure_group(
     }
 }
 
-fn count_groups(sql: &Connection) -> Result<i64, StoreError> {
-    Ok(sql.prepare_cached("SELECT count(*) FROM failure_group")?.query_row([], |row| row.get(0))?)
+fn count_groups(sql: &SqlConnection) -> Result<i64, StoreError> {
+    Ok(sql.prepare_cached("SELECT count(*) FROM failure_group")?.query_row((), |row| row.get(0))?)
 }
 
-fn find_failure_group(sql: &Connection, key: &str) -> Result<Option<i64>, StoreError> {
+fn find_failure_group(sql: &SqlConnection, key: &str) -> Result<Option<i64>, StoreError> {
     let mut find = sql.prepare_cached("SELECT no FROM failure_group WHERE key = ?")?;
     Ok(find.query_row([key], |row| row.get(0)).optional()?)
 }
 
 /// A group whose reason probably says the same in other words. Only reasons of models are compared.
-fn find_similar_group(sql: &Connection, group: &FailureGroupKey) -> Result<Option<i64>, StoreError> {
+fn find_similar_group(sql: &SqlConnection, group: &FailureGroupKey) -> Result<Option<i64>, StoreError> {
     if group.signature == TextSignature::default() {
         return Ok(None);
     }
@@ -84,7 +84,7 @@ fn find_similar_group(sql: &Connection, group: &FailureGroupKey) -> Result<Optio
     )?;
     let mut rows = candidates.query(params![group.evaluator, group.tool, group.label, MAX_COMPARED])?;
     while let Some(row) = rows.next()? {
-        let signature = TextSignature::from_bytes(row.get_ref(1)?.as_blob().unwrap_or_default());
+        let signature = TextSignature::from_bytes(row.get_ref(1)?.as_blob());
         if group.signature.is_similar(&signature) {
             return Ok(Some(row.get(0)?));
         }
@@ -92,57 +92,48 @@ fn find_similar_group(sql: &Connection, group: &FailureGroupKey) -> Result<Optio
     Ok(None)
 }
 
-fn insert_failure_group(sql: &Connection, group: &FailureGroupKey, start_ns: i64) -> Result<i64, StoreError> {
-    sql.prepare_cached(
-        "INSERT INTO failure_group (key, evaluator, tool, rule, label, reason, signature, first_seen_ns) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-    )?
-    .execute(params![
-        group.key,
-        group.evaluator,
-        group.tool,
-        group.rule,
-        group.label,
-        group.reason,
-        group.signature.to_bytes(),
-        start_ns
-    ])?;
-    Ok(sql.last_insert_rowid())
+fn insert_failure_group(sql: &SqlConnection, group: &FailureGroupKey, start_ns: i64) -> Result<i64, StoreError> {
+    let insert = "INSERT INTO failure_group (key, evaluator, tool, rule, label, reason, signature, first_seen_ns) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+    let signature = group.signature.to_bytes();
+    let values =
+        params![group.key, group.evaluator, group.tool, group.rule, group.label, group.reason, signature, start_ns];
+    Ok(sql.insert_numbered(insert, values)?)
 }
 
 /// Traces do not arrive in the order in which they began.
-fn lower_first_seen(sql: &Connection, no: i64, start_ns: i64) -> Result<(), StoreError> {
+fn lower_first_seen(sql: &SqlConnection, no: i64, start_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached("UPDATE failure_group SET first_seen_ns = ?2 WHERE no = ?1 AND first_seen_ns > ?2")?
         .execute([no, start_ns])?;
     Ok(())
 }
 
 /// Replaces the rows of a trajectory by what its verdicts say now.
-pub(crate) fn replace_failures(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+pub(crate) fn replace_failures(sql: &SqlConnection, trajectory: i64) -> Result<(), StoreError> {
     forget_failures(sql, trajectory)?;
     sql.prepare_cached(
         "INSERT INTO failure (failure_group, start_ns, trajectory, project, agent, version, model, verdicts) \
          SELECT outcome.failure_group, start_ns, no, project, agent, version, model, count(*) \
          FROM trajectory CROSS JOIN outcome ON outcome.trajectory = no AND outcome.failure_group IS NOT NULL \
-         WHERE no = ? GROUP BY outcome.failure_group",
+         WHERE no = ? GROUP BY outcome.failure_group, no",
     )?
     .execute([trajectory])?;
     Ok(())
 }
 
-pub(crate) fn forget_failures(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+pub(crate) fn forget_failures(sql: &SqlConnection, trajectory: i64) -> Result<(), StoreError> {
     // By the key of the table: the index over trajectories gives the other parts of it.
     sql.prepare_cached("DELETE FROM failure WHERE trajectory = ?")?.execute([trajectory])?;
     Ok(())
 }
 
 /// Removes groups that have no trajectory left and that nobody said anything about.
-pub(crate) fn forget_empty_groups(sql: &Connection) -> Result<(), StoreError> {
+pub(crate) fn forget_empty_groups(sql: &SqlConnection) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM failure_group WHERE name IS NULL AND note IS NULL AND muted_ns IS NULL \
          AND NOT EXISTS (SELECT 1 FROM failure WHERE failure.failure_group = failure_group.no)",
     )?
-    .execute([])?;
+    .execute(())?;
     Ok(())
 }
 
@@ -220,8 +211,8 @@ impl Store {
             let changed = writing
                 .sql
                 .prepare_cached(
-                    "UPDATE failure_group SET name = iif(?2, ?3, name), note = iif(?4, ?5, note), \
-                     muted_ns = iif(?6, ?7, muted_ns) WHERE key = ?1",
+                    "UPDATE failure_group SET name = CASE WHEN ?2 THEN ?3 ELSE name END, \
+                     note = CASE WHEN ?4 THEN ?5 ELSE note END, muted_ns = CASE WHEN ?6 THEN CAST(?7 AS BIGINT) ELSE muted_ns END WHERE key = ?1",
                 )?
                 .execute(params![
                     key,

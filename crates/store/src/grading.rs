@@ -4,8 +4,8 @@
 use crate::records::{OutcomeRecord, TrajectoryRecord};
 use std::collections::{HashMap, HashSet};
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::TraceId;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::compress::compress_bytes;
@@ -163,16 +163,30 @@ struct PendingWrites<'r> {
 impl PendingWrites<'_> {
     /// Writes everything that was collected. Also called before a row is removed that the collected changes may refer
     /// to.
-    fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+    fn write(&mut self, sql: &SqlConnection) -> Result<(), StoreError> {
         self.sums.write(sql)?;
         self.usage.write(sql)?;
         self.facets.write(sql)?;
-        let mut insert = sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?;
-        for (no, words) in self.words.drain(..) {
-            insert.execute(params![no, words])?;
-        }
-        Ok(())
+        insert_words(sql, self.words.drain(..))
     }
+}
+
+/// Adds texts to the full-text index, by the number of their trajectory.
+pub(crate) fn insert_words<'w>(
+    sql: &SqlConnection,
+    texts: impl IntoIterator<Item = (i64, &'w str)>,
+) -> Result<(), StoreError> {
+    let mut insert = sql.prepare_cached(sql.choose(
+        "INSERT INTO words (rowid, text) VALUES (?, ?)",
+        "INSERT INTO words (rowid, text) VALUES (?, array_to_tsvector(string_to_array(?, ' ')))",
+    ))?;
+    for (no, text) in texts {
+        match sql.sqlite() {
+            Some(_) => insert.execute(params![no, text])?,
+            None => insert.execute(params![no, interned_labels::fold_words(text)])?,
+        };
+    }
+    Ok(())
 }
 
 /// Writes one trace group. Returns the number of new and changed trajectories.
@@ -183,10 +197,17 @@ fn write_trace_group<'r>(
     pending: &mut PendingWrites<'r>,
 ) -> Result<usize, StoreError> {
     let sql = writing.sql;
-    let due: Option<i64> = sql
-        .prepare_cached("SELECT arrived_ns FROM due WHERE story = ?")?
-        .query_row([trace_group], |row| row.get(0))
-        .optional()?;
+    let (due, is_own) = match sql.sqlite() {
+        Some(_) => {
+            let mut queued = sql.prepare_cached("SELECT arrived_ns FROM due WHERE story = ?")?;
+            (queued.query_row([trace_group], |row| row.get::<i64>(0)).optional()?, true)
+        }
+        None => find_claim(writing, trace_group)?,
+    };
+    // Another server claimed it since: this one was too slow, and its result is outdated.
+    if due_ns.is_some() && !is_own {
+        return Ok(0);
+    }
     // More records came while it was assembled. It stays in the queue, and trajectories that are missing here may only
     // not have been seen, so none is removed.
     let is_outdated = due.is_some() && due_ns.is_some() && due != due_ns;
@@ -246,7 +267,11 @@ fn write_trace_group<'r>(
     if is_outdated {
         // The failure that quarantined it belongs to older records.
         sql.prepare_cached(
-            "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
+            sql.choose(
+                "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
+                "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, reason = NULL, \
+                 owner = NULL, leased_until = NULL WHERE story = ?",
+            ),
         )?
         .execute([trace_group])?;
     } else if due_ns.is_some() {
@@ -254,6 +279,32 @@ fn write_trace_group<'r>(
     }
     Ok(changed)
 }
+
+/// The time of arrival of a queued trace group, and whether no other server has claimed it. Locks it until the commit.
+fn find_claim(writing: &WriteContext<'_>, trace_group: i64) -> Result<(Option<i64>, bool), StoreError> {
+    lock_derived_rows(writing.sql)?;
+    let found: Option<(i64, Option<String>)> = writing
+        .sql
+        .prepare_cached("SELECT arrived_ns, owner FROM due WHERE story = ? FOR UPDATE")?
+        .query_row([trace_group], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(match found {
+        Some((arrived_ns, owner)) => (Some(arrived_ns), owner.is_none_or(|owner| owner == writing.node)),
+        None => (None, true),
+    })
+}
+
+/// Rows that are derived from trajectories are shared by all traces, so servers write them one after the other. Otherwise
+/// they would wait for each other in circles. SQLite has one writer only.
+pub(crate) fn lock_derived_rows(sql: &SqlConnection) -> Result<(), StoreError> {
+    if sql.sqlite().is_none() {
+        sql.prepare_cached("SELECT 1 FROM pg_advisory_xact_lock(?)")?.exists([DERIVED_ROWS_LOCK])?;
+    }
+    Ok(())
+}
+
+/// Advisory lock of the rows that are derived from trajectories: "grde" in ASCII.
+const DERIVED_ROWS_LOCK: i64 = 0x6772_6465;
 
 /// The rows that a trajectory refers to.
 #[derive(Clone, Copy)]
@@ -264,7 +315,7 @@ struct TrajectoryForeignKeys {
 }
 
 /// Finds a trajectory that belonged to another trace group until now.
-fn find_trajectory_by_id(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
+fn find_trajectory_by_id(sql: &SqlConnection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
     Ok(sql
         .prepare_cached("SELECT no, digest FROM trajectory WHERE trajectory_id = ?")?
         .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -273,7 +324,7 @@ fn find_trajectory_by_id(sql: &Connection, id: &str) -> Result<Option<(i64, [u8;
 
 /// Updates the columns of a trajectory whose content did not change. Rollups move with it.
 fn move_trajectory(
-    sql: &Connection,
+    sql: &SqlConnection,
     no: i64,
     place: TrajectoryForeignKeys,
     record: &TrajectoryRecord,
@@ -283,7 +334,7 @@ fn move_trajectory(
     let is_as_it_was: bool = sql
         .prepare_cached(
             "SELECT story = ?2 AND trace = ?3 AND project = ?4 AND start_ns = ?5 AND end_ns = ?6 AND agent = ?7 \
-             AND version = ?8 AND model = ?9 AND tools = ?10 AND is_error = ?11 AND cost_usd IS ?12 \
+             AND version = ?8 AND model = ?9 AND tools = ?10 AND is_error = ?11 AND cost_usd IS NOT DISTINCT FROM ?12 \
              FROM trajectory WHERE no = ?1",
         )?
         .query_row(
@@ -334,7 +385,7 @@ fn move_trajectory(
 
 /// Inserts a trajectory with its outcomes. A replaced one keeps its number, so that cursors and references stay valid.
 fn insert_trajectory<'r>(
-    sql: &Connection,
+    sql: &SqlConnection,
     place: TrajectoryForeignKeys,
     number: Option<i64>,
     CompressedTrajectory { record, digest, body }: &'r CompressedTrajectory,
@@ -342,12 +393,16 @@ fn insert_trajectory<'r>(
     pending: &mut PendingWrites<'r>,
 ) -> Result<i64, StoreError> {
     // OR FAIL as in `insert_trace`: with a trigger, SQLite would otherwise copy each page before it is changed.
-    sql.prepare_cached(
+    let insert = sql.choose(
         "INSERT OR FAIL INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
          query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )?
-    .execute(params![
+        "INSERT INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
+         query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
+         VALUES (coalesce(?, nextval('trajectory_no_seq')), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    );
+    let tools = record.tools.join("\n");
+    let values = params![
         number,
         record.trajectory_id,
         place.trace_group,
@@ -361,14 +416,14 @@ fn insert_trajectory<'r>(
         record.query,
         record.steps,
         record.is_error,
-        record.tools.join("\n"),
+        tools,
         record.tokens,
         record.cost_usd,
         &digest.0[..],
         body,
         record.session,
-    ])?;
-    let no = sql.last_insert_rowid();
+    ];
+    let no = sql.insert_numbered(insert, values)?;
     pending.words.push((no, &record.words));
     pending.sums.add_trajectory(place.project, record);
     pending.usage.add_trajectory(place.project, record);
@@ -377,14 +432,17 @@ fn insert_trajectory<'r>(
         replace_failures(sql, no)?;
     }
     if let Some(rule) = &record.ungraded_by {
-        sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
-            .execute(params![no, rule, now_ns])?;
+        sql.prepare_cached(
+            "INSERT INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?) ON CONFLICT (trajectory) DO UPDATE SET \
+             rule = excluded.rule, since_ns = excluded.since_ns, attempts = 0, delays = 0, not_before_ns = 0",
+        )?
+        .execute(params![no, rule, now_ns])?;
     }
     Ok(no)
 }
 
 /// Removes a trajectory, also from the metrics: it was replaced, or is no longer assembled.
-fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>) -> Result<(), StoreError> {
+fn remove_trajectory(sql: &SqlConnection, no: i64, pending: &mut PendingWrites<'_>) -> Result<(), StoreError> {
     pending.write(sql)?;
     rollup::subtract_score_rollups(sql, no, None)?;
     usage::subtract_trajectory_usage(sql, no)?;
@@ -393,7 +451,7 @@ fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>)
 
 /// Removes a trajectory, but keeps it in the metrics: they reach further back than the traces that they were computed
 /// from.
-pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreError> {
+pub(crate) fn forget_trajectory(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     forget_failures(sql, no)?;
     for statement in [
         "DELETE FROM outcome WHERE trajectory = ?",
@@ -408,7 +466,7 @@ pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreEr
 
 /// Inserts outcomes, and replaces those to the same question. Step 0 stands for the whole trajectory.
 pub(crate) fn insert_outcomes(
-    sql: &Connection,
+    sql: &SqlConnection,
     no: i64,
     start_ns: i64,
     outcomes: &[OutcomeRecord],

@@ -3,8 +3,8 @@
 use crate::records::BlockSignal;
 use std::sync::Arc;
 
+use crate::sql::{OptionalRow, SqlConnection, SqlError, params};
 use gradus_core::span::{SpanId, TraceId};
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::compress::compress_bytes;
 use crate::error::StoreError;
@@ -27,9 +27,9 @@ pub struct TraceChunk {
     pub root: Option<RootSpan>,
     pub links: Vec<(LinkKind, u64)>,
     /// Of the whole export, to recognise repeated log records. 0 for spans.
-    digest: u64,
+    pub(crate) digest: u64,
     /// The export, compressed.
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// What the store knows of a span beside its block.
@@ -109,7 +109,7 @@ fn clamp_timestamp(ns: u64) -> i64 {
 }
 
 /// Start and end of the records of a chunk, if they state them.
-fn chunk_time_range(chunk: &TraceChunk) -> Option<(i64, i64)> {
+pub(crate) fn chunk_time_range(chunk: &TraceChunk) -> Option<(i64, i64)> {
     let start_ns = clamp_timestamp(Some(chunk.start_ns).filter(|ns| !matches!(ns, 0 | &u64::MAX))?);
     Some((start_ns, clamp_timestamp(chunk.end_ns).max(start_ns)))
 }
@@ -126,6 +126,10 @@ pub(crate) fn ingest_chunks(
     chunks: &[TraceChunk],
     now_ns: i64,
 ) -> Result<IngestCounts, StoreError> {
+    #[cfg(feature = "postgres")]
+    if let SqlConnection::Postgres(connection) = writing.sql {
+        return crate::staged_ingest::ingest_staged(writing, connection, chunks, now_ns);
+    }
     let mut ingested = IngestCounts::default();
     let mut numbers = TraceNumbers::default();
     for chunk in chunks {
@@ -143,12 +147,12 @@ struct TraceNumbers {
 
 impl TraceNumbers {
     /// The next number. Only the writer assigns numbers, so no other process can take it.
-    fn next(&mut self, sql: &Connection) -> Result<i64, StoreError> {
+    fn next(&mut self, sql: &SqlConnection) -> Result<i64, StoreError> {
         let last = match self.last {
             Some(last) => last,
             None => sql
                 .prepare_cached("SELECT max(no) FROM trace")?
-                .query_row([], |row| row.get::<_, Option<i64>>(0))?
+                .query_row((), |row| row.get::<Option<i64>>(0))?
                 .unwrap_or(0),
         };
         self.last = Some(last + 1);
@@ -228,12 +232,24 @@ fn ingest_chunk(
     if errors > 0 {
         find_by_error(sql, trace.no)?;
     }
+    queue_trace_group(sql, trace_group, project, root_state == 2, now_ns)
+}
+
+/// Puts a trace group into the ready queue.
+pub(crate) fn queue_trace_group(
+    sql: &SqlConnection,
+    trace_group: i64,
+    project: i64,
+    is_ended: bool,
+    now_ns: i64,
+) -> Result<(), StoreError> {
     // Records that arrive while a group is assembled must change its time of arrival, even if the clock stands still.
     sql.prepare_cached(
         "INSERT INTO due (story, arrived_ns, is_ended, project) VALUES (?, ?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
-         arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
+         arrived_ns = excluded.arrived_ns + CASE WHEN excluded.arrived_ns = due.arrived_ns THEN 1 ELSE 0 END, \
+         is_ended = excluded.is_ended",
     )?
-    .execute(params![trace_group, now_ns, root_state == 2, project])?;
+    .execute(params![trace_group, now_ns, is_ended, project])?;
     Ok(())
 }
 
@@ -250,7 +266,7 @@ struct TraceDelta {
 
 /// Inserts the row of a new trace.
 fn insert_trace(
-    sql: &Connection,
+    sql: &SqlConnection,
     chunk: &TraceChunk,
     no: i64,
     added: &TraceDelta,
@@ -284,7 +300,7 @@ fn insert_trace(
 
 /// Adds a chunk to the row of a trace.
 fn update_trace(
-    sql: &Connection,
+    sql: &SqlConnection,
     chunk: &TraceChunk,
     trace: &KnownTrace,
     added: &TraceDelta,
@@ -321,7 +337,7 @@ fn update_trace(
 }
 
 /// Adds a trace to those with errors before it is assembled.
-fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+fn find_by_error(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO facet (project, kind, value, start_ns, trace) SELECT project, ?2, '', start_ns, no FROM trace \
          WHERE no = ?1 AND NOT EXISTS (SELECT 1 FROM facet WHERE trace = ?1 AND kind = ?2)",
@@ -331,7 +347,7 @@ fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
 }
 
 /// The row of a trace, if there is one.
-fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
+fn known_trace(sql: &SqlConnection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
     let id = trace_id.0.to_be_bytes();
     let known = sql
         .prepare_cached("SELECT no, has_root, story, project, start_ns FROM trace WHERE trace_id = ?")?
@@ -350,21 +366,21 @@ fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>
 }
 
 /// Whether the same log records were stored before.
-fn is_known_block(sql: &Connection, trace: i64, chunk: &TraceChunk) -> Result<bool, StoreError> {
+fn is_known_block(sql: &SqlConnection, trace: i64, chunk: &TraceChunk) -> Result<bool, StoreError> {
     let mut statement = sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
     Ok(statement.exists(params![trace, chunk.digest as i64, chunk.signal as i64])?)
 }
 
 /// Stores the compressed export. Returns the number of the block.
-fn insert_block(sql: &Connection, trace: i64, chunk: &TraceChunk, now_ns: i64) -> Result<i64, StoreError> {
-    sql.prepare_cached("INSERT INTO block (trace, signal, arrived_ns, digest, body) VALUES (?, ?, ?, ?, ?)")?
-        .execute(params![trace, chunk.signal as i64, now_ns, chunk.digest as i64, chunk.body])?;
-    Ok(sql.last_insert_rowid())
+fn insert_block(sql: &SqlConnection, trace: i64, chunk: &TraceChunk, now_ns: i64) -> Result<i64, StoreError> {
+    let insert = "INSERT INTO block (trace, signal, arrived_ns, digest, body) VALUES (?, ?, ?, ?, ?)";
+    let values = params![trace, chunk.signal as i64, now_ns, chunk.digest as i64, chunk.body];
+    Ok(sql.insert_numbered(insert, values)?)
 }
 
 /// Inserts spans. Returns their counts, and the change of the number of spans with an error.
 fn insert_spans(
-    sql: &Connection,
+    sql: &SqlConnection,
     trace: &KnownTrace,
     block: i64,
     spans: &[SpanKey],
@@ -402,27 +418,25 @@ fn insert_spans(
 }
 
 /// The result of linking a trace.
-struct TraceLinkResult {
-    trace_group: i64,
+pub(crate) struct TraceLinkResult {
+    pub(crate) trace_group: i64,
     /// Whether trace groups were united.
-    has_united: bool,
+    pub(crate) has_united: bool,
 }
 
 /// Links a trace to those that it belongs with, and unites their groups.
-fn link_trace(
-    sql: &Connection,
+pub(crate) fn link_trace(
+    sql: &SqlConnection,
     trace: i64,
     trace_group: i64,
     links: &[(LinkKind, u64)],
 ) -> Result<TraceLinkResult, StoreError> {
     let mut tied = TraceLinkResult { trace_group, has_united: false };
+    lock_link_keys(sql, links)?;
     for (kind, key) in links {
         let key = *key as i64;
-        sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?.execute(params![
-            key,
-            *kind as i64,
-            trace
-        ])?;
+        sql.prepare_cached("INSERT INTO link (key, kind, trace) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")?
+            .execute(params![key, *kind as i64, trace])?;
         // A conversation that one trace leaves, others continue. Only a conversation that some trace has left can be
         // continued.
         let kinds: &[LinkKind] = match kind {
@@ -454,10 +468,26 @@ fn link_trace(
     Ok(tied)
 }
 
+/// Other servers that link traces by the same keys wait until this one is done: otherwise neither would see the trace of
+/// the other. SQLite has one writer only.
+fn lock_link_keys(sql: &SqlConnection, links: &[(LinkKind, u64)]) -> Result<(), StoreError> {
+    if sql.sqlite().is_some() {
+        return Ok(());
+    }
+    let mut keys: Vec<i64> = links.iter().map(|(_, key)| *key as i64).collect();
+    // In one order, so that two servers cannot wait for each other.
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        sql.prepare_cached("SELECT 1 FROM pg_advisory_xact_lock(?)")?.exists([key])?;
+    }
+    Ok(())
+}
+
 /// Links a trace by features that were found when it was assembled. True if it is in another group now, which enters
 /// the ready queue.
 pub(crate) fn tie_later(
-    sql: &Connection,
+    sql: &SqlConnection,
     trace_id: TraceId,
     links: &[(LinkKind, u64)],
     now_ns: i64,
@@ -465,15 +495,15 @@ pub(crate) fn tie_later(
     let id = trace_id.0.to_be_bytes();
     let known = sql
         .prepare_cached("SELECT no, story FROM trace WHERE trace_id = ?")?
-        .query_row([&id[..]], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+        .query_row([&id[..]], |row| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?)))
         .optional()?;
     let Some((no, before)) = known else { return Ok(false) };
     let tied = link_trace(sql, no, before, links)?;
     if tied.has_united {
         sql.prepare_cached(
             "INSERT INTO due (story, arrived_ns, is_ended, project) \
-             SELECT no, ?2, 1, project FROM trace WHERE no = ?1 \
-             ON CONFLICT (story) DO UPDATE SET arrived_ns = max(arrived_ns + 1, excluded.arrived_ns)",
+             SELECT no, ?2, TRUE, project FROM trace WHERE no = ?1 \
+             ON CONFLICT (story) DO UPDATE SET arrived_ns = max(due.arrived_ns + 1, excluded.arrived_ns)",
         )?
         .execute(params![tied.trace_group, now_ns])?;
     }
@@ -482,12 +512,12 @@ pub(crate) fn tie_later(
 
 /// Unites two trace groups. `None` if they are one already, would have too many traces, or one is quarantined: a trace
 /// that cannot be assembled must not affect others.
-fn merge_trace_groups(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
+fn merge_trace_groups(sql: &SqlConnection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
         return Ok(None);
     }
-    let traces = |trace_group: i64| -> Result<i64, rusqlite::Error> {
+    let traces = |trace_group: i64| -> Result<i64, SqlError> {
         sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
             .query_row([trace_group], |row| row.get(0))
     };
@@ -507,8 +537,8 @@ fn merge_trace_groups(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, S
         "INSERT INTO due (story, arrived_ns, is_ended, project, attempts, is_suspect) \
          SELECT ?1, arrived_ns, is_ended, project, attempts, is_suspect FROM due \
          WHERE story = ?2 AND (attempts > 0 OR is_suspect > 0) \
-         ON CONFLICT (story) DO UPDATE SET attempts = max(attempts, excluded.attempts), \
-         is_suspect = max(is_suspect, excluded.is_suspect)",
+         ON CONFLICT (story) DO UPDATE SET attempts = max(due.attempts, excluded.attempts), \
+         is_suspect = max(due.is_suspect, excluded.is_suspect)",
     )?
     .execute([low, high])?;
     sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([high])?;

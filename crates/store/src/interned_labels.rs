@@ -20,6 +20,43 @@ pub(crate) fn collect_distinct_words(text: &str) -> String {
     words
 }
 
+/// The words of such a text in the form in which PostgreSQL stores and finds them: without capitals and accents, which
+/// SQLite's index removes itself, and cut to a length that an index takes.
+pub(crate) fn fold_words(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for word in split_folded(text) {
+        if !folded.is_empty() {
+            folded.push(' ');
+        }
+        folded.push_str(&word);
+    }
+    folded
+}
+
+/// Each word of a text in that form.
+pub(crate) fn split_folded(text: &str) -> Vec<String> {
+    #[cfg(feature = "postgres")]
+    let plain: String = {
+        use unicode_normalization::UnicodeNormalization as _;
+        text.nfkd()
+            .filter(|c| !unicode_normalization::char::is_combining_mark(*c))
+            .flat_map(char::to_lowercase)
+            // The form of a sigma depends on where it stands.
+            .map(|c| if c == 'ς' { 'σ' } else { c })
+            .collect()
+    };
+    #[cfg(not(feature = "postgres"))]
+    let plain = text.to_lowercase();
+    plain
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| word[..word.floor_char_boundary(MAX_WORD_BYTES)].to_owned())
+        .collect()
+}
+
+/// PostgreSQL refuses words of 2 KB.
+const MAX_WORD_BYTES: usize = 500;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,13 +2,14 @@
 //! comparing digests does not reveal how much of a key was right. The same holds for the sessions of people who signed
 //! in with a key.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::sql::{OptionalRow, SqlConnection, SqlError, params};
 
 use crate::Store;
+use crate::engine::StoreEngine;
 use crate::error::StoreError;
+use crate::location::StoreLocation;
 use crate::writer::WriteHandle;
 
 /// What a key may do. The scopes are independent of each other.
@@ -39,7 +40,7 @@ pub fn new_key() -> Result<String, StoreError> {
 }
 
 /// 256 random bits in hexadecimal.
-fn random_digits() -> Result<String, StoreError> {
+pub(crate) fn random_digits() -> Result<String, StoreError> {
     let mut bytes = [0; 32];
     let mut filled = 0;
     while filled < bytes.len() {
@@ -95,20 +96,20 @@ impl KeyScopes {
 /// microseconds and never waits for another reader or the writer. Nothing is cached, so a revoked key is refused from
 /// the next request on.
 pub(crate) struct KeyReader {
-    path: PathBuf,
-    connection: Mutex<Option<Connection>>,
+    engine: StoreEngine,
+    connection: Mutex<Option<SqlConnection>>,
 }
 
 impl KeyReader {
-    pub(crate) fn new(path: PathBuf) -> KeyReader {
-        KeyReader { path, connection: Mutex::new(None) }
+    pub(crate) fn new(engine: StoreEngine) -> KeyReader {
+        KeyReader { engine, connection: Mutex::new(None) }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>) -> Result<T, StoreError> {
+    fn read<T>(&self, read: impl FnOnce(&SqlConnection) -> Result<T, SqlError>) -> Result<T, StoreError> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match connection.take() {
             Some(opened) => opened,
-            None => crate::connection::open_reader(&self.path)?,
+            None => self.engine.open_reader()?,
         };
         // Kept only if the lookup succeeded. After an error, the next lookup opens another connection.
         let found = read(&opened)?;
@@ -118,22 +119,23 @@ impl KeyReader {
 }
 
 /// Opens a store that a server may be using. Keys are few, and the writer of the server waits for this one.
-fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
+fn open_beside(location: &StoreLocation) -> Result<SqlConnection, StoreError> {
+    let StoreLocation::Folder(folder) = location else { return location.engine()?.open_writer() };
     crate::make_folder(folder).map_err(|error| StoreError::not_writable(folder, &error))?;
     let path = folder.join(crate::FILE_NAME);
     // A running server of an older version does not expect its tables to change, so a migration needs the lock.
     let is_older = path.is_file() && crate::connection::is_older(&path)?;
     let _lock = is_older.then(|| crate::lock_store_folder(folder)).transpose()?;
-    crate::connection::open_writer(&path)
+    crate::connection::open_writer(&path).map(SqlConnection::Sqlite)
 }
 
-fn read_keys(connection: &Connection) -> Result<Vec<KeyRow>, StoreError> {
+fn read_keys(connection: &SqlConnection) -> Result<Vec<KeyRow>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT name, scopes, created_ns, revoked_ns FROM api_key ORDER BY no")?;
-    let rows = statement.query_map([], |row| {
+    let rows = statement.query_map((), |row| {
         Ok(KeyRow {
             name: row.get(0)?,
-            scopes: KeyScopes::parse(&row.get::<_, String>(1)?).unwrap_or_default(),
+            scopes: KeyScopes::parse(&row.get::<String>(1)?).unwrap_or_default(),
             created_ns: row.get(2)?,
             revoked_ns: row.get(3)?,
         })
@@ -144,13 +146,13 @@ fn read_keys(connection: &Connection) -> Result<Vec<KeyRow>, StoreError> {
 impl Store {
     /// Adds a key to the store in a folder, also while a server uses it. False if the name is taken.
     pub fn add_key_beside(
-        folder: &Path,
+        location: &StoreLocation,
         name: &str,
         key: &str,
         scopes: KeyScopes,
         now_ns: i64,
     ) -> Result<bool, StoreError> {
-        let added = open_beside(folder)?.execute(
+        let added = open_beside(location)?.execute(
             "INSERT INTO api_key (name, hash, scopes, created_ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
             params![name, &hash_api_key(key)[..], scopes.join_names(), now_ns],
         )?;
@@ -158,12 +160,12 @@ impl Store {
     }
 
     /// Revokes a key. False if there is no such key, or it was revoked before.
-    pub fn revoke_key_beside(folder: &Path, name: &str, now_ns: i64) -> Result<bool, StoreError> {
-        let path = folder.join(crate::FILE_NAME);
-        if !path.is_file() {
+    pub fn revoke_key_beside(location: &StoreLocation, name: &str, now_ns: i64) -> Result<bool, StoreError> {
+        if let Some(path) = location.folder().map(|folder| folder.join(crate::FILE_NAME)).filter(|path| !path.is_file())
+        {
             return Err(StoreError::Missing { path });
         }
-        let changed = open_beside(folder)?.execute(
+        let changed = open_beside(location)?.execute(
             "UPDATE api_key SET revoked_ns = ? WHERE name = ? AND revoked_ns IS NULL",
             params![now_ns, name],
         )?;
@@ -178,10 +180,12 @@ impl Store {
 
     /// As [`Store::keys`], without opening the store. The table of keys is the same in every format, so a store of an
     /// older version is read as it is.
-    pub fn keys_beside(path: &Path) -> Result<Vec<KeyRow>, StoreError> {
-        crate::check_existing_store(path)?;
-        let (connection, _) = crate::connection::open_any_version(path)?;
-        read_keys(&connection)
+    pub fn keys_beside(location: &StoreLocation) -> Result<Vec<KeyRow>, StoreError> {
+        let StoreLocation::Folder(folder) = location else { return read_keys(&location.engine()?.open_reader()?) };
+        let path = folder.join(crate::FILE_NAME);
+        crate::check_existing_store(&path)?;
+        let (connection, _) = crate::connection::open_any_version(&path)?;
+        read_keys(&SqlConnection::Sqlite(connection))
     }
 
     /// Name and scopes of a key; `None` if it is unknown or revoked.
@@ -224,9 +228,9 @@ impl Store {
             connection
                 .prepare_cached(
                     "SELECT name, scopes FROM page_session JOIN api_key ON api_key.no = page_session.key \
-                     WHERE page_session.hash = ?1 AND until_ns > ?2 AND until_ns < ?2 + ?3 AND revoked_ns IS NULL",
+                     WHERE page_session.hash = ?1 AND until_ns > ?2 AND until_ns < ?3 AND revoked_ns IS NULL",
                 )?
-                .query_row(params![&session_hash(session)[..], now_ns, MAX_SESSION_NS], |row| {
+                .query_row(params![&session_hash(session)[..], now_ns, now_ns.saturating_add(MAX_SESSION_NS)], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })
                 .optional()
@@ -254,7 +258,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let scopes = KeyScopes { read: true, ..KeyScopes::default() };
         let key = new_key().unwrap();
-        assert!(Store::add_key_beside(folder.path(), "ann", &key, scopes, 1).unwrap());
+        assert!(Store::add_key_beside(&folder.path().into(), "ann", &key, scopes, 1).unwrap());
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         let begin = |key: &str, now| store.begin_session(key, now, now + 100).unwrap().wait().unwrap();
         let known = |session: &str, now| store.scopes_of_session(session, now).unwrap();
@@ -273,7 +277,7 @@ mod tests {
         // One that was begun by a clock that was ahead.
         let ahead = begin(&key, 2 * MAX_SESSION_NS).unwrap();
         assert_eq!((known(&ahead, 1), known(&ahead, 2 * MAX_SESSION_NS).is_some()), (None, true));
-        assert!(Store::revoke_key_beside(folder.path(), "ann", 1_000).unwrap());
+        assert!(Store::revoke_key_beside(&folder.path().into(), "ann", 1_000).unwrap());
         assert_eq!((known(&third, 1_000), begin(&key, 1_000)), (None, None));
     }
 }

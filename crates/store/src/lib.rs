@@ -12,6 +12,7 @@ mod check;
 mod coarse_rollup;
 mod compress;
 mod connection;
+mod engine;
 mod error;
 mod facets;
 mod failures;
@@ -20,6 +21,8 @@ mod grading;
 mod ingest;
 mod interned_labels;
 mod keys;
+mod lease;
+mod location;
 mod monitor;
 mod project_numbers;
 mod projects;
@@ -30,6 +33,9 @@ mod records;
 mod retention;
 mod rollup;
 mod spend;
+mod sql;
+#[cfg(feature = "postgres")]
+mod staged_ingest;
 mod transfer;
 mod ungraded;
 mod usage;
@@ -49,6 +55,7 @@ pub use failures::{FailureGroupNote, UngroupedVerdict};
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
 pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
+pub use location::{StoreLocation, is_postgres_address};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use projects::ProjectInfo;
 pub use query::{
@@ -69,10 +76,12 @@ pub use writer::{WriteHandle, WriterStatus};
 
 use std::fmt;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use engine::StoreEngine;
 use gradus_core::span::TraceId;
+use lease::ClusterNode;
 use readers::ReaderPool;
 use writer::StoreWriter;
 
@@ -81,12 +90,14 @@ pub const FILE_NAME: &str = "gradus.db";
 
 /// An open store. Shared by all threads; every method takes `&self`.
 pub struct Store {
-    path: PathBuf,
+    engine: StoreEngine,
     readers: Arc<ReaderPool>,
     /// For key lookups only, so that senders never wait for queries.
     key_reader: keys::KeyReader,
     /// `None` if the store was opened for reading only.
     writer: Option<StoreWriter>,
+    /// This server among those that share the database.
+    node: ClusterNode,
     /// Kept open: the operating system releases the lock when the process ends, however it ends.
     _lock: Option<File>,
 }
@@ -116,11 +127,20 @@ impl Store {
         }
         let lock = lock_store_folder(folder)?;
         let path = folder.join(FILE_NAME);
-        let readers = Arc::new(ReaderPool::new(path.clone()));
-        let connection = connection::open_writer(&path)?;
-        let writer = StoreWriter::start(connection, Arc::clone(&readers), options.most_queued_bytes)?;
-        let key_reader = keys::KeyReader::new(path.clone());
-        Ok(Store { readers, key_reader, path, writer: Some(writer), _lock: Some(lock) })
+        Store::with_engine(StoreEngine::File(path), Some(lock), options)
+    }
+
+    /// Starts the writer and the pool of readers.
+    fn with_engine(engine: StoreEngine, lock: Option<File>, options: StoreOptions) -> Result<Store, StoreError> {
+        let readers = Arc::new(ReaderPool::new(engine.clone()));
+        let node = match engine.file() {
+            Some(_) => ClusterNode::alone(),
+            None => ClusterNode::join(engine.clone())?,
+        };
+        let name = node.name().to_owned();
+        let writer = StoreWriter::start(engine.clone(), name, Arc::clone(&readers), options.most_queued_bytes)?;
+        let key_reader = keys::KeyReader::new(engine.clone());
+        Ok(Store { engine, readers, key_reader, writer: Some(writer), node, _lock: lock })
     }
 
     /// Opens the file of a store for reading, also while a server uses it. A store that an older version made is migrated
@@ -128,10 +148,15 @@ impl Store {
     pub fn open_to_read(path: &Path) -> Result<Store, StoreError> {
         check_existing_store(path)?;
         connection::upgrade_store(path)?;
-        let readers = Arc::new(ReaderPool::new(path.to_owned()));
+        Store::with_engine_to_read(StoreEngine::File(path.to_owned()))
+    }
+
+    /// Only the pool of readers.
+    fn with_engine_to_read(engine: StoreEngine) -> Result<Store, StoreError> {
+        let readers = Arc::new(ReaderPool::new(engine.clone()));
         drop(readers.take_reader()?);
-        let key_reader = keys::KeyReader::new(path.to_owned());
-        Ok(Store { path: path.to_owned(), readers, key_reader, writer: None, _lock: None })
+        let key_reader = keys::KeyReader::new(engine.clone());
+        Ok(Store { engine, readers, key_reader, writer: None, node: ClusterNode::alone(), _lock: None })
     }
 
     /// The format of a store that an older version made, and that of this version; `None` if they are the same. Changes
@@ -146,15 +171,17 @@ impl Store {
         self.writer()?.submit(0, |writing| {
             // The empty name, which no rule can have. The row stays and differs each time: a row that is removed in the
             // same transaction, or does not change, would not be written.
-            let put = "INSERT OR REPLACE INTO alert_state (rule, state) VALUES ('', hex(randomblob(32768)))";
-            writing.sql.execute(put, []).map(drop).map_err(StoreError::from)
+            let put = "INSERT INTO alert_state (rule, state) VALUES ('', ?) \
+                       ON CONFLICT (rule) DO UPDATE SET state = excluded.state";
+            let noise: String = (0..1024).map(|_| keys::random_digits()).collect::<Result<_, _>>()?;
+            writing.sql.execute(put, [noise]).map(drop).map_err(StoreError::from)
         })
     }
 
     /// Whether the files of the store are still those that were opened. The writer checks this before every
     /// acknowledgement; this is for health checks in between.
     pub fn check_files(&self) -> Result<(), StoreError> {
-        self.writer.as_ref().map_or(Ok(()), |writer| writer.files.check().map(drop))
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.check_files().map(drop))
     }
 
     /// Stores the records of one request: all of them or none. The handle resolves after the commit.
@@ -171,6 +198,7 @@ impl Store {
         now_ns: i64,
     ) -> Result<WriteHandle<IngestCounts>, StoreError> {
         let bytes = chunks.iter().map(TraceChunk::memory_bytes).sum();
+        let now_ns = self.node.shared_time_ns(now_ns);
         let writer = self.writer()?;
         writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest_chunks(writing, &chunks, now_ns))
     }
@@ -191,9 +219,15 @@ impl Store {
         })
     }
 
-    /// Path of the database file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where the store is, for messages: the path of the file, or the address of the database server without a password.
+    pub fn location(&self) -> String {
+        self.engine.to_string()
+    }
+
+    /// Whether this server does what only one of those on a database may do, such as sending alerts. Always true for an
+    /// embedded store.
+    pub fn is_leader(&self) -> bool {
+        self.node.is_leader()
     }
 
     /// State of the writer; `None` if the store is open for reading only.
@@ -204,6 +238,11 @@ impl Store {
     /// Bytes in use, and free bytes inside the file.
     pub fn used_and_free_bytes(&self) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take_reader()?;
+        let Some(reader) = reader.sqlite() else {
+            // PostgreSQL keeps the room of removed rows for new ones, so the size of its files says little.
+            let used = reader.query_row("SELECT coalesce(sum(bytes), 0) FROM project_count", (), |row| row.get(0))?;
+            return Ok((used, 0));
+        };
         let number = |name: &str| reader.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
         let (pages, free, bytes) = (number("page_count")?, number("freelist_count")?, number("page_size")?);
         Ok((pages.saturating_sub(free) * bytes, free * bytes))
@@ -217,7 +256,7 @@ impl Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Store").field("location", &self.location()).finish_non_exhaustive()
     }
 }
 

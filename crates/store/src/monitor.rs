@@ -41,16 +41,32 @@ pub enum QueryStop {
 }
 
 /// Interrupts the statement that runs on a connection.
-pub struct QueryInterrupt(InterruptHandle);
+pub struct QueryInterrupt(EngineInterrupt);
+
+/// What the engines have for it.
+enum EngineInterrupt {
+    Sqlite(InterruptHandle),
+    #[cfg(feature = "postgres")]
+    Postgres(crate::sql::postgres::CancelHandle),
+}
 
 impl QueryInterrupt {
-    pub(crate) fn new(handle: InterruptHandle) -> QueryInterrupt {
-        QueryInterrupt(handle)
+    pub(crate) fn for_sqlite(handle: InterruptHandle) -> QueryInterrupt {
+        QueryInterrupt(EngineInterrupt::Sqlite(handle))
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn for_postgres(handle: crate::sql::postgres::CancelHandle) -> QueryInterrupt {
+        QueryInterrupt(EngineInterrupt::Postgres(handle))
     }
 
     /// Safe to call from any thread, and without effect if nothing runs.
     pub fn interrupt(&self) {
-        self.0.interrupt();
+        match &self.0 {
+            EngineInterrupt::Sqlite(handle) => handle.interrupt(),
+            #[cfg(feature = "postgres")]
+            EngineInterrupt::Postgres(handle) => handle.cancel(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Numbers of projects.
 
 use crate::error::StoreError;
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::sql::{OptionalRow, SqlConnection, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,15 +16,20 @@ impl ProjectNumberCache {
         self.0.retain(|_, known| *known != number);
     }
 
-    pub(crate) fn read(connection: &Connection) -> Result<ProjectNumberCache, StoreError> {
+    pub(crate) fn read(connection: &SqlConnection) -> Result<ProjectNumberCache, StoreError> {
         let mut statement = connection.prepare("SELECT name, no FROM project")?;
-        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;
+        let rows = statement.query_map((), |row| Ok((row.get::<String>(0)?.into(), row.get(1)?)))?;
         Ok(ProjectNumberCache(rows.collect::<Result<_, _>>()?))
     }
 
     /// The number of a project, which is created if necessary and if there are not too many. `now_ns` is its time of
     /// creation.
-    pub(crate) fn get_or_create(&mut self, name: &Arc<str>, sql: &Connection, now_ns: i64) -> Result<i64, StoreError> {
+    pub(crate) fn get_or_create(
+        &mut self,
+        name: &Arc<str>,
+        sql: &SqlConnection,
+        now_ns: i64,
+    ) -> Result<i64, StoreError> {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
         }
@@ -39,9 +44,7 @@ impl ProjectNumberCache {
                 return self.get_or_create(&OTHER_PROJECTS.into(), sql, now_ns);
             }
             None => {
-                sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?
-                    .execute(params![&**name, now_ns])?;
-                sql.last_insert_rowid()
+                sql.insert_numbered("INSERT INTO project (name, created_ns) VALUES (?, ?)", params![&**name, now_ns])?
             }
         };
         self.0.insert(Arc::clone(name), number);

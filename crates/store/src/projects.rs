@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::sql::{OptionalRow, SqlConnection, SqlRow, params, params_from_iter};
+use crate::sql::{SqlError, SqlValue};
 use gradus_core::span::TraceId;
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -29,13 +29,17 @@ impl Store {
     /// Looks a project up by name.
     pub fn project_named(&self, name: &str) -> Result<Option<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
-        find_project(&reader, "SELECT no, name, description FROM project WHERE name = ?", &Value::Text(name.to_owned()))
+        find_project(
+            &reader,
+            "SELECT no, name, description FROM project WHERE name = ?",
+            &SqlValue::Text(name.to_owned()),
+        )
     }
 
     /// Looks a project up by number, as Phoenix's ids contain it.
     pub fn project_numbered(&self, no: i64) -> Result<Option<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
-        find_project(&reader, "SELECT no, name, description FROM project WHERE no = ?", &Value::Integer(no))
+        find_project(&reader, "SELECT no, name, description FROM project WHERE no = ?", &SqlValue::Integer(no))
     }
 
     /// Projects up to a number, the latest first. `name_part` is searched in their names, ignoring case.
@@ -52,7 +56,7 @@ impl Store {
         let mut rows = statement.query([up_to])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let project = project_from_row(row)?;
+            let project = project_from_row(&row)?;
             if wanted.as_ref().is_none_or(|wanted| project.name.to_lowercase().contains(wanted)) {
                 found.push(project);
                 if found.len() >= limit {
@@ -73,7 +77,7 @@ impl Store {
         self.writer()?.submit(name.len(), move |writing| {
             let name: Arc<str> = name.as_str().into();
             let known = "SELECT no, name, description FROM project WHERE name = ?";
-            if find_project(writing.sql, known, &Value::Text(name.to_string()))?.is_some() {
+            if find_project(writing.sql, known, &SqlValue::Text(name.to_string()))?.is_some() {
                 return Ok(None);
             }
             let no = writing.projects.get_or_create(&name, writing.sql, now_ns)?;
@@ -139,7 +143,7 @@ impl Store {
 }
 
 /// Removes a project without traces, and its rollups: its number may be assigned again.
-fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
+fn remove_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     rollup::forget_project(sql, no)?;
     usage::forget_project(sql, no)?;
     for statement in [
@@ -149,16 +153,19 @@ fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
     ] {
         sql.prepare_cached(statement)?.execute([no])?;
     }
+    if sql.sqlite().is_none() {
+        sql.prepare_cached("DELETE FROM project_count WHERE project = ?")?.execute([no])?;
+    }
     // A few rows per hour, so a scan without an index is cheap enough.
     sql.prepare("DELETE FROM spend WHERE project = ?")?.execute([no])?;
     Ok(())
 }
 
 /// Runs a statement that selects at most one project.
-fn find_project(sql: &Connection, statement: &str, value: &Value) -> Result<Option<ProjectInfo>, StoreError> {
+fn find_project(sql: &SqlConnection, statement: &str, value: &SqlValue) -> Result<Option<ProjectInfo>, StoreError> {
     Ok(sql.prepare_cached(statement)?.query_row(params_from_iter([value]), project_from_row).optional()?)
 }
 
-fn project_from_row(row: &Row<'_>) -> Result<ProjectInfo, rusqlite::Error> {
+fn project_from_row(row: &SqlRow<'_>) -> Result<ProjectInfo, SqlError> {
     Ok(ProjectInfo { no: row.get(0)?, name: row.get(1)?, description: row.get(2)? })
 }

@@ -3,30 +3,28 @@
 //! waits behind them.
 
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::Connection;
-
-use crate::connection::open_reader;
+use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::monitor::{OPERATIONS_PER_CHECK, QueryInterrupt, QueryMonitor, check_query, current_monitor};
+use crate::sql::SqlConnection;
 
 /// The pool.
 pub(crate) struct ReaderPool {
-    path: PathBuf,
+    engine: StoreEngine,
     state: Mutex<ReaderState>,
     returned: Condvar,
 }
 
 /// The state under the lock.
 struct ReaderState {
-    idle: Vec<Connection>,
+    idle: Vec<SqlConnection>,
     /// Connections that may still be opened for the work of the server.
     left: usize,
     /// Idle connections of queries. The query pool of the server limits how many are in use.
-    idle_for_queries: Vec<Connection>,
+    idle_for_queries: Vec<SqlConnection>,
     /// Whether new queries have to wait: running ones keep the write-ahead log from being reset.
     is_held: bool,
 }
@@ -39,9 +37,9 @@ const MAX_IDLE_QUERY_READERS: usize = 8;
 const MAX_HOLD: Duration = Duration::from_secs(5);
 
 impl ReaderPool {
-    pub(crate) fn new(path: PathBuf) -> ReaderPool {
+    pub(crate) fn new(engine: StoreEngine) -> ReaderPool {
         let state = ReaderState { idle: Vec::new(), left: MAX_READERS, idle_for_queries: Vec::new(), is_held: false };
-        ReaderPool { path, state: Mutex::new(state), returned: Condvar::new() }
+        ReaderPool { engine, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// Takes a connection. Without a monitor, waits until one is free; must not be called while the same thread holds
@@ -63,7 +61,7 @@ impl ReaderPool {
             if state.left > 0 {
                 state.left -= 1;
                 drop(state);
-                return match open_reader(&self.path) {
+                return match self.engine.open_reader() {
                     Ok(connection) => Ok(PooledReader { readers: self, connection: Some(connection), query: None }),
                     Err(error) => {
                         self.state.lock().unwrap_or_else(PoisonError::into_inner).left += 1;
@@ -91,11 +89,9 @@ impl ReaderPool {
         check_query()?;
         let mut connection = match idle {
             Some(connection) => connection,
-            None => open_reader(&self.path)?,
+            None => self.engine.open_reader()?,
         };
-        let checked = Arc::clone(&monitor);
-        connection.progress_handler(OPERATIONS_PER_CHECK, Some(move || checked.check().is_err()))?;
-        let interrupt = Arc::new(QueryInterrupt::new(connection.get_interrupt_handle()));
+        let interrupt = Arc::new(install_monitor(&mut connection, &monitor)?);
         monitor.attach(&interrupt);
         Ok(PooledReader { readers: self, connection: Some(connection), query: Some((monitor, interrupt)) })
     }
@@ -113,33 +109,65 @@ impl ReaderPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held
     }
 
-    /// A connection whose progress handler cannot be cleared is closed instead.
-    fn give_back(&self, mut connection: Connection, is_for_query: bool) {
+    /// A connection that cannot be used by others is closed instead.
+    fn give_back(&self, mut connection: SqlConnection, is_for_query: bool) {
         if is_for_query {
-            let cleared = connection.progress_handler(0, None::<fn() -> bool>);
+            let is_reusable = remove_monitor(&mut connection);
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if cleared.is_ok() && state.idle_for_queries.len() < MAX_IDLE_QUERY_READERS {
+            if is_reusable && state.idle_for_queries.len() < MAX_IDLE_QUERY_READERS {
                 state.idle_for_queries.push(connection);
             }
             return;
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).idle.push(connection);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if connection.is_broken() {
+            state.left += 1;
+        } else {
+            state.idle.push(connection);
+        }
+        drop(state);
         self.returned.notify_all();
+    }
+}
+
+/// Lets the monitor of a query stop it while the engine works.
+fn install_monitor(
+    connection: &mut SqlConnection,
+    monitor: &Arc<dyn QueryMonitor>,
+) -> Result<QueryInterrupt, StoreError> {
+    match connection {
+        SqlConnection::Sqlite(connection) => {
+            let checked = Arc::clone(monitor);
+            connection.progress_handler(OPERATIONS_PER_CHECK, Some(move || checked.check().is_err()))?;
+            Ok(QueryInterrupt::for_sqlite(connection.get_interrupt_handle()))
+        }
+        #[cfg(feature = "postgres")]
+        SqlConnection::Postgres(connection) => Ok(QueryInterrupt::for_postgres(connection.cancel_handle())),
+    }
+}
+
+/// Takes the monitor away again. Whether another query may use the connection.
+fn remove_monitor(connection: &mut SqlConnection) -> bool {
+    match connection {
+        SqlConnection::Sqlite(connection) => connection.progress_handler(0, None::<fn() -> bool>).is_ok(),
+        // A cancellation may still be under way, and would stop the next query.
+        #[cfg(feature = "postgres")]
+        SqlConnection::Postgres(connection) => !connection.is_closed() && !connection.was_cancelled(),
     }
 }
 
 /// A connection that returns to the pool when it is dropped.
 pub(crate) struct PooledReader<'r> {
     readers: &'r ReaderPool,
-    connection: Option<Connection>,
+    connection: Option<SqlConnection>,
     /// The monitor, if it was taken for a query.
     query: Option<(Arc<dyn QueryMonitor>, Arc<QueryInterrupt>)>,
 }
 
 impl Deref for PooledReader<'_> {
-    type Target = Connection;
+    type Target = SqlConnection;
 
-    fn deref(&self) -> &Connection {
+    fn deref(&self) -> &SqlConnection {
         match &self.connection {
             Some(connection) => connection,
             None => unreachable!("it is there until the reader is dropped"),

@@ -5,13 +5,15 @@
 //! start by its unfinished attempt. After [`MAX_ATTEMPTS`] it is quarantined: kept, listed, and not tried again until a
 //! person asks for it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::TraceId;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
+use crate::lease::LEASE_INTERVAL;
 use crate::writer::WriteHandle;
 
 /// Failed attempts after which a trace group is quarantined.
@@ -63,6 +65,8 @@ impl Store {
     /// Complete trace groups, a few of each project in turn, so that no project waits for the backlog of another.
     /// Groups that failed once come last.
     pub fn ready_trace_groups(&self, query: ReadyQuery) -> Result<Vec<ReadyTraceGroup>, StoreError> {
+        let now_ns = self.node.shared_time_ns(query.now_ns);
+        let query = ReadyQuery { now_ns, ..query };
         let reader = self.readers.take_reader()?;
         let projects = ready_projects(&reader, query.after_project, query.limit)?;
         let per_project = query.limit.div_ceil(projects.len().max(1));
@@ -83,9 +87,9 @@ impl Store {
             "SELECT story, project FROM due INDEXED BY due_again WHERE attempts > 0 AND quarantined_ns IS NULL \
              AND not_before_ns <= ?1 UNION ALL \
              SELECT story, project FROM due INDEXED BY due_again WHERE attempts > 0 AND quarantined_ns IS NULL \
-             AND not_before_ns > ?1 + ?2 LIMIT ?3",
+             AND not_before_ns > ?2 LIMIT ?3",
         )?;
-        let rows = retries.query_map([query.now_ns, MAX_CLOCK_STEP_NS, left as i64], |row| {
+        let rows = retries.query_map([now_ns, now_ns.saturating_add(MAX_CLOCK_STEP_NS), left as i64], |row| {
             Ok(ReadyTraceGroup { trace_group: row.get(0)?, project: row.get(1)?, is_retry: true })
         })?;
         for row in rows {
@@ -94,24 +98,44 @@ impl Store {
         Ok(ready)
     }
 
-    /// Records that these trace groups are about to be assembled. The caller must wait for the commit before it begins.
-    pub fn begin_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
+    /// Records that these trace groups are about to be assembled. Returns those that may be: another server on the same
+    /// database may have been faster. The caller must wait for the commit before it begins.
+    pub fn begin_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         // If one is assembled alone and the process ends, it is known which one is at fault.
         let state = if trace_groups.len() == 1 { ALONE } else { TOGETHER };
-        self.set_started(trace_groups, state)
+        let node = self.node.name().to_owned();
+        self.writer()?.submit(0, move |writing| {
+            if writing.sql.sqlite().is_some() {
+                set_started(writing.sql, &trace_groups, state)?;
+                return Ok(trace_groups.clone());
+            }
+            let mut claim = writing.sql.prepare_cached(&format!(
+                "UPDATE due SET is_started = ?2, owner = ?3, leased_until = now() + {LEASE_INTERVAL}, fence = fence + 1 \
+                 WHERE story = (SELECT story FROM due WHERE story = ?1 AND quarantined_ns IS NULL \
+                 AND (leased_until IS NULL OR leased_until < now()) FOR UPDATE SKIP LOCKED)"
+            ))?;
+            let mut claimed = Vec::new();
+            for trace_group in &trace_groups {
+                if claim.execute(params![trace_group, state, node])? > 0 {
+                    claimed.push(*trace_group);
+                }
+            }
+            Ok(claimed)
+        })
     }
 
     /// Takes back attempts that ended without a fault of their groups, for example at shutdown.
     pub fn cancel_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
-        self.set_started(trace_groups, 0)
-    }
-
-    /// Records the state of the attempts, or 0 for none.
-    fn set_started(&self, trace_groups: Vec<i64>, state: i64) -> Result<WriteHandle<()>, StoreError> {
+        let node = self.node.name().to_owned();
         self.writer()?.submit(0, move |writing| {
-            let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
+            if writing.sql.sqlite().is_some() {
+                return set_started(writing.sql, &trace_groups, 0);
+            }
+            let mut release = writing.sql.prepare_cached(
+                "UPDATE due SET is_started = 0, owner = NULL, leased_until = NULL WHERE story = ? AND owner = ?",
+            )?;
             for trace_group in &trace_groups {
-                update.execute([*trace_group, state])?;
+                release.execute(params![trace_group, node])?;
             }
             Ok(())
         })
@@ -128,27 +152,7 @@ impl Store {
     /// suspects, and are assembled alone from now on. Returns the number of unfinished attempts and of groups that were
     /// quarantined. Must be called before the first attempt.
     pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<WriteHandle<(usize, usize)>, StoreError> {
-        self.writer()?.submit(0, move |writing| {
-            let started: Vec<(i64, i64)> = writing
-                .sql
-                // Runs once at the start, so it needs no index, which every attempt would have to maintain.
-                .prepare("SELECT story, is_started FROM due WHERE is_started > 0")?
-                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect::<Result<_, _>>()?;
-            let mut quarantined = 0;
-            for (trace_group, state) in &started {
-                if *state == ALONE {
-                    let reason = "the server ended while it assembled this trace";
-                    quarantined += usize::from(record_group_failure(writing.sql, *trace_group, reason, now_ns)?);
-                } else {
-                    writing
-                        .sql
-                        .prepare_cached("UPDATE due SET is_started = 0, is_suspect = 1 WHERE story = ?")?
-                        .execute([trace_group])?;
-                }
-            }
-            Ok((started.len(), quarantined))
-        })
+        self.writer()?.submit(0, move |writing| fail_unfinished(writing.sql, now_ns))
     }
 
     /// Puts quarantined groups back into the queue: that of one trace, or all. Returns their number.
@@ -158,7 +162,7 @@ impl Store {
                                  reason = NULL WHERE quarantined_ns IS NOT NULL";
             let sql = writing.sql;
             Ok(match trace {
-                None => sql.prepare_cached(RETRY)?.execute([])?,
+                None => sql.prepare_cached(RETRY)?.execute(())?,
                 Some(trace) => {
                     let id = trace.0.to_be_bytes();
                     sql.prepare_cached(&format!(
@@ -208,7 +212,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached("SELECT count(*) FROM due INDEXED BY due_quarantined WHERE quarantined_ns IS NOT NULL")?
-            .query_row([], |row| row.get(0))?)
+            .query_row((), |row| row.get(0))?)
     }
 
     /// Whether records arrived for a trace group since it was assembled.
@@ -220,14 +224,48 @@ impl Store {
     /// Number of waiting trace groups without those in quarantine.
     pub fn due_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
-        let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?;
+        let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row((), |row| row.get(0))?;
         drop(reader);
         Ok(all - self.quarantined_count()?)
     }
 }
 
+/// Counts unfinished attempts as failed. In PostgreSQL, these are attempts whose server did not renew its lease.
+pub(crate) fn fail_unfinished(sql: &SqlConnection, now_ns: i64) -> Result<(usize, usize), StoreError> {
+    // Runs once at the start, so SQLite needs no index, which every attempt would have to maintain.
+    let unfinished = sql.choose(
+        "SELECT story, is_started FROM due WHERE is_started > 0",
+        "SELECT story, is_started FROM due WHERE is_started > 0 AND leased_until < now() FOR UPDATE SKIP LOCKED",
+    );
+    let started: Vec<(i64, i64)> =
+        sql.prepare(unfinished)?.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    let mut quarantined = 0;
+    for (trace_group, state) in &started {
+        if *state == ALONE {
+            let reason = "the server ended while it assembled this trace";
+            quarantined += usize::from(record_group_failure(sql, *trace_group, reason, now_ns)?);
+        } else {
+            sql.prepare_cached(sql.choose(
+                "UPDATE due SET is_started = 0, is_suspect = 1 WHERE story = ?",
+                "UPDATE due SET is_started = 0, is_suspect = 1, owner = NULL, leased_until = NULL WHERE story = ?",
+            ))?
+            .execute([trace_group])?;
+        }
+    }
+    Ok((started.len(), quarantined))
+}
+
+/// Records the state of attempts, or 0 for none.
+fn set_started(sql: &SqlConnection, trace_groups: &[i64], state: i64) -> Result<(), StoreError> {
+    let mut update = sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
+    for trace_group in trace_groups {
+        update.execute([*trace_group, state])?;
+    }
+    Ok(())
+}
+
 /// Projects with groups in the queue, in the order of their turns. One index lookup per project.
-fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
+fn ready_projects(sql: &SqlConnection, after: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
     let mut next = sql
         .prepare_cached("SELECT min(project) FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project > ?")?;
     let mut projects = Vec::new();
@@ -245,7 +283,7 @@ fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>
 
 /// Complete trace groups of one project: those with an ended root first.
 fn ready_in_project(
-    sql: &Connection,
+    sql: &SqlConnection,
     query: &ReadyQuery,
     project: i64,
     limit: usize,
@@ -263,7 +301,10 @@ fn ready_in_project(
             if left == 0 {
                 return Ok(ready);
             }
-            let mut statement = sql.prepare_cached(statement)?;
+            // What another server assembles is not ready.
+            let unleased = " AND (leased_until IS NULL OR leased_until < now()) LIMIT";
+            let statement = sql.choose(Cow::Borrowed(statement), Cow::Owned(statement.replace(" LIMIT", unleased)));
+            let mut statement = sql.prepare_cached(&statement)?;
             let rows = statement.query_map(params![project, is_ended, border_ns, left as i64], |row| {
                 Ok(ReadyTraceGroup { trace_group: row.get(0)?, project, is_retry: row.get(1)? })
             })?;
@@ -276,14 +317,17 @@ fn ready_in_project(
 }
 
 /// Counts a failure. Returns whether the group is quarantined now.
-fn record_group_failure(sql: &Connection, trace_group: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
+fn record_group_failure(sql: &SqlConnection, trace_group: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
+    let released = sql.choose("", "owner = NULL, leased_until = NULL,");
     let is_quarantined: Option<bool> = sql
-        .prepare_cached(
-            "UPDATE due SET attempts = attempts + 1, is_started = 0, not_before_ns = ?2 + ?3, reason = ?4, \
-             quarantined_ns = iif(attempts + 1 >= ?5, ?2, NULL) WHERE story = ?1 \
-             RETURNING quarantined_ns IS NOT NULL",
-        )?
-        .query_row(params![trace_group, now_ns, RETRY_PAUSE_NS, reason, MAX_ATTEMPTS], |row| row.get(0))
+        .prepare_cached(&format!(
+            "UPDATE due SET attempts = attempts + 1, is_started = 0, {released} not_before_ns = ?3, reason = ?4, \
+             quarantined_ns = CASE WHEN attempts + 1 >= ?5 THEN CAST(?2 AS BIGINT) END WHERE story = ?1 \
+             RETURNING quarantined_ns IS NOT NULL"
+        ))?
+        .query_row(params![trace_group, now_ns, now_ns.saturating_add(RETRY_PAUSE_NS), reason, MAX_ATTEMPTS], |row| {
+            row.get(0)
+        })
         .optional()?;
     Ok(is_quarantined.unwrap_or_default())
 }

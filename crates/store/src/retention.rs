@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension};
+use crate::sql::{OptionalRow, SqlConnection};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -48,7 +48,8 @@ impl Store {
     pub fn give_back_room(&self) -> Result<(), StoreError> {
         // On a connection of its own, since a checkpoint cannot be part of a transaction. It does not wait for readers,
         // because that would block the writer.
-        let connection = crate::connection::open_writer(&self.path)?;
+        let Some(path) = self.engine.file() else { return Ok(()) };
+        let connection = crate::connection::open_writer(path)?;
         connection.busy_timeout(Duration::ZERO)?;
         for _ in 0..CHECKPOINT_TRIES {
             let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -94,9 +95,9 @@ impl Store {
                 removed.spans += spans;
                 left_bytes = left_bytes.saturating_sub(bytes);
             }
-            if removed.traces > 0 {
+            if removed.traces > 0 && sql.sqlite().is_some() {
                 let mut statement = sql.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_A_STEP})"))?;
-                let mut rows = statement.query([])?;
+                let mut rows = statement.query(())?;
                 while rows.next()?.is_some() {}
             }
             Ok(removed)
@@ -108,7 +109,7 @@ impl Store {
 type TraceSize = (i64, u64, u64);
 
 /// The traces that arrived first, if they arrived before a time.
-fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, StoreError> {
+fn expired_traces(sql: &SqlConnection, before_ns: i64) -> Result<Vec<TraceSize>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_arrival WHERE first_arrived_ns < ? \
          ORDER BY first_arrived_ns LIMIT ?",
@@ -118,14 +119,14 @@ fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, St
 }
 
 /// In the order of their numbers, which is the order of arrival whatever the clock said.
-fn first_traces(sql: &Connection) -> Result<Vec<TraceSize>, StoreError> {
+fn first_traces(sql: &SqlConnection) -> Result<Vec<TraceSize>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no, spans, bytes FROM trace WHERE no > 0 ORDER BY no LIMIT ?")?;
     let rows = statement.query_map([TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Traces that arrived while the clock was ahead would be kept too long. Their age counts from now on.
-fn correct_arrivals(sql: &Connection, now_ns: i64) -> Result<(), StoreError> {
+fn correct_arrivals(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "UPDATE trace SET first_arrived_ns = ?1 WHERE no IN (SELECT no FROM trace INDEXED BY trace_by_arrival \
          WHERE first_arrived_ns > ?1 ORDER BY first_arrived_ns LIMIT ?2)",
@@ -136,7 +137,7 @@ fn correct_arrivals(sql: &Connection, now_ns: i64) -> Result<(), StoreError> {
 
 /// Removes notices of the same age as the traces. Spending is kept for as long as a budget or an alert may ask for it,
 /// whatever the age of traces: a few rows per hour.
-fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
+fn forget_notes(sql: &SqlConnection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
     )?
@@ -148,7 +149,7 @@ fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), Sto
 }
 
 /// Removes a trace with everything derived from it, except its share in metrics.
-pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
+pub(crate) fn remove_trace(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     let trajectories: Vec<i64> = sql
         .prepare_cached("SELECT no FROM trajectory WHERE trace = ?")?
         .query_map([trace], |row| row.get(0))?

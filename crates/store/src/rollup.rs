@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use foldhash::fast::RandomState;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::coarse_rollup::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::error::StoreError;
@@ -17,25 +17,59 @@ macro_rules! sums {
     };
 }
 
-/// Adds to an existing row.
+/// Adds to an existing row of a table with this key.
 macro_rules! added {
-    () => {
-        "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         scored_trajectories = scored_trajectories + excluded.scored_trajectories, \
-         scored = scored + excluded.scored, sum = sum + excluded.sum, sum_sum = sum_sum + excluded.sum_sum, \
-         sum_n = sum_n + excluded.sum_n, n_n = n_n + excluded.n_n, failed = failed + excluded.failed, \
-         not_applicable = not_applicable + excluded.not_applicable, abstained = abstained + excluded.abstained"
+    ($table:literal, $key:literal) => {
+        concat!(
+            "ON CONFLICT (",
+            $key,
+            ") DO UPDATE SET \
+             trajectories = ",
+            $table,
+            ".trajectories + excluded.trajectories, \
+             scored_trajectories = ",
+            $table,
+            ".scored_trajectories + excluded.scored_trajectories, \
+             scored = ",
+            $table,
+            ".scored + excluded.scored, \
+             sum = ",
+            $table,
+            ".sum + excluded.sum, \
+             sum_sum = ",
+            $table,
+            ".sum_sum + excluded.sum_sum, \
+             sum_n = ",
+            $table,
+            ".sum_n + excluded.sum_n, \
+             n_n = ",
+            $table,
+            ".n_n + excluded.n_n, \
+             failed = ",
+            $table,
+            ".failed + excluded.failed, \
+             not_applicable = ",
+            $table,
+            ".not_applicable + excluded.not_applicable, \
+             abstained = ",
+            $table,
+            ".abstained + excluded.abstained"
+        )
     };
 }
 
 /// Adds the outcomes of a stored trajectory, of all evaluators or of one.
-pub(crate) fn add_score_rollups(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
+pub(crate) fn add_score_rollups(
+    sql: &SqlConnection,
+    trajectory: i64,
+    evaluator: Option<&str>,
+) -> Result<(), StoreError> {
     apply_score_rollups(sql, trajectory, evaluator, 1)
 }
 
 /// Subtracts them. Must be called before the outcomes or the dimensions of the trajectory change.
 pub(crate) fn subtract_score_rollups(
-    sql: &Connection,
+    sql: &SqlConnection,
     trajectory: i64,
     evaluator: Option<&str>,
 ) -> Result<(), StoreError> {
@@ -44,7 +78,7 @@ pub(crate) fn subtract_score_rollups(
 
 /// Adds or subtracts a trajectory by its stored outcomes: all, or those of one evaluator.
 fn apply_score_rollups(
-    sql: &Connection,
+    sql: &SqlConnection,
     trajectory: i64,
     evaluator: Option<&str>,
     sign: i64,
@@ -159,7 +193,7 @@ impl<'r> ScoreSums<'r> {
     }
 
     /// Writes the five-minute rows, sums them up by hour, and writes the coarse rows.
-    pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, sql: &SqlConnection) -> Result<(), StoreError> {
         let mut hours: HashMap<RollupKey<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in self.rows.drain() {
             upsert_rollup_row(sql, &row, &moments)?;
@@ -223,7 +257,7 @@ impl TrajectoryRollup {
 
 /// Adds to a five-minute row, or removes it with its last trajectory.
 fn upsert_rollup_row(
-    sql: &Connection,
+    sql: &SqlConnection,
     RollupKey { of, evaluator, tool }: &RollupKey<'_>,
     by: &ScoreMoments,
 ) -> Result<(), StoreError> {
@@ -232,7 +266,7 @@ fn upsert_rollup_row(
         sums!(),
         ") \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
-        added!()
+        added!("rollup", "project, evaluator, tool, bucket, agent, version, model")
     ))?
     .execute(params![
         of.project,
@@ -265,7 +299,7 @@ fn upsert_rollup_row(
 }
 
 /// Adds to a coarse row, or removes it with its last trajectory.
-fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
+fn change_long(sql: &SqlConnection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
     let CoarseRollupRow { place, evaluator, tool } = *row;
     let CoarseRollupKey { size, project, kind, bucket, .. } = place;
     let name = place.name();
@@ -274,7 +308,7 @@ fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -
         sums!(),
         ") \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
-        added!()
+        added!("rollup_long", "size, project, evaluator, tool, kind, name, bucket")
     ))?
     .execute(params![
         size,
@@ -306,7 +340,7 @@ fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -
 }
 
 /// Removes a project, also from the sums over all projects.
-pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
+pub(crate) fn forget_project(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
         sums!(),
@@ -314,7 +348,7 @@ pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), Store
          SELECT size, ?2, evaluator, tool, kind, name, bucket, -trajectories, -scored_trajectories, -scored, -sum, \
          -sum_sum, -sum_n, -n_n, -failed, -not_applicable, -abstained FROM rollup_long \
          WHERE size IN (1, 24) AND project = ?1 ",
-        added!()
+        added!("rollup_long", "size, project, evaluator, tool, kind, name, bucket")
     ))?
     .execute([project, ALL_PROJECTS])?;
     for (statement, project) in [

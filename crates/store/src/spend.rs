@@ -1,6 +1,6 @@
 //! Spending: what judging cost, by time, rule and project.
 
-use rusqlite::{Connection, params};
+use crate::sql::{SqlConnection, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -62,7 +62,7 @@ pub(crate) fn bucket_index(ns: i64) -> i64 {
 
 /// Adds to the bucket of now. Calls without a known price are counted without a cost.
 pub(crate) fn add_spend(
-    sql: &Connection,
+    sql: &SqlConnection,
     spend: &JudgeSpend,
     project: Option<i64>,
     now_ns: i64,
@@ -72,8 +72,8 @@ pub(crate) fn add_spend(
     }
     sql.prepare_cached(
         "INSERT INTO spend (bucket, rule, project, calls, unpriced, cost_usd) VALUES (?, ?, ?, ?, ?, ?) \
-         ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, unpriced = unpriced + excluded.unpriced, \
-         cost_usd = cost_usd + excluded.cost_usd",
+         ON CONFLICT (bucket, rule, project) DO UPDATE SET calls = spend.calls + excluded.calls, \
+         unpriced = spend.unpriced + excluded.unpriced, cost_usd = spend.cost_usd + excluded.cost_usd",
     )?
     .execute(params![
         bucket_index(now_ns),

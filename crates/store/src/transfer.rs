@@ -6,15 +6,16 @@
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
+use crate::sql::{SqlConnection, params_from_iter};
+use crate::sql::{SqlValue, SqlValueRef};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, params_from_iter};
 use serde_json::{Map, Value as Json};
 
 use crate::Store;
 use crate::compress::{compress_bytes, decompress_bytes};
 use crate::error::StoreError;
+use crate::grading::insert_words;
 use crate::interned_labels::collect_distinct_words;
 use crate::project_numbers::ProjectNumberCache;
 
@@ -61,15 +62,15 @@ impl Store {
     /// Writes everything as lines of JSON, in one read transaction: the state of one moment.
     pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
         let reader = self.readers.take_reader()?;
-        let view = reader.unchecked_transaction()?;
+        let view = reader.snapshot()?;
         // Rows fit only tables of the same schema, so its version is part of the export.
-        let schema: i64 = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let schema: i64 = schema_of(&view)?;
         let mut done = TransferCounts::default();
         write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
         for table in TABLES {
             let mut statement = view.prepare(&format!("SELECT * FROM {table}"))?;
-            let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
-            let mut rows = statement.query([])?;
+            let columns: Vec<String> = statement.column_names();
+            let mut rows = statement.query(())?;
             while let Some(row) = rows.next()? {
                 let mut line = Map::new();
                 for (index, column) in columns.iter().enumerate() {
@@ -96,7 +97,7 @@ impl Store {
             let sql = writing.sql;
             for table in TABLES {
                 let statement = format!("SELECT EXISTS (SELECT 1 FROM {table})");
-                if sql.query_row(&statement, [], |row| row.get(0))? {
+                if sql.query_row(&statement, (), |row| row.get(0))? {
                     return Err(bad_line(0, "the store is not empty; import into a new folder"));
                 }
             }
@@ -136,12 +137,7 @@ impl Store {
             for (_, statement) in BACKFILLS.iter().filter(|(migration, _)| *migration > head.schema) {
                 sql.execute_batch(statement)?;
             }
-            // The triggers counted rows whose counts were imported already.
-            sql.execute_batch(
-                "UPDATE project SET traces = (SELECT count(*) FROM trace WHERE project = project.no), \
-                 spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
-                 trajectories = (SELECT count(*) FROM trajectory WHERE project = project.no)",
-            )?;
+            finish_import(sql)?;
             *writing.projects = ProjectNumberCache::read(sql)?;
             Ok(done)
         })?;
@@ -150,7 +146,10 @@ impl Store {
 
     /// Copies the store into a new file, also while a server writes to it. An existing file is an error.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        Store::backup_beside(&self.path, to)
+        match self.engine.file() {
+            Some(path) => Store::backup_beside(path, to),
+            None => Err(StoreError::NotSupported { what: "backup", instead: "pg_dump" }),
+        }
     }
 
     /// Copies the store at `path` into a new file, also while a server writes to it. An existing file is an error. A store
@@ -187,11 +186,33 @@ impl Store {
                 None => break,
             }
         }
-        let connection = crate::connection::open_writer(&self.path)?;
+        let Some(path) = self.engine.file() else {
+            // PostgreSQL's own vacuum returns free space.
+            return Ok(merged);
+        };
+        let connection = crate::connection::open_writer(path)?;
         connection
             .execute_batch("INSERT INTO words (words) VALUES ('optimize'); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
         Ok(merged)
     }
+}
+
+/// Brings counters up to date that an import bypassed.
+fn finish_import(sql: &SqlConnection) -> Result<(), StoreError> {
+    // In SQLite, the triggers counted rows whose counts were imported already. In PostgreSQL, rows came with numbers that
+    // its sequences do not know.
+    Ok(sql.execute_batch(sql.choose(
+        "UPDATE project SET traces = (SELECT count(*) FROM trace WHERE project = project.no), \
+         spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
+         trajectories = (SELECT count(*) FROM trajectory WHERE project = project.no)",
+        "SELECT setval('trace_seq', greatest((SELECT max(no) % (1::BIGINT << 32) FROM trace), 1)), \
+         setval('block_seq', greatest((SELECT max(no) FROM block), 1)), \
+         setval('trajectory_no_seq', greatest((SELECT max(no) FROM trajectory), 1)), \
+         setval('project_no_seq', greatest((SELECT max(no) FROM project), 1)), \
+         setval('failure_group_no_seq', greatest((SELECT max(no) FROM failure_group), 1)), \
+         setval('annotation_no_seq', greatest((SELECT max(no) FROM annotation), 1)), \
+         setval('alert_event_no_seq', greatest((SELECT max(no) FROM alert_event), 1))",
+    ))?)
 }
 
 /// Waits until a new file and its name are on the disk.
@@ -203,7 +224,7 @@ fn sync_file(path: &Path) -> io::Result<()> {
 
 /// Merges the blocks of the next traces that have several. Concatenated protobuf messages are one message, so their
 /// bodies are simply joined.
-fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
+fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
     /// What stays in pieces, because a body must be readable at once.
     const MAX_BYTES: usize = 32 << 20;
@@ -240,7 +261,7 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         let first = blocks[0].0;
         let digest = gradus_core::stable_digest(&export) as u64 as i64;
         sql.prepare_cached("UPDATE block SET body = ?, digest = ? WHERE no = ?")?
-            .execute(rusqlite::params![body, digest, first])?;
+            .execute(crate::sql::params![body, digest, first])?;
         sql.prepare_cached("UPDATE span SET block = ? WHERE trace = ?")?.execute([first, *trace])?;
         sql.prepare_cached("DELETE FROM block WHERE trace = ? AND signal = 0 AND no <> ?")?.execute([*trace, first])?;
         sql.prepare_cached(
@@ -250,6 +271,14 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         merged += blocks.len() as u64 - 1;
     }
     Ok((merged, traces.last().copied()))
+}
+
+/// The number of migrations that a store has been through.
+fn schema_of(sql: &SqlConnection) -> Result<i64, StoreError> {
+    match sql.sqlite() {
+        Some(connection) => Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?),
+        None => Ok(sql.query_row("SELECT schema_version FROM store_format", (), |row| row.get(0))?),
+    }
 }
 
 /// The first line of an export.
@@ -262,8 +291,8 @@ struct ExportHead {
 }
 
 impl ExportHead {
-    fn read(sql: &Connection, json: &Json) -> Result<ExportHead, StoreError> {
-        let known: i64 = sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    fn read(sql: &SqlConnection, json: &Json) -> Result<ExportHead, StoreError> {
+        let known: i64 = schema_of(sql)?;
         if json["gradus_export"] != FORMAT {
             return Err(bad_line(1, "this is no export of a Gradus store"));
         }
@@ -279,7 +308,7 @@ impl ExportHead {
 
 /// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
 fn import_row(
-    sql: &Connection,
+    sql: &SqlConnection,
     json: &Json,
     head: &ExportHead,
     words: &dyn Fn(&[u8]) -> String,
@@ -290,7 +319,7 @@ fn import_row(
     let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
     let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
     let statement = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?;
-    let mut columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut columns: Vec<String> = statement.column_names();
     if head.is_older {
         // Columns that a later migration added get their default value. Those without one make the statement fail.
         columns.retain(|column| row.contains_key(column));
@@ -308,45 +337,48 @@ fn import_row(
         .execute(params_from_iter(values))?;
     if *table == "trajectory" {
         let text = words(row["body"].as_str().unwrap_or_default().as_bytes());
-        sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?
-            .execute(rusqlite::params![row["no"].as_i64(), collect_distinct_words(&text)])?;
+        let no = row["no"].as_i64().ok_or_else(|| bad("a trajectory without a number"))?;
+        insert_words(sql, [(no, collect_distinct_words(&text).as_str())])?;
     }
     Ok(())
 }
 
 /// A value of the database as JSON: bodies decompressed, other blobs as base64.
-fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, StoreError> {
+fn to_json(table: &str, column: &str, value: SqlValueRef<'_>) -> Result<Json, StoreError> {
     Ok(match (table, column, value) {
-        (_, _, ValueRef::Null) => Json::Null,
-        (_, _, ValueRef::Integer(number)) => Json::from(number),
-        (_, _, ValueRef::Real(number)) => Json::from(number),
-        (_, _, ValueRef::Text(text)) => Json::from(String::from_utf8_lossy(text).into_owned()),
-        ("block", "body", ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(decompress_bytes(bytes)?)),
-        ("trajectory", "body", ValueRef::Blob(bytes)) => {
+        (_, _, SqlValueRef::Null) => Json::Null,
+        (_, _, SqlValueRef::Bool(is_true)) => Json::from(i64::from(is_true)),
+        (_, _, SqlValueRef::Integer(number)) => Json::from(number),
+        (_, _, SqlValueRef::Real(number)) => Json::from(number),
+        (_, _, SqlValueRef::Text(text)) => Json::from(String::from_utf8_lossy(text).into_owned()),
+        ("block", "body", SqlValueRef::Blob(bytes)) => Json::from(STANDARD.encode(decompress_bytes(bytes)?)),
+        ("trajectory", "body", SqlValueRef::Blob(bytes)) => {
             Json::from(String::from_utf8_lossy(&decompress_bytes(bytes)?).into_owned())
         }
-        (_, _, ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(bytes)),
+        (_, _, SqlValueRef::Blob(bytes)) => Json::from(STANDARD.encode(bytes)),
     })
 }
 
 /// The reverse of `to_json`.
-fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError> {
+fn from_json(table: &str, column: &str, json: &Json) -> Result<SqlValue, StoreError> {
     let is_blob = matches!(
         (table, column),
         ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body") | ("failure_group", "signature")
     );
     let bad = || StoreError::bad_row(format!("{table}.{column}"), "it has another type");
     Ok(match json {
-        Json::Null => Value::Null,
-        Json::String(text) if (table, column) == ("trajectory", "body") => Value::Blob(compress_bytes(text.as_bytes())),
+        Json::Null => SqlValue::Null,
+        Json::String(text) if (table, column) == ("trajectory", "body") => {
+            SqlValue::Blob(compress_bytes(text.as_bytes()))
+        }
         Json::String(text) if is_blob => {
             let bytes = STANDARD.decode(text).map_err(|error| StoreError::bad_row(column, error))?;
-            Value::Blob(if column == "body" { compress_bytes(&bytes) } else { bytes })
+            SqlValue::Blob(if column == "body" { compress_bytes(&bytes) } else { bytes })
         }
-        Json::String(text) => Value::Text(text.clone()),
+        Json::String(text) => SqlValue::Text(text.clone()),
         Json::Number(number) => match number.as_i64() {
-            Some(integer) => Value::Integer(integer),
-            None => Value::Real(number.as_f64().ok_or_else(bad)?),
+            Some(integer) => SqlValue::Integer(integer),
+            None => SqlValue::Real(number.as_f64().ok_or_else(bad)?),
         },
         _ => return Err(bad()),
     })

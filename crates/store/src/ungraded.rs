@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::lease::LEASE_INTERVAL;
+use crate::sql::{OptionalRow, SqlConnection, SqlValue, params, params_from_iter};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -69,6 +70,7 @@ impl Store {
         let (no, digest) = (trajectory.no, trajectory.digest);
         self.writer()?.submit(bytes, move |writing| {
             let sql = writing.sql;
+            crate::grading::lock_derived_rows(sql)?;
             let known: Option<(i64, [u8; 16], i64)> = sql
                 .prepare_cached("SELECT trace, digest, project FROM trajectory WHERE no = ?")?
                 .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -108,15 +110,28 @@ impl Store {
         after: i64,
         limit: usize,
     ) -> Result<Vec<UngradedTrajectory>, StoreError> {
+        if self.engine.file().is_none() {
+            self.claim_ungraded(rule, now_ns, after, limit)?;
+        }
         let reader = self.readers.take_reader()?;
-        let mut statement = reader.prepare_cached(
+        // What another server judges is left out.
+        let own = reader.choose("", "AND ungraded.owner = ?5 AND ungraded.leased_until > now()");
+        let mut statement = reader.prepare_cached(&format!(
             "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts, delays \
              FROM ungraded INDEXED BY ungraded_by_rule \
              CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
              CROSS JOIN project ON project.no = trajectory.project \
-             WHERE ungraded.rule = ? AND ungraded.trajectory > ? AND not_before_ns <= ? ORDER BY ungraded.trajectory LIMIT ?",
-        )?;
-        let rows = statement.query_map(params![rule, after, now_ns, limit as i64], |row| {
+             WHERE ungraded.rule = ?1 AND ungraded.trajectory > ?2 AND not_before_ns <= ?3 {own} \
+             ORDER BY ungraded.trajectory LIMIT ?4"
+        ))?;
+        let mut values = vec![
+            SqlValue::Text(rule.to_owned()),
+            SqlValue::Integer(after),
+            SqlValue::Integer(now_ns),
+            SqlValue::Integer(limit as i64),
+        ];
+        values.extend(reader.choose(None, Some(SqlValue::Text(self.node.name().to_owned()))));
+        let rows = statement.query_map(params_from_iter(values), |row| {
             Ok(UngradedTrajectory {
                 no: row.get(0)?,
                 trajectory_id: row.get(1)?,
@@ -129,6 +144,25 @@ impl Store {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Claims trajectories that no other server judges, and waits for the commit: a claim must be known to all before
+    /// anything is paid for.
+    fn claim_ungraded(&self, rule: &str, now_ns: i64, after: i64, limit: usize) -> Result<(), StoreError> {
+        let (rule, node) = (rule.to_owned(), self.node.name().to_owned());
+        let claim = self.writer()?.submit(0, move |writing| {
+            writing
+                .sql
+                .prepare_cached(&format!(
+                    "UPDATE ungraded SET owner = ?5, leased_until = now() + {LEASE_INTERVAL} WHERE trajectory IN ( \
+                     SELECT trajectory FROM ungraded WHERE rule = ?1 AND trajectory > ?2 AND not_before_ns <= ?3 \
+                     AND (owner = ?5 OR leased_until IS NULL OR leased_until < now()) \
+                     ORDER BY trajectory LIMIT ?4 FOR UPDATE SKIP LOCKED)"
+                ))?
+                .execute(params![rule, after, now_ns, limit as i64, node])?;
+            Ok(())
+        })?;
+        claim.wait()
     }
 
     /// The trace group that a waiting trajectory belongs to at present; `None` if it does not wait any more.
@@ -156,10 +190,10 @@ impl Store {
         let mut found = BTreeSet::new();
         let mut rule = String::new();
         // From one rule to the next through the index, not row by row.
-        while let Some(other) = next.query_row([&rule], |row| row.get::<_, Option<String>>(0))? {
+        while let Some(other) = next.query_row([&rule], |row| row.get::<Option<String>>(0))? {
             rule = other;
             if !known.contains(&rule.as_str()) {
-                for project in projects.query_map([&rule], |row| row.get::<_, String>(0))? {
+                for project in projects.query_map([&rule], |row| row.get::<String>(0))? {
                     found.insert((rule.clone(), project?));
                 }
             }
@@ -207,8 +241,8 @@ impl Store {
         let (count, looked_at): (u64, i64) = reader
             .prepare_cached(
                 "SELECT count(*) FILTER (WHERE ?1 IS NULL OR trajectory.project = (SELECT no FROM project WHERE name = ?1)), \
-                 count(*) FROM (SELECT trajectory AS no FROM ungraded LIMIT ?2) AS some \
-                 CROSS JOIN trajectory ON trajectory.no = some.no",
+                 count(*) FROM (SELECT trajectory AS no FROM ungraded LIMIT ?2) AS listed \
+                 CROSS JOIN trajectory ON trajectory.no = listed.no",
             )?
             .query_row(params![project, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(GradingBacklog { count, is_cut: looked_at >= most as i64 })
@@ -226,21 +260,21 @@ impl Store {
 
     pub fn ungraded_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
-        Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
+        Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row((), |row| row.get(0))?)
     }
 
     /// Number of trajectories that wait for the model of a rule, counted up to `most`.
     pub fn waiting_for(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take_reader()?;
         let count: u64 = reader
-            .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM ungraded WHERE rule = ?1 LIMIT ?2)")?
+            .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM ungraded WHERE rule = ?1 LIMIT ?2) AS waiting")?
             .query_row(params![rule, most as i64], |row| row.get(0))?;
         Ok(GradingBacklog { count, is_cut: count >= most as u64 })
     }
 }
 
 /// Replaces the verdicts to the same questions, and brings the rollups up to date: subtract, insert, add.
-fn put_outcomes(sql: &Connection, no: i64, outcomes: &[OutcomeRecord], now_ns: i64) -> Result<(), StoreError> {
+fn put_outcomes(sql: &SqlConnection, no: i64, outcomes: &[OutcomeRecord], now_ns: i64) -> Result<(), StoreError> {
     let evaluators: HashSet<&str> = outcomes.iter().map(|outcome| outcome.evaluator.as_str()).collect();
     for evaluator in &evaluators {
         rollup::subtract_score_rollups(sql, no, Some(evaluator))?;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use foldhash::fast::RandomState;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::coarse_rollup::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::error::StoreError;
@@ -13,9 +13,11 @@ use crate::records::TrajectoryRecord;
 /// Adds to an existing row.
 macro_rules! added {
     () => {
-        "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
-         errors = errors + excluded.errors, steps = steps + excluded.steps, tokens = tokens + excluded.tokens, \
-         took_ns = took_ns + excluded.took_ns, costed = costed + excluded.costed, cost_usd = cost_usd + excluded.cost_usd"
+        "ON CONFLICT (size, project, kind, name, bucket) DO UPDATE SET \
+         trajectories = usage_long.trajectories + excluded.trajectories, \
+         errors = usage_long.errors + excluded.errors, steps = usage_long.steps + excluded.steps, \
+         tokens = usage_long.tokens + excluded.tokens, took_ns = usage_long.took_ns + excluded.took_ns, \
+         costed = usage_long.costed + excluded.costed, cost_usd = usage_long.cost_usd + excluded.cost_usd"
     };
 }
 
@@ -53,7 +55,7 @@ impl<'r> UsageSums<'r> {
     }
 
     /// Writes the coarse rows of all collected hours.
-    pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
+    pub(crate) fn write(&mut self, sql: &SqlConnection) -> Result<(), StoreError> {
         let mut rows: HashMap<CoarseRollupKey<'_>, TrajectoryUsage, RandomState> = HashMap::default();
         for (of, usage) in self.hours.drain() {
             // One hour goes into rows of the hour and of the day, of the project and of all projects, and of each name.
@@ -71,17 +73,17 @@ fn took_ns(start_ns: i64, end_ns: i64) -> f64 {
 }
 
 /// Adds a stored trajectory, after its columns changed.
-pub(crate) fn add_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+pub(crate) fn add_trajectory_usage(sql: &SqlConnection, trajectory: i64) -> Result<(), StoreError> {
     apply_trajectory_usage(sql, trajectory, 1)
 }
 
 /// Subtracts a stored trajectory, before its columns change or it is removed.
-pub(crate) fn subtract_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+pub(crate) fn subtract_trajectory_usage(sql: &SqlConnection, trajectory: i64) -> Result<(), StoreError> {
     apply_trajectory_usage(sql, trajectory, -1)
 }
 
 /// Adds or subtracts a stored trajectory.
-fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
+fn apply_trajectory_usage(sql: &SqlConnection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
     let factor = sign as f64;
     let known: Option<(i64, i64, [String; 3], TrajectoryUsage)> = sql
         .prepare_cached(
@@ -93,8 +95,8 @@ fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Resul
             let cost: Option<f64> = row.get(9)?;
             let usage = TrajectoryUsage {
                 trajectories: sign,
-                errors: sign * row.get::<_, i64>(5)?,
-                steps: sign * row.get::<_, i64>(6)?,
+                errors: sign * row.get::<i64>(5)?,
+                steps: sign * row.get::<i64>(6)?,
                 tokens: sign.saturating_mul(row.get(7)?),
                 took_ns: factor * took_ns(start_ns, row.get(8)?),
                 costed: sign * i64::from(cost.is_some()),
@@ -111,7 +113,7 @@ fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Resul
 }
 
 /// Adds to a row, or removes it with its last trajectory.
-fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
+fn upsert_usage_row(sql: &SqlConnection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
     let CoarseRollupKey { size, project, kind, bucket, .. } = *place;
     let name = place.name();
     sql.prepare_cached(concat!(
@@ -145,7 +147,7 @@ fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &Trajecto
 }
 
 /// Removes a project, also from the sums over all projects.
-pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
+pub(crate) fn forget_project(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \
          cost_usd) SELECT size, ?2, kind, name, bucket, -trajectories, -errors, -steps, -tokens, -took_ns, -costed, \

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use crate::sql::SqlConnection;
 use tokio::sync::oneshot;
 
 use crate::connection::BUSY_TIMEOUT;
+use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::files::StoreFiles;
 use crate::project_numbers::ProjectNumberCache;
@@ -20,8 +21,10 @@ use crate::write_queue::{QueueRefusal, WriteLane, WriteQueue};
 
 /// What a task works with. The transaction is open.
 pub(crate) struct WriteContext<'w> {
-    pub(crate) sql: &'w Connection,
+    pub(crate) sql: &'w SqlConnection,
     pub(crate) projects: &'w mut ProjectNumberCache,
+    /// The name of this server among those that share the database.
+    pub(crate) node: &'w str,
 }
 
 /// A task of the queue, without the type of its result.
@@ -101,7 +104,8 @@ pub(crate) struct StoreWriter {
     tasks: Arc<TaskQueue>,
     thread: Option<JoinHandle<()>>,
     pub(crate) status: Arc<WriterStatus>,
-    pub(crate) files: Arc<StoreFiles>,
+    /// `None` for a database server, which has its files to itself.
+    files: Option<Arc<StoreFiles>>,
 }
 
 /// Limits of one transaction, so that nobody waits long for the tasks before it.
@@ -114,15 +118,17 @@ const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 impl StoreWriter {
-    /// Starts the thread with its connection. `readers` are held back while the log is too large.
+    /// Opens a connection and starts the thread. `readers` are held back while the log is too large.
     pub(crate) fn start(
-        connection: Connection,
+        engine: StoreEngine,
+        node: String,
         readers: Arc<ReaderPool>,
         most_queued_bytes: usize,
     ) -> Result<StoreWriter, StoreError> {
+        let connection = engine.open_writer()?;
         let projects = ProjectNumberCache::read(&connection)?;
         // Taken before anything can be acknowledged.
-        let files = Arc::new(StoreFiles::new(&connection));
+        let files = connection.sqlite().map(|connection| Arc::new(StoreFiles::new(connection)));
         let tasks = Arc::new(TaskQueue::new(most_queued_bytes));
         let received = Arc::clone(&tasks);
         let status = Arc::new(WriterStatus::default());
@@ -130,11 +136,23 @@ impl StoreWriter {
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn({
-                let files = Arc::clone(&files);
-                move || write_until_closed(&connection, projects, &received, &shared, &files, readers)
+                let guard = FileGuard::new(files.clone(), readers);
+                move || {
+                    write_until_closed(
+                        WriterConnection { engine, connection, projects, node },
+                        &received,
+                        &shared,
+                        guard,
+                    )
+                }
             })
             .map_err(|error| StoreError::Sql(error.to_string()))?;
         Ok(StoreWriter { tasks, thread: Some(thread), status, files })
+    }
+
+    /// Whether the files are still those that were opened. Returns the size of the write-ahead log.
+    pub(crate) fn check_files(&self) -> Result<u64, StoreError> {
+        self.files.as_ref().map_or(Ok(0), |files| files.check())
     }
 
     /// Queues a task of the program itself. `bytes` is its memory while it waits.
@@ -184,30 +202,33 @@ impl Drop for StoreWriter {
 /// Interval at which the files are checked while nothing is written.
 const IDLE_CHECK: Duration = Duration::from_millis(500);
 
-/// Body of the writing thread.
-fn write_until_closed(
-    connection: &Connection,
-    mut projects: ProjectNumberCache,
-    tasks: &TaskQueue,
-    status: &WriterStatus,
-    files: &StoreFiles,
-    readers: Arc<ReaderPool>,
-) {
-    let mut log_limit = LogLimit::new(readers);
-    let mut is_rescued = false;
-    let mut rescue = |checked: &Result<u64, StoreError>| {
-        if checked.is_err() && !std::mem::replace(&mut is_rescued, true) {
-            files.rescue_log(connection);
+/// The connection of the writer, which is opened again when a database server was away.
+struct WriterConnection {
+    engine: StoreEngine,
+    connection: SqlConnection,
+    projects: ProjectNumberCache,
+    node: String,
+}
+
+impl WriterConnection {
+    /// Opens another connection if the old one is lost.
+    fn reconnect(&mut self) -> Result<(), StoreError> {
+        if self.connection.is_broken() {
+            self.connection = self.engine.open_writer()?;
+            self.projects = ProjectNumberCache::read(&self.connection)?;
         }
-    };
+        Ok(())
+    }
+}
+
+/// Body of the writing thread.
+fn write_until_closed(mut writer: WriterConnection, tasks: &TaskQueue, status: &WriterStatus, mut guard: FileGuard) {
     loop {
         let first = match tasks.pop(IDLE_CHECK) {
             Ok(Some(task)) => task,
             Ok(None) => {
-                let checked = files.check();
-                rescue(&checked);
-                match checked {
-                    Ok(log_bytes) => log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES),
+                match guard.check(&writer.connection) {
+                    Ok(log_bytes) => guard.limit_log(&writer.connection, log_bytes),
                     Err(_) => status.is_failing.store(true, Ordering::Relaxed),
                 }
                 continue;
@@ -217,15 +238,17 @@ fn write_until_closed(
         let started = Instant::now();
         let (mut bytes, mut batch) = (0, Vec::new());
         let mut next = Some(first);
-        let checked = files.check();
-        rescue(&checked);
-        let begun = checked.and_then(|_| begin_transaction(connection));
-        let changes = connection.total_changes();
+        let begun = guard
+            .check(&writer.connection)
+            .and_then(|_| writer.reconnect())
+            .and_then(|()| begin_transaction(&writer.connection));
+        let changes = writer.connection.total_changes();
         let mut failed: Option<StoreError> = None;
         while let Some((task_bytes, mut work)) = next {
             bytes += task_bytes;
             if begun.is_ok() {
-                let mut writing = WriteContext { sql: connection, projects: &mut projects };
+                let mut writing =
+                    WriteContext { sql: &writer.connection, projects: &mut writer.projects, node: &writer.node };
                 failed = work.run(&mut writing).err();
             }
             batch.push(work);
@@ -235,24 +258,21 @@ fn write_until_closed(
             next = if has_room { tasks.try_pop() } else { None };
         }
         let committed = begun.and_then(|()| match failed {
-            Some(error) => write_apart(connection, &mut projects, &mut batch, error),
-            None => commit_transaction(connection),
+            Some(error) => write_apart(&mut writer, &mut batch, error),
+            None => commit_transaction(&writer.connection),
         });
         // Checked between commit and acknowledgement: data in a file without a name is lost.
-        let checked = committed.and_then(|()| files.check());
-        if matches!(checked, Err(StoreError::Gone { .. })) {
-            rescue(&checked);
-        }
+        let checked = committed.and_then(|()| guard.check_after_commit(&writer.connection));
         let log_bytes = *checked.as_ref().unwrap_or(&0);
         let committed = checked.map(drop);
         if committed.is_err() {
             // Projects that were created in the transaction are gone with it.
-            projects = ProjectNumberCache::read(connection).unwrap_or_default();
+            writer.projects = ProjectNumberCache::read(&writer.connection).unwrap_or_default();
         }
         let counter = if committed.is_ok() { &status.commits } else { &status.failed_commits };
         counter.fetch_add(1, Ordering::Relaxed);
         // A transaction that wrote nothing says nothing about the disk.
-        if committed.is_err() || connection.total_changes() != changes {
+        if committed.is_err() || writer.connection.total_changes() != changes {
             status.is_failing.store(committed.is_err(), Ordering::Relaxed);
         }
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -263,17 +283,67 @@ fn write_until_closed(
         for work in batch {
             work.finish(committed.as_ref().err());
         }
-        log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES);
+        guard.limit_log(&writer.connection, log_bytes);
         if is_full {
-            // A checkpoint may free space: the log itself takes some.
-            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+            guard.free_log(&writer.connection);
         }
         if failed {
             // Retrying at once does not help against a full disk.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    files.prepare_close(connection);
+    guard.prepare_close(&writer.connection);
+}
+
+/// Protects the files of an embedded store. Does nothing for a database server.
+struct FileGuard {
+    files: Option<Arc<StoreFiles>>,
+    log_limit: LogLimit,
+    is_rescued: bool,
+}
+
+impl FileGuard {
+    fn new(files: Option<Arc<StoreFiles>>, readers: Arc<ReaderPool>) -> FileGuard {
+        FileGuard { files, log_limit: LogLimit::new(readers), is_rescued: false }
+    }
+
+    /// Checks the files, and saves the log once if they are not as they were. Returns the size of the log.
+    fn check(&mut self, connection: &SqlConnection) -> Result<u64, StoreError> {
+        let Some((files, connection)) = self.files.as_ref().zip(connection.sqlite()) else { return Ok(0) };
+        let checked = files.check();
+        if checked.is_err() && !std::mem::replace(&mut self.is_rescued, true) {
+            files.rescue_log(connection);
+        }
+        checked
+    }
+
+    /// As [`FileGuard::check`], but only a file that is gone is a reason to save the log.
+    fn check_after_commit(&mut self, connection: &SqlConnection) -> Result<u64, StoreError> {
+        let checked = self.files.as_ref().map_or(Ok(0), |files| files.check());
+        match checked {
+            Err(StoreError::Gone { .. }) => self.check(connection),
+            checked => checked,
+        }
+    }
+
+    fn limit_log(&mut self, connection: &SqlConnection, log_bytes: u64) {
+        if let Some(connection) = connection.sqlite() {
+            self.log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES);
+        }
+    }
+
+    /// A checkpoint may free space: the log itself takes some.
+    fn free_log(&self, connection: &SqlConnection) {
+        if let Some(connection) = connection.sqlite() {
+            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        }
+    }
+
+    fn prepare_close(&self, connection: &SqlConnection) {
+        if let Some((files, connection)) = self.files.as_ref().zip(connection.sqlite()) {
+            files.prepare_close(connection);
+        }
+    }
 }
 
 /// Limits the write-ahead log. It can be reset only while nobody reads from it, which may never happen if queries
@@ -296,7 +366,7 @@ impl LogLimit {
     }
 
     /// Holds queries back while the log is too large, and tries to reset it.
-    fn enforce(&mut self, connection: &Connection, log_bytes: u64, max_bytes: u64) {
+    fn enforce(&mut self, connection: &rusqlite::Connection, log_bytes: u64, max_bytes: u64) {
         let is_over = log_bytes > max_bytes;
         if is_over != self.is_over {
             self.is_over = is_over;
@@ -319,31 +389,35 @@ impl LogLimit {
 }
 
 /// IMMEDIATE takes the write lock at once, so that no task fails halfway because another process writes.
-fn begin_transaction(connection: &Connection) -> Result<(), StoreError> {
-    connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
+fn begin_transaction(connection: &SqlConnection) -> Result<(), StoreError> {
+    connection
+        .execute_batch(connection.choose("BEGIN IMMEDIATE", "BEGIN"))
+        .map_err(|error| StoreError::from_sql(&error))
 }
 
 /// Repeats the tasks of a batch after one of them failed, each in a savepoint of its own, so that each can be rolled
 /// back alone. SQLite copies every page for a savepoint, so batches without a failure do without.
 fn write_apart(
-    connection: &Connection,
-    projects: &mut ProjectNumberCache,
+    WriterConnection { connection, projects, node, .. }: &mut WriterConnection,
     batch: &mut [Box<dyn WriteTask>],
     error: StoreError,
 ) -> Result<(), StoreError> {
+    let connection = &*connection;
+    // Another server was in the way. What waited for it is tried again, in the same order.
+    let is_conflict = matches!(error, StoreError::Conflict { .. });
     // Errors such as a full disk have ended the transaction already.
     let has_ended = connection.is_autocommit();
     if !has_ended {
         connection.execute_batch("ROLLBACK").map_err(|error| StoreError::from_sql(&error))?;
     }
     *projects = ProjectNumberCache::read(connection)?;
-    if let [_] = batch {
+    if let ([_], false) = (&*batch, is_conflict) {
         // A single task: no other work was lost, and it has its error.
         return if has_ended { Err(error) } else { Ok(()) };
     }
     begin_transaction(connection)?;
     for work in batch {
-        in_savepoint(&mut WriteContext { sql: connection, projects }, work.as_mut())?;
+        in_savepoint(&mut WriteContext { sql: connection, projects, node }, work.as_mut())?;
     }
     commit_transaction(connection)
 }
@@ -351,10 +425,10 @@ fn write_apart(
 /// Runs a task in a savepoint. If it fails, only its own work is rolled back. An error here means that the whole
 /// transaction is rolled back.
 fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Result<(), StoreError> {
-    writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
+    writing.sql.prepare_cached("SAVEPOINT task")?.execute(())?;
     let result = work.run(writing);
     let closed = match &result {
-        Ok(()) => writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop)),
+        Ok(()) => writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute(()).map(drop)),
         // Errors such as a full disk end the whole transaction, and the work of others is lost with it.
         Err(error) if writing.sql.is_autocommit() => return Err(duplicate_error(error)),
         Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
@@ -371,7 +445,7 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
 }
 
 /// With `synchronous = FULL`, the data is on the disk when this returns.
-fn commit_transaction(connection: &Connection) -> Result<(), StoreError> {
+fn commit_transaction(connection: &SqlConnection) -> Result<(), StoreError> {
     connection.execute_batch("COMMIT").map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
         StoreError::from_sql(&error)
@@ -398,16 +472,17 @@ mod tests {
 
     fn writer(folder: &tempfile::TempDir) -> StoreWriter {
         let path = folder.path().join("store.db");
-        let readers = Arc::new(ReaderPool::new(path.clone()));
-        StoreWriter::start(open_writer(&path).unwrap(), readers, 1 << 20).unwrap()
+        let engine = StoreEngine::File(path);
+        let readers = Arc::new(ReaderPool::new(engine.clone()));
+        StoreWriter::start(engine, String::new(), readers, 1 << 20).unwrap()
     }
 
     /// Lets the file grow by so many pages and no further; a full disk, as far as the database can tell.
     fn limit(writer: &StoreWriter, more: Option<i64>) {
         let set = move |writing: &mut WriteContext<'_>| {
-            let pages: i64 = writing.sql.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            let pages: i64 = writing.sql.query_row("PRAGMA page_count", (), |row| row.get(0))?;
             let most = more.map_or(i64::from(u32::MAX - 1), |more| pages + more);
-            writing.sql.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
+            writing.sql.query_row(&format!("PRAGMA max_page_count = {most}"), (), |_| Ok(()))?;
             Ok(())
         };
         writer.submit(0, set).unwrap().wait().unwrap();
@@ -419,7 +494,7 @@ mod tests {
             let number = writing.projects.get_or_create(&project, writing.sql, 1)?;
             writing.sql.execute(
                 "INSERT INTO alert_state (rule, state) VALUES (?, ?)",
-                rusqlite::params![&*project, "x".repeat(bytes)],
+                crate::sql::params![&*project, "x".repeat(bytes)],
             )?;
             Ok(number)
         };
@@ -443,7 +518,7 @@ mod tests {
     fn names(writer: &StoreWriter) -> Vec<String> {
         let read = |writing: &mut WriteContext<'_>| {
             let mut statement = writing.sql.prepare("SELECT name FROM project ORDER BY no")?;
-            let names = statement.query_map([], |row| row.get(0))?;
+            let names = statement.query_map((), |row| row.get(0))?;
             Ok(names.collect::<Result<_, _>>()?)
         };
         writer.submit(0, read).unwrap().wait().unwrap()
@@ -494,7 +569,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let connection = open_writer(&path).unwrap();
-        let readers = Arc::new(ReaderPool::new(path));
+        let readers = Arc::new(ReaderPool::new(StoreEngine::File(path)));
         let mut limit = LogLimit::new(Arc::clone(&readers));
         let put = |rule: &str| {
             let put = "INSERT INTO alert_state (rule, state) VALUES (?, ?)";
@@ -503,8 +578,8 @@ mod tests {
         put("a");
         let files = StoreFiles::new(&connection);
         let reader = readers.take_reader().unwrap();
-        let view = reader.unchecked_transaction().unwrap();
-        let count: i64 = view.query_row("SELECT count(*) FROM alert_state", [], |row| row.get(0)).unwrap();
+        let view = reader.snapshot().unwrap();
+        let count: i64 = view.query_row("SELECT count(*) FROM alert_state", (), |row| row.get(0)).unwrap();
         assert_eq!(count, 1);
         put("b");
         let bytes = files.check().unwrap();

@@ -264,7 +264,7 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
 #[test]
 fn keys_open_what_they_say_until_they_are_revoked() {
     let lab = Lab::new();
-    let folder = lab.folder.path();
+    let folder = &location(lab.folder.path());
     let key = new_key().unwrap();
     let scopes = KeyScopes::parse("ingest, read").unwrap();
     assert!(Store::add_key_beside(folder, "laptop", &key, scopes, 1).unwrap());

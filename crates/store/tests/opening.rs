@@ -73,7 +73,7 @@ fn what_is_no_store_is_left_alone() {
 #[test]
 fn a_store_truncated_to_nothing_is_refused_and_left_alone() {
     let Lab { folder, store } = filled();
-    let path = store.path().to_owned();
+    let path = folder.path().join(FILE_NAME);
     drop(store);
     let sound = fs::read(&path).unwrap();
     for bytes in [0, 1, 50, 99, 100, 4096, 8192, sound.len() as u64 - 1] {
@@ -81,7 +81,7 @@ fn a_store_truncated_to_nothing_is_refused_and_left_alone() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(bytes).unwrap();
         assert_told(&open(folder.path()).unwrap_err(), "damaged");
         assert!(Store::open_to_read(&path).is_err());
-        assert!(Store::add_key_beside(folder.path(), "a", "k", KeyScopes::default(), 1).is_err());
+        assert!(Store::add_key_beside(&folder.path().into(), "a", "k", KeyScopes::default(), 1).is_err());
         assert_eq!(fs::metadata(&path).unwrap().len(), bytes, "nothing was written over it");
     }
     fs::write(&path, &sound).unwrap();
@@ -149,7 +149,7 @@ fn reading_upgrades_an_older_store_unless_its_server_runs() {
     lock.lock().unwrap();
     assert_told(&Store::open_to_read(&path).unwrap_err(), "another gradus is using this store");
     // These change nothing, so they work all the same.
-    assert!(Store::keys_beside(&path).unwrap().is_empty());
+    assert!(Store::keys_beside(&folder.path().into()).unwrap().is_empty());
     Store::backup_beside(&path, &folder.path().join("copy.db")).unwrap();
     assert_eq!((format_of(&path), format_of(&folder.path().join("copy.db"))), (1, 1));
     drop(lock);
@@ -180,7 +180,7 @@ fn a_migration_that_fails_changes_nothing() {
 #[test]
 fn a_newer_store_is_refused() {
     let Lab { folder, store } = Lab::new();
-    let path = store.path().to_owned();
+    let path = folder.path().join(FILE_NAME);
     drop(store);
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert_told(&open(folder.path()).unwrap_err(), "made by a newer Gradus (format 99");
@@ -199,7 +199,7 @@ fn filled() -> Lab {
 #[test]
 fn a_truncated_store_is_told_at_opening() {
     let Lab { folder, store } = filled();
-    let path = store.path().to_owned();
+    let path = folder.path().join(FILE_NAME);
     drop(store);
     let size = fs::metadata(&path).unwrap().len();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(size / 2).unwrap();
@@ -210,7 +210,7 @@ fn a_truncated_store_is_told_at_opening() {
 #[test]
 fn check_finds_bytes_that_were_changed() {
     let Lab { folder, store } = filled();
-    let path = store.path().to_owned();
+    let path = folder.path().join(FILE_NAME);
     drop(store);
     let size = fs::metadata(&path).unwrap().len();
     let mut random = fastrand::Rng::with_seed(3);

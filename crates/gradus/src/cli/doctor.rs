@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gradus_server::ServerSummary;
-use gradus_store::{FILE_NAME, Store};
+use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation};
 use reqwest::header::HOST;
 
 use super::CommandExit;
@@ -65,9 +65,9 @@ fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, D
         findings.push(("phoenix port", check_port(&address.to_string(), "--phoenix-port")));
     }
     findings.push(("folder", check_data_folder(&summary.data)));
-    findings.push(("store", check_store_file(&summary.data)));
+    findings.push(("store", check_store(&summary.store)));
     if summary.needs_key {
-        findings.push(("keys", check_keys(&summary.data)));
+        findings.push(("keys", check_keys(&summary.store)));
     }
     findings.push(("disk", check_disk_space(&summary.data)));
     findings.push(("clock", check_clock()));
@@ -126,8 +126,9 @@ fn nearest_existing_folder(data: &Path) -> &Path {
     above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn check_store_file(data: &Path) -> DoctorFinding {
-    let path = data.join(FILE_NAME);
+fn check_store(location: &StoreLocation) -> DoctorFinding {
+    let Some(folder) = location.folder() else { return describe_store(Store::open_at_to_read(location)) };
+    let path = folder.join(FILE_NAME);
     if !path.exists() {
         return DoctorFinding::Good("none yet; it is made at the first start".to_owned());
     }
@@ -141,9 +142,19 @@ fn check_store_file(data: &Path) -> DoctorFinding {
         }
         Err(error) => return DoctorFinding::Bad(error.to_string()),
     }
-    let read = Store::open_to_read(&path).and_then(|store| Ok((store.used_and_free_bytes()?, store.projects()?.len())));
+    describe_store(Store::open_to_read(&path))
+}
+
+fn describe_store(store: Result<Store, StoreError>) -> DoctorFinding {
+    let read = store.and_then(|store| Ok((store.used_and_free_bytes()?, store.projects()?.len(), store.location())));
     match read {
-        Ok(((used, free), projects)) => {
+        Err(StoreError::Missing { path }) => {
+            DoctorFinding::Good(format!("{}: no tables yet; the first start creates them", path.display()))
+        }
+        Ok(((used, _), projects, location)) if gradus_store::is_postgres_address(&location) => {
+            DoctorFinding::Good(format!("{location}: {projects} projects, {used} bytes of records"))
+        }
+        Ok(((used, free), projects, _)) => {
             DoctorFinding::Good(format!("{projects} projects, {used} bytes in use, {free} bytes free in the file"))
         }
         Err(error) => DoctorFinding::Bad(error.to_string()),
@@ -151,8 +162,8 @@ fn check_store_file(data: &Path) -> DoctorFinding {
 }
 
 /// Only for a server that other machines can reach: without a key it does not start.
-fn check_keys(data: &Path) -> DoctorFinding {
-    let keys = Store::keys_beside(&data.join(FILE_NAME)).unwrap_or_default();
+fn check_keys(location: &StoreLocation) -> DoctorFinding {
+    let keys = Store::keys_beside(location).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
         0 => DoctorFinding::Bad(
             "others can reach the server, and there is no key: make one with `gradus keys add NAME`".to_owned(),

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use gradus_store::{FILE_NAME, KeyScopes, Store, StoreError, new_key};
+use gradus_store::{KeyScopes, Store, StoreError, new_key};
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::{ConfigError, data_folder};
+use crate::config::{StoreLocationError, store_location};
 use gradus_core::visible::printable_line;
 use gradus_server::now_ns;
 
@@ -18,6 +18,9 @@ pub(super) struct KeyArguments {
     /// The server's folder [default: .gradus].
     #[arg(long, value_name = "DIR", global = true)]
     data: Option<PathBuf>,
+    /// A store in PostgreSQL [env: GRADUS_STORE].
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    store: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -40,7 +43,7 @@ enum KeyCommand {
 #[derive(Debug, thiserror::Error)]
 enum KeyCommandError {
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Location(#[from] StoreLocationError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("a key needs a name of printable characters")]
@@ -65,7 +68,7 @@ pub(super) fn run_keys_command(arguments: &KeyArguments) -> anyhow::Result<Comma
 }
 
 fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
-    let folder = data_folder(arguments.data.as_deref())?;
+    let location = store_location(arguments.store.as_deref(), arguments.data.as_deref())?;
     match &arguments.command {
         KeyCommand::Add { name, scopes } => {
             if name.trim().is_empty() || name.chars().any(char::is_control) {
@@ -76,7 +79,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
                 return Err(KeyCommandError::NoScope);
             }
             let key = new_key()?;
-            if !Store::add_key_beside(&folder, name, &key, scopes, now_ns())? {
+            if !Store::add_key_beside(&location, name, &key, scopes, now_ns())? {
                 return Err(KeyCommandError::NameTaken { name: name.clone() });
             }
             // The key alone goes to standard output, so that a script can store it; the store has only its digest.
@@ -84,7 +87,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             anstream::println!("{key}");
         }
         KeyCommand::List => {
-            for key in Store::keys_beside(&folder.join(FILE_NAME))? {
+            for key in Store::keys_beside(&location)? {
                 let created = jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
                 let created = created.round(jiff::Unit::Second).unwrap_or(created);
                 let state = if key.revoked_ns.is_some() { "revoked" } else { "valid" };
@@ -92,7 +95,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, KeyCommandError> {
             }
         }
         KeyCommand::Revoke { name } => {
-            if !Store::revoke_key_beside(&folder, name, now_ns())? {
+            if !Store::revoke_key_beside(&location, name, now_ns())? {
                 return Err(KeyCommandError::NoValidKey { name: name.clone() });
             }
             anstream::println!("{} is revoked", printable_line(name));

@@ -16,7 +16,7 @@ pub(super) struct ServeArguments {
     #[command(flatten)]
     server: ServerOptions,
     /// Use a temporary store and free ports, print the addresses as JSON, and stop with the parent process; for tests.
-    #[arg(long, conflicts_with_all = ["http", "grpc", "phoenix_port", "data"])]
+    #[arg(long, conflicts_with_all = ["http", "grpc", "phoenix_port", "data", "store"])]
     ephemeral: bool,
     /// How the log on standard error is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
@@ -38,6 +38,10 @@ pub(super) struct ServerOptions {
     /// Where everything is kept [default: .gradus].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// A store in PostgreSQL, which several servers may share: postgres://USER@HOST/DATABASE. The state folder keeps the
+    /// rest. GRADUS_STORE keeps a password out of the process list.
+    #[arg(long, value_name = "ADDRESS")]
+    store: Option<String>,
     /// Settings; else gradus.toml if it is here.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -72,6 +76,8 @@ impl ServerOptions {
         let data = self.data.clone().or_else(|| environment.state_dir.clone()).or(file.state_dir);
         Ok(ServerConfig {
             file: file.path,
+            // Unlike in other commands, --data does not say where the store is.
+            store: crate::config::store_address(self.store.as_deref(), None),
             data: data.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR)),
             serve: ServeSection {
                 http: self.http.clone().or(file.serve.http),

@@ -172,6 +172,8 @@ impl SelectionOptions {
             named.push(NamedSource { name: address.to_string(), phoenix: Some(address) });
         }
         let phoenix = file.phoenix.client_settings(&environment);
+        // A folder on the command line wins over the environment.
+        let store = environment.store.filter(|_| places.state_dir.is_none());
         let state_dir = places.state_dir.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
         Ok(ResolvedSources {
             named,
@@ -179,6 +181,7 @@ impl SelectionOptions {
             phoenix,
             known: StoreAndServerResolver {
                 state_dir: state_dir.unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR)),
+                store,
                 server_key: environment.gradus_key,
             },
             fresh: places.fresh,

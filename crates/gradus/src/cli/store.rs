@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use gradus_core::span::TraceId;
-use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, WriteHandle};
+use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation, StoreOptions, WriteHandle};
 
 use super::{CommandExit, print_diagnostic};
-use crate::config::{ConfigError, data_folder};
+use crate::config::{StoreLocationError, store_location};
 use gradus_server::stored_records;
 
 #[derive(Args)]
@@ -23,7 +23,7 @@ pub(super) struct StoreArguments {
 #[derive(Debug, thiserror::Error)]
 enum StoreCommandError {
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Location(#[from] StoreLocationError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("{id:?} is no trace id: give 32 hexadecimal digits")]
@@ -51,6 +51,22 @@ struct DataFolderOptions {
     /// The server's folder [default: .gradus].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// A store in PostgreSQL [env: GRADUS_STORE].
+    #[arg(long, value_name = "ADDRESS")]
+    store: Option<String>,
+}
+
+impl DataFolderOptions {
+    fn location(&self) -> Result<StoreLocation, StoreCommandError> {
+        Ok(store_location(self.store.as_deref(), self.data.as_deref())?)
+    }
+
+    /// The file of an embedded store, which must exist; `None` for a database server.
+    fn existing_file(&self) -> Result<Option<PathBuf>, StoreCommandError> {
+        let location = self.location()?;
+        let Some(path) = location.folder().map(|folder| folder.join(FILE_NAME)) else { return Ok(None) };
+        if path.is_file() { Ok(Some(path)) } else { Err(StoreError::Missing { path }.into()) }
+    }
 }
 
 #[derive(Subcommand)]
@@ -108,13 +124,13 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
 
 /// Opens the store beside a running server, if there is one. It must exist.
 fn read_only(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
-    Ok(Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME))?)
+    Ok(Store::open_at_to_read(&data.location()?)?)
 }
 
 /// Opens the store for writing, which fails while a server has it. Creates it if there is none, so commands that must
 /// not do that check for the file first.
 fn open_exclusive(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
-    Ok(Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default())?)
+    Ok(Store::open_at(&data.location()?, StoreOptions::default())?)
 }
 
 /// Reads every row. A damaged store is the expected finding here and not bad input, so it has exit code 1.
@@ -152,10 +168,7 @@ fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Re
         number.map(TraceId).ok_or_else(|| StoreCommandError::TraceId { id: id.to_owned() })
     });
     let trace = trace.transpose()?;
-    let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
-    if !path.is_file() {
-        return Err(StoreError::Missing { path }.into());
-    }
+    data.existing_file()?;
     let retried = open_exclusive(data)?.retry_quarantined(trace).and_then(WriteHandle::wait)?;
     if let (0, Some(id)) = (retried, trace) {
         return Err(StoreCommandError::NotQuarantined { id });
@@ -166,17 +179,19 @@ fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Re
 
 /// Merges small blocks of spans and returns free pages to the file system (`VACUUM`). Prints the size before and after.
 fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, StoreCommandError> {
-    let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
-    if !path.is_file() {
-        return Err(StoreError::Missing { path }.into());
-    }
-    let before = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
+    let path = data.existing_file()?;
+    let file_bytes = || path.as_ref().and_then(|path| std::fs::metadata(path).ok()).map(|data| data.len());
+    let before = file_bytes();
     let store = open_exclusive(data)?;
     let merged = store.compact()?;
     // Closed before its file is measured: SQLite writes what is left in the write-ahead log when the store is closed.
     drop(store);
-    let after = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
-    anstream::println!("{before} bytes before, {after} after; {merged} pieces put together");
+    match before.zip(file_bytes()) {
+        Some((before, after)) => {
+            anstream::println!("{before} bytes before, {after} after; {merged} pieces put together")
+        }
+        None => anstream::println!("{merged} pieces put together"),
+    }
     Ok(CommandExit::Pass)
 }
 
@@ -236,8 +251,12 @@ fn backup_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
     if file.exists() {
         return Err(StoreCommandError::BackupExists { path: file.to_owned() });
     }
-    let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
-    Store::backup_beside(&path, file).map_err(|source| StoreCommandError::Backup { path: file.to_owned(), source })?;
+    let location = data.location()?;
+    let copied = match location.folder() {
+        Some(folder) => Store::backup_beside(&folder.join(FILE_NAME), file),
+        None => Store::open_at_to_read(&location).and_then(|store| store.backup(file)),
+    };
+    copied.map_err(|source| StoreCommandError::Backup { path: file.to_owned(), source })?;
     anstream::println!("copied to {}", file.display());
     Ok(CommandExit::Pass)
 }

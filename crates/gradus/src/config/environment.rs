@@ -18,6 +18,8 @@ pub(crate) struct EnvironmentVariables {
     pub(crate) anthropic_key: Option<SecretString>,
     pub(crate) anthropic_base_url: Option<String>,
     pub(crate) state_dir: Option<PathBuf>,
+    /// GRADUS_STORE: the address of a store outside of the state folder, which may contain a password.
+    pub(crate) store: Option<SecretString>,
     pub(crate) config: Option<PathBuf>,
     /// GRADUS_URL: the server that `gradus health` asks.
     pub(crate) gradus_url: Option<String>,
@@ -57,6 +59,7 @@ impl EnvironmentVariables {
             anthropic_key: text("ANTHROPIC_API_KEY").map(SecretString::new),
             anthropic_base_url: text("ANTHROPIC_BASE_URL"),
             state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
+            store: text("GRADUS_STORE").map(SecretString::new),
             config: text("GRADUS_CONFIG").map(PathBuf::from),
             gradus_url: text("GRADUS_URL"),
             gradus_key: text("GRADUS_API_KEY").map(SecretString::new),

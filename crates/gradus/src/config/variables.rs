@@ -88,6 +88,9 @@ fn gradus_entries() -> Vec<VariableEntry> {
     vec![
         VariableEntry::new("GRADUS_CONFIG", "the configuration file. A file named here is trusted").option("--config"),
         VariableEntry::new("GRADUS_STATE_DIR", "the state folder; wins over `state_dir`").option("--state-dir, --data"),
+        VariableEntry::new("GRADUS_STORE", "the address of a store in PostgreSQL, `postgres://USER@HOST/DATABASE`")
+            .option("--store")
+            .secret(),
         VariableEntry::new("GRADUS_API_KEY", "key for `gradus://` sources").secret(),
         VariableEntry::new("GRADUS_URL", "the server that [gradus health](health.md) asks").option("URL"),
         VariableEntry::new(

@@ -175,7 +175,14 @@ impl AssemblyBatch<'_> {
         let server = self.server;
         // Written before anything is read: if a group crashes the process, the next start finds its attempt.
         let trace_groups = self.waiting.iter().map(|ready| ready.trace_group).collect();
-        server.store.begin_attempts(trace_groups)?.wait()?;
+        let claimed = server.store.begin_attempts(trace_groups)?.wait()?;
+        // Another server on the same database was faster with the others.
+        let (waiting, lost) = self.waiting.drain(..).partition(|ready| claimed.contains(&ready.trace_group));
+        self.waiting = waiting;
+        let lost: Vec<ReadyTraceGroup> = lost;
+        for ready in lost {
+            self.queue.release(ready.trace_group, self.is_large, Duration::ZERO);
+        }
         let reloadable = server.reloadable();
         judges.use_rules(&reloadable);
         let mut bytes = 0;

@@ -57,6 +57,10 @@ pub(super) async fn watch_drift(server: Arc<ServerState>, mut stop: oneshot::Rec
             _ = tick.tick() => {}
             _ = &mut stop => return,
         }
+        // Of several servers on one database, one asks.
+        if !server.store.is_leader() {
+            continue;
+        }
         let settings = server.reloadable();
         for rule in settings.rules.iter().filter(|rule| rule.asks_a_model()) {
             for evaluator in rule.evaluators.iter().filter(|evaluator| evaluator.asks_a_model()) {

@@ -97,7 +97,7 @@ impl RunLedger for StoreLedger {
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
         self.at_work.write(&self.server.store).map_err(|error| RunFileError {
-            path: self.server.store.path().display().to_string(),
+            path: self.server.store.location(),
             reason: std::io::Error::other(error.to_string()),
         })
     }

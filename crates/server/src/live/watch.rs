@@ -41,6 +41,10 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
             _ = tick.tick() => {}
             _ = &mut stop => break,
         }
+        // Of several servers on one database, one sends alerts.
+        if !server.store.is_leader() {
+            continue;
+        }
         let looking = Arc::clone(&server);
         let looked = tokio::task::spawn_blocking(move || evaluate_alert_rules(&looking)).await;
         match looked {

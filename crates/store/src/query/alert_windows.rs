@@ -1,8 +1,8 @@
 //! Measurements for alerts: trajectories of a time window. Alerts are evaluated every few seconds, so every query here
 //! is bounded by [`MAX_WATCHED_TRAJECTORIES`] and runs on an index.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
+use crate::sql::{SqlConnection, SqlRow, params_from_iter};
+use crate::sql::{SqlError, SqlValue, params};
 
 use super::project_number;
 use crate::Store;
@@ -40,7 +40,7 @@ const MAX_NEW_TRAJECTORIES: i64 = 2_000;
 const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 
 const FIRST_OF_WINDOW: &str =
-    "SELECT min(no) FROM (SELECT no FROM trajectory WHERE start_ns >= ? ORDER BY start_ns DESC LIMIT ?)";
+    "SELECT min(no) FROM (SELECT no FROM trajectory WHERE start_ns >= ? ORDER BY start_ns DESC LIMIT ?) AS latest";
 
 impl Store {
     /// The number of the last trajectory that was stored before those of a window; 0 if there is none.
@@ -50,7 +50,7 @@ impl Store {
         let first: Option<i64> = reader
             .prepare_cached(FIRST_OF_WINDOW)?
             .query_row([window.from_ns, MAX_WATCHED_TRAJECTORIES], |row| row.get(0))?;
-        let last = || reader.prepare_cached(LAST_TRAJECTORY)?.query_row([], |row| row.get(0));
+        let last = || reader.prepare_cached(LAST_TRAJECTORY)?.query_row((), |row| row.get(0));
         Ok(match first {
             Some(first) => first - 1,
             None => last()?,
@@ -68,20 +68,20 @@ impl Store {
         waiting_since_ns: i64,
     ) -> Result<(Vec<f64>, i64), StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut projects = Vec::new();
         for name in windows.iter().filter_map(|window| window.project.as_deref()) {
             projects.extend(project_number(sql, name)?);
         }
         let is_all = windows.iter().any(|window| window.project.is_none());
-        let last: i64 = sql.prepare_cached(LAST_TRAJECTORY)?.query_row([], |row| row.get(0))?;
+        let last: i64 = sql.prepare_cached(LAST_TRAJECTORY)?.query_row((), |row| row.get(0))?;
         // Numbers begin anew when everything was deleted.
         let mut cursor = after.min(last);
         let mut trajectories = sql.prepare_cached(NEW_TRAJECTORIES)?;
         let mut mean = sql.prepare_cached(
             "SELECT avg(score) FROM outcome WHERE trajectory = ? AND evaluator = ? AND kind = 0 AND score IS NOT NULL",
         )?;
-        let mut rows = trajectories.query((cursor, MAX_NEW_TRAJECTORIES))?;
+        let mut rows = trajectories.query(params![cursor, MAX_NEW_TRAJECTORIES])?;
         let mut scores = Vec::new();
         while let Some(row) = rows.next()? {
             let (trajectory, project, waits_since): (i64, i64, Option<i64>) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -90,7 +90,7 @@ impl Store {
             }
             cursor = trajectory;
             if is_all || projects.contains(&project) {
-                let score: Option<f64> = mean.query_row((trajectory, evaluator), |row| row.get(0))?;
+                let score: Option<f64> = mean.query_row(params![trajectory, evaluator], |row| row.get(0))?;
                 scores.extend(score);
             }
         }
@@ -101,7 +101,7 @@ impl Store {
     pub fn project_names(&self) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached("SELECT name FROM project ORDER BY name")?;
-        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        Ok(statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
     /// Number of trajectories, and of those with an error. If there are many, only the latest count.
@@ -110,8 +110,8 @@ impl Store {
         let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok((0, 0)) };
         Ok(reader
             .prepare_cached(&format!(
-                "SELECT count(*), coalesce(sum(is_error), 0) FROM (SELECT is_error FROM trajectory WHERE {terms} \
-                 ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES})"
+                "SELECT count(*), count(CASE WHEN is_error THEN 1 END) FROM (SELECT is_error FROM trajectory WHERE {terms} \
+                 ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) AS latest"
             ))?
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
@@ -139,9 +139,9 @@ impl Store {
             return Ok(Vec::new());
         };
         let kind = if are_failed { RecordedKind::Failed } else { RecordedKind::Scored };
-        values.push(Value::Integer(kind as i64));
-        let evaluator = evaluator.map_or(Value::Null, |name| Value::Text(name.to_owned()));
-        values.extend([evaluator.clone(), evaluator, Value::Integer(limit as i64)]);
+        values.push(SqlValue::Integer(kind as i64));
+        let evaluator = evaluator.map_or(SqlValue::Null, |name| SqlValue::Text(name.to_owned()));
+        values.extend([evaluator.clone(), evaluator, SqlValue::Integer(limit as i64)]);
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, outcome.step, outcome.tool, outcome.label, outcome.score, \
              t.end_ns - t.start_ns, t.start_ns \
@@ -165,8 +165,8 @@ impl Store {
         let Some((terms, mut values)) = build_window_condition(&reader, window)? else {
             return Ok(Vec::new());
         };
-        values.push(Value::Integer(limit as i64));
-        let (which, order) = if by_duration { ("1", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
+        values.push(SqlValue::Integer(limit as i64));
+        let (which, order) = if by_duration { ("TRUE", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, 0, '', NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
              FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
@@ -203,7 +203,7 @@ impl Store {
         )?;
         for (project, tool) in tools {
             if !tool.is_empty()
-                && !earlier.exists((project, FacetKind::Tool as i64, &tool, window.from_ns, recent_from))?
+                && !earlier.exists(params![project, FacetKind::Tool as i64, tool, window.from_ns, recent_from])?
             {
                 unseen.push(tool);
             }
@@ -222,15 +222,15 @@ const NEW_TRAJECTORIES: &str = "SELECT t.no, t.project, ungraded.since_ns FROM t
 /// The condition on project and time, with its parameters. Reads through the index of the project or of all
 /// trajectories.
 fn build_window_condition(
-    sql: &Connection,
+    sql: &SqlConnection,
     window: &TrajectoryWindow,
-) -> Result<Option<(&'static str, Vec<Value>)>, StoreError> {
-    let bounds = [Value::Integer(window.from_ns), Value::Integer(window.to_ns)];
+) -> Result<Option<(&'static str, Vec<SqlValue>)>, StoreError> {
+    let bounds = [SqlValue::Integer(window.from_ns), SqlValue::Integer(window.to_ns)];
     let Some(name) = &window.project else {
         return Ok(Some(("start_ns >= ? AND start_ns < ?", bounds.to_vec())));
     };
     let Some(project) = project_number(sql, name)? else { return Ok(None) };
-    let mut values = vec![Value::Integer(project)];
+    let mut values = vec![SqlValue::Integer(project)];
     values.extend(bounds);
     Ok(Some(("project = ? AND start_ns >= ? AND start_ns < ?", values)))
 }
@@ -264,7 +264,7 @@ impl Store {
     }
 }
 
-fn example_from_row(row: &Row<'_>) -> Result<ExampleRow, rusqlite::Error> {
+fn example_from_row(row: &SqlRow<'_>) -> Result<ExampleRow, SqlError> {
     let step: u32 = row.get(3)?;
     Ok(ExampleRow {
         trace_id: u128::from_be_bytes(row.get(0)?),

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::sql::{OptionalRow, SqlConnection, SqlRow, params};
 use gradus_core::span::{SpanId, TraceId};
-use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::annotations::{AnnotationRecord, COLUMNS, annotation_from_row};
@@ -51,7 +51,7 @@ impl Store {
     /// Annotations, the latest first. Also finds those that arrived before their target.
     pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut found = Vec::new();
         if query.targets.is_empty() {
             let mut statement = sql.prepare_cached(&format!(
@@ -60,7 +60,7 @@ impl Store {
             ))?;
             let mut rows = statement.query([query.project, query.up_to.unwrap_or(i64::MAX)])?;
             while let Some(row) = rows.next()? {
-                let row = annotation_from_row(row)?;
+                let row = annotation_from_row(&row)?;
                 if query.matches(&row) {
                     found.push(row);
                     if found.len() >= query.limit {
@@ -77,7 +77,7 @@ impl Store {
             let mut rows = statement.query([target])?;
             while let Some(row) = rows.next()? {
                 let mut project: Option<i64> = row.get(12)?;
-                let row = annotation_from_row(row)?;
+                let row = annotation_from_row(&row)?;
                 if !query.matches(&row) {
                     continue;
                 }
@@ -100,7 +100,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let mut statement = reader
             .prepare_cached("SELECT count(*) FROM annotation INDEXED BY annotation_waiting WHERE trace IS NULL")?;
-        Ok(statement.query_row([], |row| row.get(0))?)
+        Ok(statement.query_row((), |row| row.get(0))?)
     }
 
     /// Connects annotations that arrived too early with their targets, some at a time, and removes those that have
@@ -133,9 +133,9 @@ impl Store {
 }
 
 /// The trace that a target belongs to; `None` if it has not arrived.
-fn find_annotated_trace(sql: &Connection, target: &str) -> Result<Option<AnnotatedTrace>, StoreError> {
+fn find_annotated_trace(sql: &SqlConnection, target: &str) -> Result<Option<AnnotatedTrace>, StoreError> {
     let Some((kind, id)) = target.split_once(':') else { return Ok(None) };
-    let read = |row: &rusqlite::Row<'_>| Ok(AnnotatedTrace { trace: row.get(0)?, project: row.get(1)? });
+    let read = |row: &SqlRow<'_>| Ok(AnnotatedTrace { trace: row.get(0)?, project: row.get(1)? });
     Ok(match kind {
         "span" | "document" => {
             let id = id.split_once('#').map_or(id, |(id, _)| id);

@@ -1,8 +1,8 @@
 //! Failure groups in a period: how many trajectories each has, and one to look at.
 
+use crate::sql::SqlValue;
+use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::TraceId;
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::MetricFilter;
 use super::project_number;
@@ -88,7 +88,7 @@ impl Store {
         options: FailureGroupOptions<'_>,
     ) -> Result<FailureGroupList, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let project = match &filter.project {
             None => None,
             Some(name) => match project_number(sql, name)? {
@@ -111,7 +111,7 @@ impl Store {
     /// Trajectories of a group, newest first.
     pub fn failure_examples(&self, key: &str, limit: usize) -> Result<Vec<FailureExampleRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let no: Option<i64> = sql
             .prepare_cached("SELECT no FROM failure_group WHERE key = ?")?
             .query_row([key], |row| row.get(0))
@@ -134,15 +134,15 @@ struct FailureScope<'f> {
 
 impl FailureScope<'_> {
     /// Conditions on a row of `failure`, with their values: `?1` to `?6`.
-    const CONDITIONS: &'static str = "start_ns >= ?1 AND start_ns < ?2 AND (?3 IS NULL OR project = ?3) \
+    const CONDITIONS: &'static str = "start_ns >= ?1 AND start_ns < ?2 AND (CAST(?3 AS BIGINT) IS NULL OR project = ?3) \
          AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR version = ?5) AND (?6 IS NULL OR model = ?6)";
 
-    fn values(&self, from_ns: Option<i64>) -> Vec<Value> {
-        let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
+    fn values(&self, from_ns: Option<i64>) -> Vec<SqlValue> {
+        let text = |name: &Option<String>| name.clone().map_or(SqlValue::Null, SqlValue::Text);
         vec![
-            Value::Integer(from_ns.unwrap_or(i64::MIN)),
-            Value::Integer(self.filter.to_ns.unwrap_or(i64::MAX)),
-            self.project.map_or(Value::Null, Value::Integer),
+            SqlValue::Integer(from_ns.unwrap_or(i64::MIN)),
+            SqlValue::Integer(self.filter.to_ns.unwrap_or(i64::MAX)),
+            self.project.map_or(SqlValue::Null, SqlValue::Integer),
             text(&self.filter.agent),
             text(&self.filter.version),
             text(&self.filter.model),
@@ -152,15 +152,15 @@ impl FailureScope<'_> {
     /// Counts each group by its own range of the key of `failure`, so that only rows of the period are read.
     fn count_groups(
         &self,
-        sql: &Connection,
+        sql: &SqlConnection,
         options: &FailureGroupOptions<'_>,
     ) -> Result<Vec<GroupCounts>, StoreError> {
         let from_ns = self.filter.from_ns;
         let mut values = self.values(options.before_ns.or(from_ns));
-        values.push(Value::Integer(from_ns.unwrap_or(i64::MIN)));
-        values.push(options.key.map_or(Value::Null, |key| Value::Text(key.to_owned())));
+        values.push(SqlValue::Integer(from_ns.unwrap_or(i64::MIN)));
+        values.push(options.key.map_or(SqlValue::Null, |key| SqlValue::Text(key.to_owned())));
         let mut statement = sql.prepare_cached(&count_statement())?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| {
+        let rows = statement.query_map(crate::sql::params_from_iter(values), |row| {
             Ok(GroupCounts {
                 no: row.get(0)?,
                 is_muted: row.get(1)?,
@@ -173,7 +173,7 @@ impl FailureScope<'_> {
         Ok(rows.into_iter().filter(|group| group.trajectories > 0 || options.key.is_some()).collect())
     }
 
-    fn load_group(&self, sql: &Connection, counts: &GroupCounts) -> Result<FailureGroupRow, StoreError> {
+    fn load_group(&self, sql: &SqlConnection, counts: &GroupCounts) -> Result<FailureGroupRow, StoreError> {
         let mut statement = sql.prepare_cached(
             "SELECT key, evaluator, tool, rule, label, reason, first_seen_ns, name, note FROM failure_group WHERE no = ?",
         )?;
@@ -200,29 +200,29 @@ impl FailureScope<'_> {
         })?)
     }
 
-    fn count_versions(&self, sql: &Connection, no: i64) -> Result<Vec<(String, u64)>, StoreError> {
+    fn count_versions(&self, sql: &SqlConnection, no: i64) -> Result<Vec<(String, u64)>, StoreError> {
         let mut values = self.values(self.filter.from_ns);
-        values.push(Value::Integer(no));
+        values.push(SqlValue::Integer(no));
         let statement = format!(
             "SELECT version, count(*) FROM failure WHERE failure_group = ?7 AND {} AND version <> '' GROUP BY version \
              ORDER BY count(*) DESC, version DESC LIMIT {MAX_VERSIONS}",
             Self::CONDITIONS
         );
         let mut statement = sql.prepare_cached(&statement)?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = statement.query_map(crate::sql::params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn find_example(&self, sql: &Connection, no: i64) -> Result<Option<FailureExampleRow>, StoreError> {
+    fn find_example(&self, sql: &SqlConnection, no: i64) -> Result<Option<FailureExampleRow>, StoreError> {
         let mut values = self.values(self.filter.from_ns);
-        values.push(Value::Integer(no));
+        values.push(SqlValue::Integer(no));
         let statement = format!(
             "SELECT trajectory FROM failure WHERE failure_group = ?7 AND {} ORDER BY verdicts DESC, start_ns DESC LIMIT 1",
             Self::CONDITIONS
         );
         let found: Option<i64> = sql
             .prepare_cached(&statement)?
-            .query_row(rusqlite::params_from_iter(values), |row| row.get(0))
+            .query_row(crate::sql::params_from_iter(values), |row| row.get(0))
             .optional()?;
         found.map_or(Ok(None), |trajectory| load_example(sql, no, trajectory))
     }
@@ -231,15 +231,15 @@ impl FailureScope<'_> {
 /// Counts of all groups, or of the one with the key `?8`. `?7` is where the period begins.
 fn count_statement() -> String {
     format!(
-        "SELECT failure_group.no, muted_ns IS NOT NULL, coalesce(sum(start_ns >= ?7), 0), coalesce(sum(start_ns < ?7), 0), \
-         coalesce(sum(iif(start_ns >= ?7, verdicts, 0)), 0) FROM failure_group LEFT JOIN failure \
-         ON failure.failure_group = failure_group.no AND {} WHERE ?8 IS NULL OR key = ?8 GROUP BY failure_group.no",
+        "SELECT failure_group.no, muted_ns IS NOT NULL, count(CASE WHEN start_ns >= ?7 THEN 1 END), count(CASE WHEN start_ns < ?7 THEN 1 END), \
+         coalesce(sum(CASE WHEN start_ns >= ?7 THEN verdicts END), 0) FROM failure_group LEFT JOIN failure \
+         ON failure.failure_group = failure_group.no AND {} WHERE ?8 IS NULL OR key = ?8 GROUP BY failure_group.no, muted_ns",
         FailureScope::CONDITIONS
     )
 }
 
 /// `None` if the trajectory is gone.
-fn load_example(sql: &Connection, group: i64, trajectory: i64) -> Result<Option<FailureExampleRow>, StoreError> {
+fn load_example(sql: &SqlConnection, group: i64, trajectory: i64) -> Result<Option<FailureExampleRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT trace.trace_id, trajectory_id, query, trajectory.start_ns, \
          (SELECT min(step) FROM outcome WHERE outcome.trajectory = trajectory.no AND failure_group = ?2) \
@@ -251,7 +251,7 @@ fn load_example(sql: &Connection, group: i64, trajectory: i64) -> Result<Option<
             trajectory_id: row.get(1)?,
             query: row.get(2)?,
             start_ns: row.get(3)?,
-            step: row.get::<_, Option<u32>>(4)?.filter(|step| *step > 0),
+            step: row.get::<Option<u32>>(4)?.filter(|step| *step > 0),
         })
     });
     Ok(example.optional()?)

@@ -1,7 +1,7 @@
 //! The verdicts of one evaluator, for corrections of its numbers and for random samples of them.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use crate::sql::{SqlConnection, params_from_iter};
+use crate::sql::{SqlValue, params};
 
 use super::{MetricFilter, project_number};
 use crate::Store;
@@ -40,28 +40,28 @@ impl Store {
         mut take: impl FnMut(JudgedCaseRow),
     ) -> Result<bool, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         // Names are no condition of the list: with rare ones, everything would be examined.
         let names = [("agent = ?", &filter.agent), ("version = ?", &filter.version), ("model = ?", &filter.model)];
         let wanted: Vec<(&str, &String)> =
             names.iter().filter_map(|(term, name)| Some((*term, name.as_ref()?))).collect();
-        let is_wanted: Vec<&str> = wanted.iter().map(|(term, _)| *term).chain(["1"]).collect();
-        let mut values: Vec<Value> = wanted.iter().map(|(_, name)| Value::Text((*name).clone())).collect();
+        let is_wanted: Vec<&str> = wanted.iter().map(|(term, _)| *term).chain(["TRUE"]).collect();
+        let mut values: Vec<SqlValue> = wanted.iter().map(|(_, name)| SqlValue::Text((*name).clone())).collect();
         let mut terms = Vec::new();
         let index = match &filter.project {
             None => "trajectory_by_start",
             Some(name) => match project_number(sql, name)? {
                 Some(project) => {
                     terms.push("project = ?");
-                    values.push(Value::Integer(project));
+                    values.push(SqlValue::Integer(project));
                     "trajectory_by_project"
                 }
                 None => return Ok(false),
             },
         };
         terms.push("start_ns >= ? AND start_ns < ?");
-        values.extend([filter.from_ns.unwrap_or(i64::MIN), filter.to_ns.unwrap_or(i64::MAX)].map(Value::Integer));
-        values.push(Value::Integer(MAX_JUDGED_TRAJECTORIES + 1));
+        values.extend([filter.from_ns.unwrap_or(i64::MIN), filter.to_ns.unwrap_or(i64::MAX)].map(SqlValue::Integer));
+        values.push(SqlValue::Integer(MAX_JUDGED_TRAJECTORIES + 1));
         let list = trajectory_list(index, &is_wanted.join(" AND "), &terms.join(" AND "));
         let mut trajectories = sql.prepare_cached(&list)?;
         let mut outcomes = sql.prepare_cached(OUTCOMES)?;
@@ -72,12 +72,12 @@ impl Store {
             if examined > MAX_JUDGED_TRAJECTORIES || outcome_count >= MAX_JUDGED_OUTCOMES {
                 return Ok(true);
             }
-            if !row.get::<_, bool>(4)? {
+            if !row.get::<bool>(4)? {
                 continue;
             }
             let (start_ns, trajectory, trajectory_id): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let trace_id = u128::from_be_bytes(row.get(3)?);
-            let mut found = outcomes.query((trajectory, evaluator, judged_before_ns))?;
+            let mut found = outcomes.query(params![trajectory, evaluator, judged_before_ns])?;
             while let Some(outcome) = found.next()? {
                 outcome_count += 1;
                 let step: u32 = outcome.get(0)?;
@@ -97,7 +97,7 @@ impl Store {
 }
 
 /// The verdicts on one trajectory, and what could not be judged (2 failed, 3 abstained).
-const OUTCOMES: &str = "SELECT step, iif(kind = 0 AND score IS NOT NULL, label, NULL), line FROM outcome \
+const OUTCOMES: &str = "SELECT step, CASE WHEN kind = 0 AND score IS NOT NULL THEN label END, line FROM outcome \
                         WHERE trajectory = ? AND evaluator = ? AND judged_ns < ? AND kind IN (0, 2, 3) ORDER BY step";
 
 fn trajectory_list(index: &str, is_wanted: &str, terms: &str) -> String {

@@ -1,8 +1,7 @@
 //! The latest trajectories that match a filter. Walks one index from the newest entry on, through all projects at once,
 //! and stops at a bound.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, params};
+use crate::sql::{SqlConnection, SqlValue, params, params_from_iter};
 
 use super::metrics::numbers_of_projects;
 use super::trends::compute_bucket_bounds;
@@ -30,7 +29,7 @@ pub(super) struct LatestTrajectory {
 
 /// The latest trajectories that match, newest first, and whether there are more than were examined.
 pub(super) fn find_latest_trajectories(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &MetricFilter,
 ) -> Result<(Vec<LatestTrajectory>, bool), StoreError> {
     let project = match &filter.project {
@@ -46,7 +45,7 @@ pub(super) fn find_latest_trajectories(
     let mut walks = LatestScan::default();
     match way {
         None => {
-            let first = project.map(Value::Integer).into_iter().collect();
+            let first = project.map(SqlValue::Integer).into_iter().collect();
             walks.scan_rows(sql, &plain_walk(project.is_some()), first, filter, LOOKED_AT)?;
         }
         Some(DrivingFacet { kind, name, shares }) => {
@@ -54,7 +53,8 @@ pub(super) fn find_latest_trajectories(
             for (project, share) in projects.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
                 // Divided by share, so that all walks reach about equally far back.
                 let most = (LOOKED_AT as u64).saturating_mul(share).div_ceil(all) as usize;
-                let first = [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
+                let first =
+                    [SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(name.to_owned())];
                 walks.scan_rows(sql, &facet_walk(), first.into(), filter, most)?;
             }
         }
@@ -81,7 +81,7 @@ struct DrivingFacet<'f> {
 impl<'f> DrivingFacet<'f> {
     /// The name of the filter with the fewest trajectories; `None` if the filter has no name.
     fn rarest(
-        sql: &Connection,
+        sql: &SqlConnection,
         filter: &'f MetricFilter,
         projects: &[i64],
     ) -> Result<Option<DrivingFacet<'f>>, StoreError> {
@@ -98,7 +98,7 @@ impl<'f> DrivingFacet<'f> {
             let shares = projects.iter().map(|project| {
                 let values = params![project, of as i64, name, from, to];
                 // Rollups of whole days: an upper bound of the number.
-                count.query_row(values, |row| Ok(u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
+                count.query_row(values, |row| Ok(u64::try_from(row.get::<i64>(0)?).unwrap_or(0)))
             });
             ways.push(DrivingFacet { kind, name, shares: shares.collect::<Result<_, _>>()? });
         }
@@ -109,19 +109,20 @@ impl<'f> DrivingFacet<'f> {
 /// Number of trajectories with a name in a period, from the coarse rollups.
 const HAVE_A_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
                            AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
-/// Columns of a walk, in the order in which [`LatestScan`] reads them.
+/// Columns of a walk, in the order in which [`LatestScan`] reads them. Parameters of every walk: agent, version, model,
+/// beginning, end, and the number of rows; those of one walk follow.
 const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
-                       (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
-                       AND (:model IS NULL OR t.model = :model)";
+                       (?1 IS NULL OR t.agent = ?1) AND (?2 IS NULL OR t.version = ?2) \
+                       AND (?3 IS NULL OR t.model = ?3)";
 
 /// A walk by time. The match is a column of the result and not a condition, so that the limit bounds the rows that are
 /// examined.
 pub(super) fn plain_walk(of_project: bool) -> String {
     let (index, within) =
-        if of_project { ("trajectory_by_project", "t.project = ? AND") } else { ("trajectory_by_start", "") };
+        if of_project { ("trajectory_by_project", "t.project = ?7 AND") } else { ("trajectory_by_start", "") };
     format!(
-        "SELECT {COLUMNS} FROM trajectory t INDEXED BY {index} WHERE {within} t.start_ns >= :from AND t.start_ns < :to \
-         ORDER BY t.start_ns DESC LIMIT :most"
+        "SELECT {COLUMNS} FROM trajectory t INDEXED BY {index} WHERE {within} t.start_ns >= ?4 AND t.start_ns < ?5 \
+         ORDER BY t.start_ns DESC LIMIT ?6"
     )
 }
 
@@ -129,8 +130,8 @@ pub(super) fn plain_walk(of_project: bool) -> String {
 fn facet_walk() -> String {
     format!(
         "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
-         WHERE f.project = ? AND f.kind = ? AND f.value = ? AND f.start_ns >= :from AND f.start_ns < :to \
-         ORDER BY f.start_ns DESC LIMIT :most"
+         WHERE f.project = ?7 AND f.kind = ?8 AND f.value = ?9 AND f.start_ns >= ?4 AND f.start_ns < ?5 \
+         ORDER BY f.start_ns DESC LIMIT ?6"
     )
 }
 
@@ -143,31 +144,27 @@ pub(super) struct LatestScan {
 }
 
 impl LatestScan {
-    /// Examines the rows of a statement. `first` are its leading parameters.
+    /// Examines the rows of a statement. `own` are the parameters behind those that every walk has.
     pub(super) fn scan_rows(
         &mut self,
-        sql: &Connection,
+        sql: &SqlConnection,
         statement: &str,
-        first: Vec<Value>,
+        own: Vec<SqlValue>,
         filter: &MetricFilter,
         most: usize,
     ) -> Result<(), StoreError> {
         let mut statement = sql.prepare_cached(statement)?;
-        let text = |name: &Option<String>| name.clone().map_or(Value::Null, Value::Text);
-        let mut first = first.into_iter();
-        for index in 1..=statement.parameter_count() {
-            let value = match statement.parameter_name(index) {
-                Some(":agent") => text(&filter.agent),
-                Some(":version") => text(&filter.version),
-                Some(":model") => text(&filter.model),
-                Some(":from") => Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-                Some(":to") => Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-                Some(":most") => Value::Integer(most as i64),
-                _ => first.next().unwrap_or(Value::Null),
-            };
-            statement.raw_bind_parameter(index, value)?;
-        }
-        let mut rows = statement.raw_query();
+        let text = |name: &Option<String>| name.clone().map_or(SqlValue::Null, SqlValue::Text);
+        let mut values = vec![
+            text(&filter.agent),
+            text(&filter.version),
+            text(&filter.model),
+            SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+            SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+            SqlValue::Integer(most as i64),
+        ];
+        values.extend(own);
+        let mut rows = statement.query(params_from_iter(values))?;
         let (mut found, mut looked_at, mut last) = (0, 0, None);
         while let Some(row) = rows.next()? {
             looked_at += 1;
@@ -212,14 +209,14 @@ mod tests {
         // A name is told of a row, and no condition: nothing is passed over before it is counted.
         for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
             let behind = statement.split(" WHERE ").nth(1).unwrap();
-            assert!(!behind.contains(":agent") && behind.ends_with("LIMIT :most"), "{statement}");
+            assert!(!behind.contains("?1 ") && behind.ends_with("LIMIT ?6"), "{statement}");
         }
     }
 
     #[test]
     fn the_way_is_by_the_rarest_name() {
         let folder = tempfile::tempdir().unwrap();
-        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let sql = SqlConnection::Sqlite(open_writer(&folder.path().join("store.db")).unwrap());
         let came = [
             (1, NameKind::Agent, "a", 5),
             (2, NameKind::Agent, "a", 0),

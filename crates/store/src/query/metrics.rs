@@ -3,8 +3,8 @@
 use crate::buckets::{BUCKET_NS, ScoreMoments};
 use std::collections::BTreeSet;
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params, params_from_iter};
+use crate::sql::{SqlConnection, SqlRow, params, params_from_iter};
+use crate::sql::{SqlError, SqlValue};
 
 use super::project_number;
 use crate::Store;
@@ -58,8 +58,8 @@ impl Store {
         let key = match group {
             MetricGroup::All => "''".to_owned(),
             MetricGroup::Time { period_ns } => {
-                values.push(Value::Integer((period_ns / BUCKET_NS).max(1)));
-                values.push(Value::Integer((period_ns / BUCKET_NS).max(1) * BUCKET_NS));
+                values.push(SqlValue::Integer((period_ns / BUCKET_NS).max(1)));
+                values.push(SqlValue::Integer((period_ns / BUCKET_NS).max(1) * BUCKET_NS));
                 "bucket / ? * ?".to_owned()
             }
             MetricGroup::Agent => "agent".to_owned(),
@@ -77,15 +77,17 @@ impl Store {
             Some(evaluator) => BTreeSet::from([evaluator.clone()]),
             None => list_rollup_evaluators(&reader, &projects)?,
         };
-        terms.push("project IN (SELECT value FROM json_each(?))".to_owned());
-        values.push(Value::Text(serde_json::json!(projects).to_string()));
-        terms.push("evaluator IN (SELECT value FROM json_each(?))".to_owned());
-        values.push(Value::Text(serde_json::json!(evaluators).to_string()));
+        let listed =
+            reader.choose("SELECT value FROM json_each(?)", "SELECT json_array_elements_text(CAST(? AS JSON))");
+        terms.push(reader.choose("project IN ({})", "project = ANY (ARRAY({})::BIGINT[])").replace("{}", listed));
+        values.push(SqlValue::Text(serde_json::json!(projects).to_string()));
+        terms.push(format!("evaluator IN ({listed})"));
+        values.push(SqlValue::Text(serde_json::json!(evaluators).to_string()));
         // Sums over all tools (empty name) and sums of one tool are in the same table. Only one kind may be added up.
         match (&filter.tool, group) {
             (Some(tool), _) => {
                 terms.push("tool = ?".to_owned());
-                values.push(Value::Text(tool.clone()));
+                values.push(SqlValue::Text(tool.clone()));
             }
             (None, MetricGroup::Tool) => terms.push("tool <> ''".to_owned()),
             (None, _) => terms.push("tool = ''".to_owned()),
@@ -94,7 +96,7 @@ impl Store {
         for (column, value) in named {
             if let Some(value) = value {
                 terms.push(format!("{column} = ?"));
-                values.push(Value::Text(value.clone()));
+                values.push(SqlValue::Text(value.clone()));
             }
         }
         // A bucket that is only partly inside the period counts completely, also the present one.
@@ -102,7 +104,7 @@ impl Store {
         for (bound, comparison) in bounds {
             if let Some(bound) = bound {
                 terms.push(format!("bucket {comparison} ?"));
-                values.push(Value::Integer(bound.div_euclid(BUCKET_NS)));
+                values.push(SqlValue::Integer(bound.div_euclid(BUCKET_NS)));
             }
         }
         let mut statement = reader.prepare_cached(&format!(
@@ -119,7 +121,7 @@ impl Store {
 }
 
 /// The sums of a row, from a column on, in the order of the table.
-pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoments, rusqlite::Error> {
+pub(super) fn moments_from_row(row: &SqlRow<'_>, from: usize) -> Result<ScoreMoments, SqlError> {
     Ok(ScoreMoments {
         trajectories: row.get(from)?,
         scored_trajectories: row.get(from + 1)?,
@@ -135,19 +137,19 @@ pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoment
 }
 
 /// Numbers of all projects, to look rollups up by their key, which begins with the project.
-pub(super) fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreError> {
+pub(super) fn numbers_of_projects(sql: &SqlConnection) -> Result<Vec<i64>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no FROM project")?;
-    Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    Ok(statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 /// The evaluators that have rollups in these projects. Steps from one name to the next through the index, not row by
 /// row.
-fn list_rollup_evaluators(sql: &Connection, projects: &[i64]) -> Result<BTreeSet<String>, StoreError> {
+fn list_rollup_evaluators(sql: &SqlConnection, projects: &[i64]) -> Result<BTreeSet<String>, StoreError> {
     let mut next = sql.prepare_cached("SELECT min(evaluator) FROM rollup WHERE project = ? AND evaluator > ?")?;
     let mut evaluators = BTreeSet::new();
     for project in projects {
         let mut last = String::new();
-        while let Some(name) = next.query_row(params![project, last], |row| row.get::<_, Option<String>>(0))? {
+        while let Some(name) = next.query_row(params![project, last], |row| row.get::<Option<String>>(0))? {
             evaluators.insert(name.clone());
             last = name;
         }

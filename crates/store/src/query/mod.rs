@@ -38,8 +38,8 @@ pub use traces::{TraceListCursor, TraceRowPage};
 pub use trends::{MetricPeriod, MetricPeriods, ToolSums, UsagePeriods};
 pub use verdicts::VerdictLine;
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::{SpanId, TraceId};
-use rusqlite::{OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -60,14 +60,18 @@ impl Store {
     /// All projects by name, with the times of their first and last trace.
     pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let mut statement = reader.prepare_cached(
-            // Minimum and maximum are one index lookup each.
-            "SELECT name, created_ns, traces, spans, trajectories, \
-             (SELECT min(start_ns) FROM trace WHERE project = project.no), \
-             (SELECT max(start_ns) FROM trace WHERE project = project.no) \
-             FROM project ORDER BY name",
-        )?;
-        let rows = statement.query_map([], |row| {
+        let counts = reader.choose(
+            "traces, spans, trajectories",
+            "(SELECT coalesce(sum(traces), 0) FROM project_count WHERE project = project.no), \
+             (SELECT coalesce(sum(spans), 0) FROM project_count WHERE project = project.no), \
+             (SELECT coalesce(sum(trajectories), 0) FROM project_count WHERE project = project.no)",
+        );
+        // Minimum and maximum are one index lookup each.
+        let mut statement = reader.prepare_cached(&format!(
+            "SELECT name, created_ns, {counts}, (SELECT min(start_ns) FROM trace WHERE project = project.no), \
+             (SELECT max(start_ns) FROM trace WHERE project = project.no) FROM project ORDER BY name"
+        ))?;
+        let rows = statement.query_map((), |row| {
             Ok(ProjectRow {
                 name: row.get(0)?,
                 created_ns: row.get(1)?,
@@ -93,13 +97,13 @@ impl Store {
             .prepare_cached(
                 "SELECT trace.trace_id FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ?",
             )?
-            .query_row(params![span.0 as i64], |row| row.get::<_, [u8; 16]>(0))
+            .query_row(params![span.0 as i64], |row| row.get::<[u8; 16]>(0))
             .optional()?;
         Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
     }
 }
 
 /// The number of a project; `None` if there is no such project.
-pub(crate) fn project_number(sql: &rusqlite::Connection, name: &str) -> Result<Option<i64>, StoreError> {
+pub(crate) fn project_number(sql: &SqlConnection, name: &str) -> Result<Option<i64>, StoreError> {
     Ok(sql.prepare_cached("SELECT no FROM project WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?)
 }

@@ -1,7 +1,7 @@
 //! Data of the overview page: how many trajectories, how long, how expensive, and which tasks fail most. Percentiles
 //! cannot be computed from rollups, so the latest trajectories themselves are read, up to a bound.
 
-use rusqlite::{Connection, params};
+use crate::sql::{SqlConnection, params};
 
 use super::MetricFilter;
 use super::latest::{LatestTrajectory, find_latest_trajectories};
@@ -72,7 +72,7 @@ impl Store {
     /// Overview of the latest matching trajectories. Evaluator and tool of the filter are ignored.
     pub fn latest_overview(&self, filter: &MetricFilter, most_tasks: usize) -> Result<LatestOverview, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let (seen, is_cut) = find_latest_trajectories(sql, filter)?;
         let mut latest = LatestOverview { is_cut, ..LatestOverview::default() };
         for one in &seen {
@@ -100,15 +100,17 @@ impl Store {
 const MAX_VERSIONS: usize = 20;
 
 /// Groups the outcomes of these trajectories by query, worst share first.
-fn worst_tasks(sql: &Connection, numbers: &[i64], limit: usize) -> Result<Vec<TaskRow>, StoreError> {
-    let mut statement = sql.prepare_cached(
-        "SELECT t.query, count(DISTINCT t.no), sum(o.is_wrong) AS wrong, count(o.score), \
-         max(CASE WHEN o.is_wrong THEN t.no END) AS last \
-         FROM json_each(?) j CROSS JOIN trajectory t ON t.no = j.value \
-         CROSS JOIN outcome o ON o.trajectory = t.no AND o.kind = 0 \
-         WHERE t.query <> '' GROUP BY t.query HAVING wrong > 0 \
-         ORDER BY 1.0 * wrong / count(o.score) DESC, wrong DESC LIMIT ?",
-    )?;
+fn worst_tasks(sql: &SqlConnection, numbers: &[i64], limit: usize) -> Result<Vec<TaskRow>, StoreError> {
+    let listed = sql.choose("json_each(?) j", "json_array_elements_text(CAST(? AS JSON)) AS j (value)");
+    let mut statement = sql.prepare_cached(&format!(
+        "SELECT query, count(DISTINCT no), count(CASE WHEN is_wrong THEN 1 END) AS wrong, count(score), \
+         max(CASE WHEN is_wrong THEN no END) \
+         FROM (SELECT t.query, t.no, o.is_wrong, o.score FROM {listed} \
+         CROSS JOIN trajectory t ON t.no = CAST(j.value AS BIGINT) \
+         CROSS JOIN outcome o ON o.trajectory = t.no AND o.kind = 0 WHERE t.query <> '') AS judged \
+         GROUP BY query HAVING count(CASE WHEN is_wrong THEN 1 END) > 0 \
+         ORDER BY 1.0 * count(CASE WHEN is_wrong THEN 1 END) / count(score) DESC, wrong DESC LIMIT ?"
+    ))?;
     let rows: Vec<(String, u64, u64, u64, i64)> = statement
         .query_map(params![serde_json::json!(numbers).to_string(), limit as i64], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))

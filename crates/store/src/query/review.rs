@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use crate::sql::SqlValue;
+use crate::sql::{SqlConnection, params, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -102,20 +102,20 @@ impl Store {
         after: Option<&ReviewPlace>,
     ) -> Result<(Option<ReviewItem>, Option<ReviewPlace>), StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut values = Vec::new();
         let (index, within) = match &filter.project {
             None => ("trajectory_by_start", ""),
             Some(name) => match project_number(sql, name)? {
                 Some(project) => {
-                    values.push(Value::Integer(project));
+                    values.push(SqlValue::Integer(project));
                     ("trajectory_by_project", "project = ? AND")
                 }
                 None => return Ok((None, None)),
             },
         };
         let start = after.map_or((i64::MAX, i64::MAX), |place| (place.start_ns, place.trajectory));
-        values.extend([start.0, start.1, MAX_TRAJECTORIES].map(Value::Integer));
+        values.extend([start.0, start.1, MAX_TRAJECTORIES].map(SqlValue::Integer));
         let mut trajectories = sql.prepare_cached(&trajectory_walk(index, within))?;
         let mut rows = trajectories.query(params_from_iter(values))?;
         let (mut looked_at, mut last) = (0, None);
@@ -162,17 +162,17 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<LabelRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut values = Vec::new();
         if let Some(name) = project {
             let Some(project) = project_number(sql, name)? else { return Ok(Vec::new()) };
-            values.push(Value::Integer(project));
+            values.push(SqlValue::Integer(project));
         }
         match after {
-            Some((updated_ns, no)) => values.extend([updated_ns, no].map(Value::Integer)),
-            None => values.push(Value::Integer(i64::MAX)),
+            Some((updated_ns, no)) => values.extend([updated_ns, no].map(SqlValue::Integer)),
+            None => values.push(SqlValue::Integer(i64::MAX)),
         }
-        values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
+        values.push(SqlValue::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
         let mut statement = sql.prepare_cached(&label_walk(project.is_some(), after.is_some()))?;
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();
@@ -205,6 +205,11 @@ impl Store {
 fn label_walk(of_project: bool, in_order: bool) -> String {
     // A target without the digits at its end: what is before the number of the step.
     const STEM: &str = "rtrim(a.target, '0123456789')";
+    // The number of the step. More digits than a step can have are part of an id.
+    let step = format!(
+        "CASE WHEN whole.no IS NULL AND length(a.target) - length({STEM}) BETWEEN 1 AND 9 \
+         THEN CAST(substr(a.target, length({STEM}) + 1) AS BIGINT) END"
+    );
     // By the index of names and not of projects: there are few labels.
     let within = if of_project { "+a.project = ? AND" } else { "" };
     let (line, bound, order) = match in_order {
@@ -213,18 +218,17 @@ fn label_walk(of_project: bool, in_order: bool) -> String {
     };
     format!(
         "SELECT a.no, a.name, a.author, a.label, a.explanation, a.updated_ns, a.metadata, t.no, t.trajectory_id, \
-         iif(whole.no IS NULL, CAST(substr(a.target, length({STEM}) + 1) AS INTEGER), NULL), trace.trace_id, \
+         {step}, trace.trace_id, \
          project.name, o.label, {line}, a.identifier \
          FROM annotation a \
          LEFT JOIN trajectory whole ON whole.trajectory_id = substr(a.target, 12) \
-         CROSS JOIN trajectory t ON t.trajectory_id = iif(whole.no IS NULL, substr({STEM}, 12, length({STEM}) - 12), \
-         substr(a.target, 12)) \
+         CROSS JOIN trajectory t ON t.trajectory_id = CASE WHEN whole.no IS NOT NULL THEN substr(a.target, 12) \
+         WHEN length({STEM}) > 12 THEN substr({STEM}, 12, length({STEM}) - 12) END \
          CROSS JOIN trace ON trace.no = t.trace CROSS JOIN project ON project.no = t.project \
-         LEFT JOIN outcome o ON o.trajectory = t.no AND o.evaluator = a.name AND o.step = \
-         iif(whole.no IS NULL, CAST(substr(a.target, length({STEM}) + 1) AS INTEGER), 0) \
+         LEFT JOIN outcome o ON o.trajectory = t.no AND o.evaluator = a.name AND o.step = coalesce({step}, 0) \
          WHERE {within} {bound} AND a.annotator = 'HUMAN' AND a.label IS NOT NULL AND a.trace IS NOT NULL \
          AND +a.target >= 'trajectory:' AND +a.target < 'trajectory;' \
-         AND (whole.no IS NOT NULL OR (substr({STEM}, -1) = '#' AND {STEM} <> a.target)) \
+         AND (whole.no IS NOT NULL OR ({STEM} LIKE '%#' AND {STEM} <> a.target)) \
          ORDER BY {order} LIMIT ?"
     )
 }
@@ -239,7 +243,7 @@ fn trajectory_walk(index: &str, within: &str) -> String {
 
 /// The first verdict on a trajectory that this person has not labelled, behind a position if one is given.
 fn first_open(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &ReviewFilter,
     trajectory: i64,
     trajectory_id: &str,
@@ -247,7 +251,7 @@ fn first_open(
 ) -> Result<Option<(u32, String)>, StoreError> {
     let mut verdicts = sql.prepare_cached(
         "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 \
-         AND (?2 IS NULL OR evaluator = ?2) AND iif(?4, kind = 2, kind = 0 AND label IS NOT NULL) \
+         AND (?2 IS NULL OR evaluator = ?2) AND CASE WHEN ?4 THEN kind = 2 ELSE kind = 0 AND label IS NOT NULL END \
          AND (NOT ?3 OR is_wrong) ORDER BY step, evaluator",
     )?;
     let mut labelled =

@@ -1,13 +1,17 @@
 //! Translates a search text of a user into a query of the full-text index (SQLite FTS5).
 
-use rusqlite::Connection;
+use crate::sql::SqlConnection;
 
 use crate::error::StoreError;
+use crate::interned_labels::split_folded;
 
 /// The query for a search text; `None` if it has no words. The index stores no positions and refuses phrases, so each
 /// term must be one word to it, too. If it would split a term, the text is split further.
-pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError> {
+pub(super) fn search_of(sql: &SqlConnection, text: &str) -> Result<Option<String>, StoreError> {
     check_prefixes(text)?;
+    if sql.sqlite().is_none() {
+        return Ok(postgres_terms(text));
+    }
     let splits: [fn(char) -> bool; 2] =
         [|c| c.is_whitespace() || (c.is_ascii() && !is_kept(c)), |c| !c.is_alphanumeric() && c != '*'];
     let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
@@ -20,6 +24,20 @@ pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, 
     }
     let letters = text.split(|c: char| !c.is_alphanumeric()).flat_map(|word| word.split("").map(str::trim));
     Ok(Some(search_terms(&search_words(letters), choose_word_wildcard)))
+}
+
+/// The same in PostgreSQL's query language. Terms are folded as the words of the index are.
+fn postgres_terms(text: &str) -> Option<String> {
+    let mut terms = Vec::new();
+    for word in search_words(text.split(|c: char| c.is_whitespace() || (c.is_ascii() && !is_kept(c)))) {
+        let ending = if choose_word_wildcard(word).is_empty() { "" } else { ":*" };
+        let folded = split_folded(word);
+        let last = folded.len().saturating_sub(1);
+        for (index, part) in folded.iter().enumerate() {
+            terms.push(format!("'{part}'{}", if index == last { ending } else { "" }));
+        }
+    }
+    (!terms.is_empty()).then(|| terms.join(" & "))
 }
 
 /// Limits prefix searches. They expand to all words with the prefix, and short or many prefixes match most of the

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::sql::{SqlConnection, params};
 use gradus_core::span::TraceId;
-use rusqlite::{Connection, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -39,7 +39,7 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<SessionRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let (test, order) = if is_descending { ("<=", "DESC") } else { (">=", "ASC") };
         let mut statement = sql.prepare_cached(&format!(
             "SELECT DISTINCT session FROM trajectory INDEXED BY trajectory_by_session \
@@ -56,7 +56,7 @@ impl Store {
     /// The sessions with this name, one per project.
     pub fn sessions_named(&self, session: &str) -> Result<Vec<SessionRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut statement = sql.prepare_cached(
             "SELECT DISTINCT project FROM trajectory INDEXED BY trajectory_by_session \
              WHERE session = ? AND session <> '' ORDER BY project",
@@ -77,7 +77,7 @@ impl Store {
 
 /// The traces of all trace groups of a session: a plain client creates one trace per call, and only one of them is the
 /// trace of the trajectory.
-fn list_session_traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
+fn list_session_traces(sql: &SqlConnection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT story FROM trajectory INDEXED BY trajectory_by_session \
          WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?",

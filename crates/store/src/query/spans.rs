@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::sql::{SqlConnection, params};
 use gradus_core::span::{SpanId, TraceId};
-use rusqlite::{Connection, params};
 
 use super::project_number;
 use crate::Store;
@@ -98,7 +98,7 @@ impl Store {
     ) -> Result<StoredTraceGroup, StoreError> {
         let reader = self.readers.take_reader()?;
         // One read transaction: records that arrive from now on put the group into the queue again.
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
             .prepare_cached(
                 "SELECT t.no, trace_id, has_versions, project.name, t.spans FROM ( \
@@ -138,7 +138,7 @@ impl Store {
     ) -> Result<Option<(StoredTraceGroup, PagePosition)>, StoreError> {
         let reader = self.readers.take_reader()?;
         // One read transaction, so that blocks and versions agree.
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(project) = project_number(sql, project)? else { return Ok(None) };
         let beginning = ProjectPosition { start_ns: i64::MIN, trace: 0 };
         let after = after.unwrap_or(PagePosition { at: beginning, block: None });
@@ -176,7 +176,7 @@ impl Store {
 /// Reads the blocks of a trace behind a block, and returns the last one if there are more than fit. The first block is
 /// read whatever its size, so that every call makes progress.
 pub(super) fn read_blocks(
-    sql: &Connection,
+    sql: &SqlConnection,
     trace: i64,
     after: i64,
     left: &mut usize,
@@ -191,10 +191,9 @@ pub(super) fn read_blocks(
             return Ok(last);
         }
         check_query()?;
-        let body = row.get_ref(3)?.as_blob().map_err(|error| StoreError::bad_row("a block", error))?;
-        let export = decompress_bytes(body)?;
+        let export = decompress_bytes(row.get_ref(3)?.as_blob())?;
         *left = left.saturating_sub(export.len());
-        let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
+        let signal = if row.get::<i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
         let no = row.get(0)?;
         blocks.push(StoredBlock { no, trace, signal, arrived_ns: row.get(2)?, export });
         last = Some(no);
@@ -204,13 +203,13 @@ pub(super) fn read_blocks(
 
 /// For each span of a trace, the block with the version that counts. Only needed for traces that have several versions.
 pub(super) fn read_versions(
-    sql: &Connection,
+    sql: &SqlConnection,
     trace: i64,
     versions: &mut HashMap<(i64, SpanId), i64>,
 ) -> Result<(), StoreError> {
     let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ? LIMIT ?")?;
     let rows =
-        statement.query_map([trace, MAX_VERSIONS], |row| Ok((SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?)))?;
+        statement.query_map([trace, MAX_VERSIONS], |row| Ok((SpanId(row.get::<i64>(0)? as u64), row.get(1)?)))?;
     for row in rows {
         let (span, block) = row?;
         versions.insert((trace, span), block);

@@ -1,8 +1,8 @@
 //! One trace as lists and pages show it, with its trajectories and sums of their outcomes.
 
+use crate::sql::{OptionalRow, SqlConnection, SqlRow, params};
+use crate::sql::{SqlError, SqlValue};
 use gradus_core::span::TraceId;
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::project_number;
 use crate::Store;
@@ -68,7 +68,7 @@ impl Store {
     /// One trace with its trajectories.
     pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        trace_row(&reader, "trace_id = ?", Value::Blob(id.0.to_be_bytes().to_vec()))
+        trace_row(&reader, "trace_id = ?", SqlValue::Blob(id.0.to_be_bytes().to_vec()))
     }
 
     /// The stored trajectory as JSON, without tool definitions.
@@ -97,11 +97,11 @@ impl Store {
     /// Start of the earliest trajectory that is still stored.
     pub fn first_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &reader;
+        let sql: &SqlConnection = &reader;
         match project {
             None => Ok(sql
                 .prepare_cached("SELECT min(start_ns) FROM trajectory INDEXED BY trajectory_by_start")?
-                .query_row([], |row| row.get(0))?),
+                .query_row((), |row| row.get(0))?),
             Some(name) => {
                 let Some(project) = project_number(sql, name)? else { return Ok(None) };
                 Ok(sql
@@ -124,7 +124,7 @@ impl Store {
 }
 
 /// Reads one trace. `which` is a condition with one parameter, written in this crate and never by a user.
-pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
+pub(super) fn trace_row(sql: &SqlConnection, which: &str, value: SqlValue) -> Result<Option<TraceRow>, StoreError> {
     let row = sql
         .prepare_cached(&format!(
             "SELECT trace.no, trace_id, project.name, trace.name, start_ns, end_ns, trace.spans, errors, bytes, has_root, \
@@ -154,7 +154,7 @@ pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<O
 }
 
 /// The trajectories that begin in a trace, in order of time, up to 1,000.
-fn list_trace_trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
+fn list_trace_trajectories(sql: &SqlConnection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd \
          FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
@@ -167,7 +167,7 @@ fn list_trace_trajectories(sql: &Connection, trace: i64) -> Result<Vec<Trajector
     Ok(rows)
 }
 
-fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
+fn trajectory_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
     Ok(TrajectoryRow {
         no: row.get(0)?,
         trajectory_id: row.get(1)?,
@@ -186,11 +186,12 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
 }
 
 /// Sums by evaluator, computed from the outcomes themselves: a trajectory has few.
-fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
+fn list_trajectory_scores(sql: &SqlConnection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
-        "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \
+        "SELECT evaluator, count(score), coalesce(sum(score), 0.0), count(CASE WHEN kind = 2 THEN 1 END), \
+         count(CASE WHEN kind = 1 THEN 1 END), count(CASE WHEN is_wrong THEN 1 END), \
          coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)), \
-         sum(kind = 3 OR (kind = 0 AND score IS NULL)), max(CASE WHEN step = 0 THEN label END) \
+         count(CASE WHEN kind = 3 OR (kind = 0 AND score IS NULL) THEN 1 END), max(CASE WHEN step = 0 THEN label END) \
          FROM outcome WHERE trajectory = ? GROUP BY evaluator",
     )?;
     let rows = statement.query_map(params![trajectory], |row| {

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
+use crate::sql::{OptionalRow, SqlConnection, SqlRow, params};
 use gradus_core::span::{SpanId, TraceId};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ProjectPosition;
 use super::spans::{MAX_GROUP_BYTES, StoredBlock, read_blocks, read_versions};
@@ -74,7 +74,7 @@ impl Store {
     pub fn read_walk_page(&self, project: i64, walk: &TraceWalk) -> Result<Vec<TraceRecords>, StoreError> {
         let reader = self.readers.take_reader()?;
         // One read transaction, so that blocks and versions agree.
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut statement = sql.prepare_cached(if walk.newest_first { DOWN } else { UP })?;
         let at = match (walk.at, walk.newest_first) {
             (Some(at), false) => at,
@@ -95,7 +95,7 @@ impl Store {
             if end_ns < walk.ended_from_ns {
                 continue;
             }
-            let Some(trace) = read_trace(sql, row, &mut left, !page.is_empty())? else { break };
+            let Some(trace) = read_trace(sql, &row, &mut left, !page.is_empty())? else { break };
             page.push(trace);
             if page.len() >= TRACES_A_PAGE || left < MAX_GROUP_BYTES - PAGE_BYTES {
                 break;
@@ -107,14 +107,14 @@ impl Store {
     /// One trace of a project; `None` if it does not exist.
     pub fn trace_records(&self, project: i64, id: TraceId) -> Result<Option<TraceRecords>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let id = id.0.to_be_bytes();
         let mut statement = sql.prepare_cached(
             "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace WHERE trace_id = ? AND project = ?",
         )?;
         let mut rows = statement.query(params![&id[..], project])?;
         match rows.next()? {
-            Some(row) => read_trace(sql, row, &mut { MAX_GROUP_BYTES }, false),
+            Some(row) => read_trace(sql, &row, &mut { MAX_GROUP_BYTES }, false),
             None => Ok(None),
         }
     }
@@ -135,8 +135,8 @@ impl Store {
 
 /// Reads a trace; `None` if it does not fit and should wait for a page of its own.
 fn read_trace(
-    sql: &Connection,
-    row: &Row<'_>,
+    sql: &SqlConnection,
+    row: &SqlRow<'_>,
     left: &mut usize,
     may_wait: bool,
 ) -> Result<Option<TraceRecords>, StoreError> {

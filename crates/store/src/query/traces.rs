@@ -8,8 +8,8 @@ use crate::query::trace_filter::TraceFilter;
 use std::fmt;
 use std::str::FromStr;
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use crate::sql::SqlValue;
+use crate::sql::{SqlConnection, params, params_from_iter};
 
 use super::project_number;
 use super::search::search_of;
@@ -79,7 +79,7 @@ impl Store {
         limit: usize,
     ) -> Result<TraceRowPage, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let limit = limit.max(1);
         let projects = match &filter.project {
             None => None,
@@ -98,7 +98,7 @@ impl Store {
         };
         let mut traces = Vec::with_capacity(numbers.len());
         for number in numbers {
-            traces.extend(trace_row(sql, "no = ?", Value::Integer(number))?);
+            traces.extend(trace_row(sql, "no = ?", SqlValue::Integer(number))?);
         }
         Ok(TraceRowPage { traces, next })
     }
@@ -113,8 +113,8 @@ impl Store {
                 None => return Ok(0),
             },
         };
-        let mut values: Vec<Value> = project.map(Value::Integer).into_iter().collect();
-        values.extend([Value::Integer(from_ns), Value::Integer(most as i64)]);
+        let mut values: Vec<SqlValue> = project.map(SqlValue::Integer).into_iter().collect();
+        values.extend([SqlValue::Integer(from_ns), SqlValue::Integer(most as i64)]);
         Ok(reader
             .prepare_cached(&format!("SELECT count(*) FROM ({})", since_walk(project.is_some())))?
             .query_row(params_from_iter(values), |row| row.get(0))?)
@@ -126,7 +126,7 @@ type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
 /// A page in order of time: walks one index or, over several projects, merges one walk per project.
 fn by_time(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
     cursor: Option<TraceListCursor>,
@@ -198,11 +198,11 @@ fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
 
 /// The conditions on a trace as one SQL expression. Values are bound as parameters; `trace` is the column with its
 /// number.
-fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> String {
-    let mut terms = vec!["1".to_owned()];
+fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<SqlValue>) -> String {
+    let mut terms = vec!["TRUE".to_owned()];
     let mut facet = |kind: FacetKind, value: &str, wanted: bool| {
-        values.push(Value::Integer(kind as i64));
-        values.push(Value::Text(value.to_owned()));
+        values.push(SqlValue::Integer(kind as i64));
+        values.push(SqlValue::Text(value.to_owned()));
         let not = if wanted { "" } else { "NOT " };
         terms.push(format!(
             "{not}EXISTS (SELECT 1 FROM facet x INDEXED BY facet_by_trace WHERE x.trace = {trace} AND x.kind = ? AND x.value = ?)"
@@ -230,10 +230,10 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Va
     }
     if let Some(score) = &filter.score {
         let mut having = vec!["count(outcome.score) > 0".to_owned()];
-        values.push(Value::Text(score.evaluator.clone()));
+        values.push(SqlValue::Text(score.evaluator.clone()));
         for (bound, comparison) in [(score.at_least, ">="), (score.below, "<")] {
             if let Some(bound) = bound {
-                values.push(Value::Real(bound));
+                values.push(SqlValue::Real(bound));
                 having.push(format!("avg(outcome.score) {comparison} ?"));
             }
         }
@@ -248,7 +248,7 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Va
 
 /// Walks all traces, or those of a project, by time.
 fn walk_traces(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
     before: (i64, i64),
@@ -256,13 +256,13 @@ fn walk_traces(
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "trace.no", &mut values);
-    values.extend(project.map(Value::Integer));
+    values.extend(project.map(SqlValue::Integer));
     scan_trace_list(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
 }
 
 /// Walks the traces of a project with one facet, by time.
 fn walk_facet(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &TraceFilter,
     project: i64,
     kind: FacetKind,
@@ -272,7 +272,7 @@ fn walk_facet(
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "f.trace", &mut values);
-    values.extend([Value::Integer(project), Value::Integer(kind as i64), Value::Text(value.to_owned())]);
+    values.extend([SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(value.to_owned())]);
     scan_trace_list(sql, &facet_walk(&fits), values, filter, before, limit)
 }
 
@@ -313,18 +313,18 @@ fn found_walk(fits: &str, of_project: bool) -> String {
 
 /// Walks a list until there is one entry more than a page, or enough was examined.
 fn scan_trace_list(
-    sql: &Connection,
+    sql: &SqlConnection,
     statement: &str,
-    mut values: Vec<Value>,
+    mut values: Vec<SqlValue>,
     filter: &TraceFilter,
     before: (i64, i64),
     limit: usize,
 ) -> Result<MatchedTraces, StoreError> {
     values.extend([
-        Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-        Value::Integer(before.0),
-        Value::Integer(before.1),
-        Value::Integer(LOOKED_AT as i64),
+        SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+        SqlValue::Integer(before.0),
+        SqlValue::Integer(before.1),
+        SqlValue::Integer(LOOKED_AT as i64),
     ]);
     let mut statement = sql.prepare_cached(statement)?;
     let mut rows = statement.query(params_from_iter(values))?;
@@ -349,7 +349,7 @@ fn scan_trace_list(
 /// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
 /// match.
 fn search_trace_page(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
     terms: &str,
@@ -362,13 +362,13 @@ fn search_trace_page(
     };
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "trace.no", &mut values);
-    values.extend(project.map(Value::Integer));
+    values.extend(project.map(SqlValue::Integer));
     values.extend([
-        Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-        Value::Integer(filter.to_ns.unwrap_or(i64::MAX)),
-        Value::Text(terms.to_owned()),
-        Value::Integer(before),
-        Value::Integer(LOOKED_AT as i64),
+        SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+        SqlValue::Integer(filter.to_ns.unwrap_or(i64::MAX)),
+        SqlValue::Text(terms.to_owned()),
+        SqlValue::Integer(before),
+        SqlValue::Integer(LOOKED_AT as i64),
     ]);
     let mut statement = sql.prepare_cached(&found_walk(&fits, project.is_some()))?;
     let mut rows = statement.query(params_from_iter(values))?;
@@ -388,7 +388,7 @@ fn search_trace_page(
 }
 
 /// Whether a trace was on an earlier page, for another of its trajectories.
-fn was_listed(sql: &Connection, trace: i64, before: i64, terms: &str) -> Result<bool, StoreError> {
+fn was_listed(sql: &SqlConnection, trace: i64, before: i64, terms: &str) -> Result<bool, StoreError> {
     let later: Vec<i64> = sql
         .prepare_cached("SELECT no FROM trajectory WHERE trace = ? AND no >= ?")?
         .query_map([trace, before], |row| row.get(0))?

@@ -4,7 +4,7 @@
 use crate::buckets::TrajectoryUsage;
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Row, params};
+use crate::sql::{SqlConnection, SqlRow, params};
 
 use super::metrics::moments_from_row;
 use super::{MetricFilter, ScoreMoments, project_number};
@@ -70,7 +70,7 @@ impl Store {
     /// Scores by evaluator and period. The tool of the filter is ignored, and times are rounded to hours.
     pub fn metric_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<MetricPeriods, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(MetricPeriods::default()) };
         let mut evaluators = match &filter.evaluator {
             Some(evaluator) => vec![evaluator.clone()],
@@ -88,9 +88,9 @@ impl Store {
                 for BucketRange { size, from, to } in &buckets {
                     let mut rows = statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
                     while let Some(row) = rows.next()? {
-                        let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
+                        let at_ns = row.get::<i64>(0)?.saturating_mul(size * HOUR_NS);
                         *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() +=
-                            moments_from_row(row, 1)?;
+                            moments_from_row(&row, 1)?;
                         read += 1;
                     }
                 }
@@ -106,7 +106,7 @@ impl Store {
     /// Scores of one evaluator by tool.
     pub fn tool_sums(&self, filter: &MetricFilter) -> Result<ToolSums, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let (Some(evaluator), Some(project)) = (&filter.evaluator, project_or_all(sql, filter)?) else {
             return Ok(ToolSums::default());
         };
@@ -124,8 +124,8 @@ impl Store {
                     let values = params![size, project, evaluator, tool, kind as i64, name, from, to];
                     let mut rows = statement.query(values)?;
                     let Some(row) = rows.next()? else { continue };
-                    sum += moments_from_row(row, 0)?;
-                    read += row.get::<_, usize>(10)?;
+                    sum += moments_from_row(&row, 0)?;
+                    read += row.get::<usize>(10)?;
                 }
                 Ok(read)
             })?;
@@ -141,7 +141,7 @@ impl Store {
     /// of the filter count.
     pub fn list_names(&self, filter: &MetricFilter, kind: NameKind, limit: usize) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(Vec::new()) };
         let all = steps_through(sql, &next_name(), "", &[&project, &(kind as i64)], MAX_NAMES)?;
         in_time(sql, filter, project, kind, all, limit)
@@ -150,7 +150,7 @@ impl Store {
     /// Usage by period. Names, project and times of the filter count.
     pub fn usage_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<UsagePeriods, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(UsagePeriods::default()) };
         let buckets = split_into_buckets(filter, period_ns);
         let mut asked = RollupSelection::for_filter(sql, filter, project)?;
@@ -161,8 +161,8 @@ impl Store {
             for BucketRange { size, from, to } in &buckets {
                 let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
                 while let Some(row) = rows.next()? {
-                    let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
-                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += usage_from_row(row)?;
+                    let at_ns = row.get::<i64>(0)?.saturating_mul(size * HOUR_NS);
+                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += usage_from_row(&row)?;
                     read += 1;
                 }
             }
@@ -173,7 +173,7 @@ impl Store {
 }
 
 /// Reads a row of [`USAGE`], whose first column is the bucket.
-fn usage_from_row(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
+fn usage_from_row(row: &SqlRow<'_>) -> Result<TrajectoryUsage, StoreError> {
     Ok(TrajectoryUsage {
         trajectories: row.get(1)?,
         errors: row.get(2)?,
@@ -195,7 +195,7 @@ struct RollupSelection {
 impl RollupSelection {
     /// None or one name has rows of its own, and so have all three together. For two names, the combinations are
     /// searched.
-    fn for_filter(sql: &Connection, filter: &MetricFilter, project: i64) -> Result<RollupSelection, StoreError> {
+    fn for_filter(sql: &SqlConnection, filter: &MetricFilter, project: i64) -> Result<RollupSelection, StoreError> {
         let wanted = [&filter.agent, &filter.version, &filter.model].map(|name| name.as_deref());
         let all = |names, is_cut| RollupSelection { names, left: LOOKED_AT, is_cut };
         let one = |kind, name: &str| Ok(all(vec![(kind, name.to_owned())], false));
@@ -218,7 +218,7 @@ impl RollupSelection {
             [Some(agent), ..] => ["[", &encode_json_name(agent), ","].concat(),
             _ => String::new(),
         };
-        let within: [&dyn rusqlite::ToSql; 2] = [&project, &(kind as i64)];
+        let within: [&dyn crate::sql::ToSqlParam; 2] = [&project, &(kind as i64)];
         let mut found = steps_through(sql, &next_name(), &prefix, &within, MAX_COMBINATIONS + 1)?;
         let is_cut = found.len() > MAX_COMBINATIONS;
         found.truncate(MAX_COMBINATIONS);
@@ -258,7 +258,7 @@ fn encode_json_name(name: &str) -> String {
 
 /// Those of the names that have trajectories in the time of the filter.
 fn in_time(
-    sql: &Connection,
+    sql: &SqlConnection,
     filter: &MetricFilter,
     project: i64,
     kind: NameKind,
@@ -318,19 +318,19 @@ fn next_name() -> String {
 /// Distinct values of an indexed column with a prefix. Steps from one value to the next, not row by row (a loose index
 /// scan).
 fn steps_through(
-    sql: &Connection,
+    sql: &SqlConnection,
     next: &str,
     prefix: &str,
-    within: &[&dyn rusqlite::ToSql],
+    within: &[&dyn crate::sql::ToSqlParam],
     most: usize,
 ) -> Result<Vec<String>, StoreError> {
     let mut next = sql.prepare_cached(next)?;
     let mut all: Vec<String> = Vec::new();
     while all.len() < most {
         let last = all.last().map_or(prefix, String::as_str);
-        let mut values: Vec<&dyn rusqlite::ToSql> = vec![&last];
+        let mut values: Vec<&dyn crate::sql::ToSqlParam> = vec![&last];
         values.extend(within);
-        match next.query_row(values.as_slice(), |row| row.get::<_, Option<String>>(0))? {
+        match next.query_row(values.as_slice(), |row| row.get::<Option<String>>(0))? {
             Some(name) if name.starts_with(prefix) => all.push(name),
             _ => break,
         }
@@ -339,7 +339,7 @@ fn steps_through(
 }
 
 /// The number of the filter's project, or that of all projects; `None` if there is no such project.
-fn project_or_all(sql: &Connection, filter: &MetricFilter) -> Result<Option<i64>, StoreError> {
+fn project_or_all(sql: &SqlConnection, filter: &MetricFilter) -> Result<Option<i64>, StoreError> {
     match &filter.project {
         Some(name) => project_number(sql, name),
         None => Ok(Some(ALL_PROJECTS)),
@@ -422,7 +422,7 @@ mod tests {
 
     /// Adds what came of some names on the first day: a trajectory each, with a score of 1.
     fn came(folder: &tempfile::TempDir, names: &[[&str; 3]]) {
-        let sql = open_writer(&folder.path().join(crate::FILE_NAME)).unwrap();
+        let sql = SqlConnection::Sqlite(open_writer(&folder.path().join(crate::FILE_NAME)).unwrap());
         for names in names {
             let name = encode_dimensions(*names);
             let kind = NameKind::Together as i64;

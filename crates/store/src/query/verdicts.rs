@@ -1,6 +1,6 @@
 //! Outcomes of one trajectory.
 
-use rusqlite::{OptionalExtension, Row, params};
+use crate::sql::{OptionalRow, SqlRow, params};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -23,7 +23,8 @@ impl Store {
             "SELECT judged_ns, is_wrong, line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
              WHERE trajectory_id = ? ORDER BY step, evaluator",
         )?;
-        let line = |row: &Row<'_>| Ok(VerdictLine { judged_ns: row.get(0)?, is_wrong: row.get(1)?, line: row.get(2)? });
+        let line =
+            |row: &SqlRow<'_>| Ok(VerdictLine { judged_ns: row.get(0)?, is_wrong: row.get(1)?, line: row.get(2)? });
         Ok(statement.query_map([trajectory_id], line)?.collect::<Result<_, _>>()?)
     }
 

@@ -1,8 +1,8 @@
 //! Wrong outcomes of steps that call a given tool. Two facets of one trace may belong to different steps, so facets
 //! alone cannot answer this.
 
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, params_from_iter};
+use crate::sql::SqlValue;
+use crate::sql::{OptionalRow, params_from_iter};
 
 use super::TraceFilter;
 use crate::Store;
@@ -13,7 +13,7 @@ impl Store {
     /// 0 stands for a trajectory as a whole, if there is no such step. Agent, version and model of the filter count,
     /// too.
     pub fn wrong_step(&self, trace: i64, filter: &TraceFilter) -> Result<Option<(String, u32)>, StoreError> {
-        let mut values = vec![Value::Integer(trace)];
+        let mut values = vec![SqlValue::Integer(trace)];
         let Some(found) = wrong_with_tool("y.trajectory_id, o.step", "?", filter, &mut values) else {
             return Ok(None);
         };
@@ -32,20 +32,20 @@ pub(super) fn wrong_with_tool(
     columns: &str,
     trace: &str,
     filter: &TraceFilter,
-    values: &mut Vec<Value>,
+    values: &mut Vec<SqlValue>,
 ) -> Option<String> {
     let (evaluator, tool) = (filter.wrong.as_ref()?, filter.tool.as_ref()?);
-    values.extend([evaluator, tool, tool].map(|text| Value::Text(text.clone())));
+    values.extend([evaluator, tool, tool].map(|text| SqlValue::Text(text.clone())));
     let mut found = format!(
         "SELECT {columns} FROM trajectory y INDEXED BY trajectory_by_trace \
          CROSS JOIN outcome o INDEXED BY outcome_wrong ON o.trajectory = y.no \
          WHERE y.trace = {trace} AND o.evaluator = ? AND o.is_wrong \
-         AND (o.tool = ? OR (o.step = 0 AND instr(char(10) || y.tools || char(10), char(10) || ? || char(10))))"
+         AND (o.tool = ? OR (o.step = 0 AND instr('\n' || y.tools || '\n', '\n' || ? || '\n') > 0))"
     );
     for (column, name) in [("agent", &filter.agent), ("version", &filter.version), ("model", &filter.model)] {
         if let Some(name) = name {
             found.push_str(&format!(" AND y.{column} = ?"));
-            values.push(Value::Text(name.clone()));
+            values.push(SqlValue::Text(name.clone()));
         }
     }
     Some(found)

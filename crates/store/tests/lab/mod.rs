@@ -15,17 +15,21 @@ pub struct Lab {
     pub store: Store,
 }
 
+/// The PostgreSQL server on which the tests of both engines run, instead of SQLite: an address without a database.
+/// `tests/peers/postgres.py` starts one and sets it.
+pub const SERVER_VARIABLE: &str = "GRADUS_TEST_POSTGRES";
+
 impl Lab {
     pub fn new() -> Lab {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let store = open_store(&folder);
         Lab { folder, store }
     }
 
     pub fn reopened(self) -> Lab {
         let Lab { folder, store } = self;
         drop(store);
-        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let store = open_store(&folder);
         Lab { folder, store }
     }
 
@@ -72,6 +76,42 @@ impl Lab {
         assert_eq!(report.problems, Vec::<String>::new());
         report
     }
+}
+
+/// The store of a folder: in it, or in a database with its name.
+pub fn open_store(folder: &TempDir) -> Store {
+    match std::env::var(SERVER_VARIABLE) {
+        Ok(server) => open_in_database(&server, folder),
+        Err(_) => Store::open(folder.path(), StoreOptions::default()).unwrap(),
+    }
+}
+
+/// Where the store of a folder is.
+pub fn location(folder: &std::path::Path) -> StoreLocation {
+    match std::env::var(SERVER_VARIABLE) {
+        Ok(server) => StoreLocation::Postgres(format!("{server}/{}", database_name(folder))),
+        Err(_) => StoreLocation::Folder(folder.to_owned()),
+    }
+}
+
+fn database_name(folder: &std::path::Path) -> String {
+    folder.file_name().unwrap().to_str().unwrap().replace('.', "t").to_lowercase()
+}
+
+#[cfg(feature = "postgres")]
+fn open_in_database(server: &str, folder: &TempDir) -> Store {
+    let name = database_name(folder.path());
+    let mut client = postgres::Client::connect(&format!("{server}/postgres"), postgres::NoTls).unwrap();
+    let is_there = client.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).unwrap().is_some();
+    if !is_there {
+        client.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+    }
+    Store::open_at(&StoreLocation::Postgres(format!("{server}/{name}")), StoreOptions::default()).unwrap()
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_in_database(_: &str, _: &TempDir) -> Store {
+    panic!("{SERVER_VARIABLE} needs the feature postgres")
 }
 
 /// The ids in a body.

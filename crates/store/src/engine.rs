@@ -1,0 +1,55 @@
+//! Where a store is: in a file (SQLite), or in a PostgreSQL database that several servers share.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
+use crate::sql::SqlConnection;
+
+/// The engine of a store, and where its data is.
+#[derive(Clone)]
+pub(crate) enum StoreEngine {
+    File(PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(crate::sql::postgres::PostgresServer),
+}
+
+impl StoreEngine {
+    /// Opens a connection for reading.
+    pub(crate) fn open_reader(&self) -> Result<SqlConnection, StoreError> {
+        match self {
+            StoreEngine::File(path) => crate::connection::open_reader(path).map(SqlConnection::Sqlite),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(server) => server.open_reader().map(SqlConnection::Postgres),
+        }
+    }
+
+    /// Opens a connection for writing, beside the one of the writer.
+    pub(crate) fn open_writer(&self) -> Result<SqlConnection, StoreError> {
+        match self {
+            StoreEngine::File(path) => crate::connection::open_writer(path).map(SqlConnection::Sqlite),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(server) => server.open_writer().map(SqlConnection::Postgres),
+        }
+    }
+
+    /// The database file; `None` for a database server.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            StoreEngine::File(path) => Some(path),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(_) => None,
+        }
+    }
+}
+
+/// For messages; without a password.
+impl fmt::Display for StoreEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreEngine::File(path) => path.display().fmt(f),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(server) => server.fmt(f),
+        }
+    }
+}

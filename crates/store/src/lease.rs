@@ -1,0 +1,159 @@
+//! What several servers on one database agree on: who assembles a trace group, who judges a trajectory, and who sends
+//! alerts. SQLite has one server only, so there everything is its own.
+//!
+//! A claim is a lease: it ends by the clock of the database if its server does not renew it, so clocks of servers may
+//! differ. A server that lost its lease, for example because it stood still, may not write what it made of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::engine::StoreEngine;
+use crate::error::StoreError;
+use crate::keys::random_digits;
+use crate::ready_queue::fail_unfinished;
+use crate::sql::{SqlConnection, params};
+
+/// How long a lease lasts, as SQL. Others take over this long after a server died.
+pub(crate) const LEASE_INTERVAL: &str = "interval '30 seconds'";
+/// How often a lease is renewed: three times in its duration.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Session-level advisory lock of the server that sends alerts: "gral" in ASCII.
+const LEADER_LOCK: i64 = 0x6772_616c;
+/// Days for which partitions are made in advance.
+const DAYS_AHEAD: i64 = 3;
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// This server among those that use the database.
+pub(crate) struct ClusterNode {
+    state: Arc<NodeState>,
+    /// Dropped first, which ends the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Shared with the thread.
+struct NodeState {
+    /// Unique among all servers that ever used the database.
+    name: String,
+    is_leader: AtomicBool,
+    /// By how much the clock of the database is ahead of this server's.
+    clock_offset_ns: AtomicI64,
+}
+
+impl ClusterNode {
+    /// The only server of an embedded store.
+    pub(crate) fn alone() -> ClusterNode {
+        let state =
+            NodeState { name: String::new(), is_leader: AtomicBool::new(true), clock_offset_ns: AtomicI64::new(0) };
+        ClusterNode { state: Arc::new(state), stop: None, thread: None }
+    }
+
+    /// Joins the servers of a database and starts to renew leases.
+    pub(crate) fn join(engine: StoreEngine) -> Result<ClusterNode, StoreError> {
+        let state = Arc::new(NodeState {
+            name: random_digits()?[..16].to_owned(),
+            is_leader: AtomicBool::new(false),
+            clock_offset_ns: AtomicI64::new(0),
+        });
+        let connection = engine.open_writer()?;
+        beat(&connection, &state)?;
+        let (stop, stopped) = channel();
+        let shared = Arc::clone(&state);
+        let renew = move || {
+            let mut connection = Some(connection);
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(HEARTBEAT) {
+                if connection.as_ref().is_none_or(SqlConnection::is_broken) {
+                    // The lock of the leader went with the connection.
+                    shared.is_leader.store(false, Ordering::Relaxed);
+                    connection = engine.open_writer().ok();
+                }
+                if let Some(connection) = &connection {
+                    // An error is noticed by the next heartbeat, and by everybody else who uses the database.
+                    let _ = beat(connection, &shared);
+                }
+            }
+            if let Some(connection) = &connection {
+                let _ = leave(connection, &shared);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("leases".to_owned())
+            .spawn(renew)
+            .map_err(|error| StoreError::Sql(error.to_string()))?;
+        Ok(ClusterNode { state, stop: Some(stop), thread: Some(thread) })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Whether this server does what only one may do.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.state.is_leader.load(Ordering::Relaxed)
+    }
+
+    /// A time of this server by the clock that all servers share.
+    pub(crate) fn shared_time_ns(&self, now_ns: i64) -> i64 {
+        now_ns.saturating_add(self.state.clock_offset_ns.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for ClusterNode {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Renews the leases of this server, takes over from servers that are gone, and tries to become the leader.
+fn beat(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
+    let before_ns = system_time_ns();
+    let database_ns: i64 = sql
+        .prepare_cached("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)")?
+        .query_row((), |row| row.get::<i64>(0))?
+        .saturating_mul(1000);
+    // Half of the round trip; differences below a second are left alone, they are network and scheduling.
+    let offset_ns = database_ns - before_ns.midpoint(system_time_ns());
+    let offset_ns = if offset_ns.abs() < 1_000_000_000 { 0 } else { offset_ns };
+    state.clock_offset_ns.store(offset_ns, Ordering::Relaxed);
+    sql.prepare_cached(
+        "INSERT INTO node (name, started_at, seen_at, program, settings) VALUES (?, now(), now(), ?, '') \
+         ON CONFLICT (name) DO UPDATE SET seen_at = now()",
+    )?
+    .execute(params![state.name, env!("CARGO_PKG_VERSION")])?;
+    for table in ["due", "ungraded"] {
+        let renew = format!(
+            "UPDATE {table} SET leased_until = now() + {LEASE_INTERVAL} WHERE owner = ? AND leased_until > now()"
+        );
+        sql.prepare_cached(&renew)?.execute([&state.name])?;
+    }
+    sql.execute_batch("BEGIN")?;
+    let failed = fail_unfinished(sql, database_ns);
+    sql.execute_batch(if failed.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    sql.execute("DELETE FROM node WHERE seen_at < now() - interval '1 day'", ())?;
+    for day in 0..DAYS_AHEAD {
+        sql.prepare_cached("SELECT 1 FROM make_partitions(?)")?.exists([database_ns / DAY_NS + day])?;
+    }
+    let is_leader = state.is_leader.load(Ordering::Relaxed)
+        || sql.prepare_cached("SELECT pg_try_advisory_lock(?)")?.query_row([LEADER_LOCK], |row| row.get(0))?;
+    state.is_leader.store(is_leader, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Ends all leases, so that others need not wait. Attempts that are not finished then count as failed, as after a crash.
+fn leave(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
+    sql.execute("UPDATE due SET leased_until = now() WHERE owner = ?", [&state.name])?;
+    sql.execute("UPDATE ungraded SET owner = NULL, leased_until = NULL WHERE owner = ?", [&state.name])?;
+    sql.execute("DELETE FROM node WHERE name = ?", [&state.name])?;
+    Ok(())
+}
+
+fn system_time_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

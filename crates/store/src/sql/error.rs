@@ -1,0 +1,33 @@
+//! Errors of the engines.
+
+/// Why a statement failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SqlError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[cfg(feature = "postgres")]
+    #[error("{}", super::postgres::describe_error(.0))]
+    Postgres(#[from] ::postgres::Error),
+    #[error(transparent)]
+    Stopped(#[from] crate::monitor::QueryStop),
+    #[error("the query returned no row")]
+    NoRow,
+    /// A value has another type than the program expects.
+    #[error("column {column}: {reason}")]
+    WrongType { column: usize, reason: String },
+}
+
+/// Turns a missing row into `None`.
+pub(crate) trait OptionalRow<T> {
+    fn optional(self) -> Result<Option<T>, SqlError>;
+}
+
+impl<T> OptionalRow<T> for Result<T, SqlError> {
+    fn optional(self) -> Result<Option<T>, SqlError> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(SqlError::NoRow) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

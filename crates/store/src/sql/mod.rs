@@ -1,0 +1,157 @@
+//! A thin layer over the two engines. The rest of this crate prepares statements, binds values and reads rows through
+//! it, so that every query exists once. Statements are written in the SQL that both engines share; [`dialect`] rewrites
+//! the few things that differ, and [`SqlConnection::choose`] covers statements that must differ.
+
+#[cfg(feature = "postgres")]
+pub(crate) mod dialect;
+mod error;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+mod statement;
+mod values;
+
+pub(crate) use error::{OptionalRow, SqlError};
+pub(crate) use statement::{SqlRow, SqlStatement};
+pub(crate) use values::{SqlParam, SqlParams, SqlValue, SqlValueRef, ToSqlParam, params, params_from_iter};
+
+/// A connection to one of the engines.
+pub(crate) enum SqlConnection {
+    Sqlite(rusqlite::Connection),
+    #[cfg(feature = "postgres")]
+    Postgres(postgres::PostgresConnection),
+}
+
+impl From<rusqlite::Connection> for SqlConnection {
+    fn from(connection: rusqlite::Connection) -> SqlConnection {
+        SqlConnection::Sqlite(connection)
+    }
+}
+
+impl SqlConnection {
+    /// Prepares a statement that is run again and again.
+    pub(crate) fn prepare_cached(&self, sql: &str) -> Result<SqlStatement<'_>, SqlError> {
+        Ok(match self {
+            SqlConnection::Sqlite(connection) => SqlStatement::Cached(connection.prepare_cached(sql)?),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => SqlStatement::Postgres(connection.prepare(sql)?),
+        })
+    }
+
+    /// Prepares a statement that is rarely run, so that it does not push others out of the cache.
+    pub(crate) fn prepare(&self, sql: &str) -> Result<SqlStatement<'_>, SqlError> {
+        Ok(match self {
+            SqlConnection::Sqlite(connection) => SqlStatement::Once(connection.prepare(sql)?),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => SqlStatement::Postgres(connection.prepare(sql)?),
+        })
+    }
+
+    pub(crate) fn execute(&self, sql: &str, params: impl SqlParams) -> Result<usize, SqlError> {
+        self.prepare(sql)?.execute(params)
+    }
+
+    pub(crate) fn query_row<T>(
+        &self,
+        sql: &str,
+        params: impl SqlParams,
+        read: impl FnOnce(&SqlRow<'_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        self.prepare(sql)?.query_row(params, read)
+    }
+
+    /// Runs statements without parameters, separated by semicolons.
+    pub(crate) fn execute_batch(&self, sql: &str) -> Result<(), SqlError> {
+        match self {
+            SqlConnection::Sqlite(connection) => Ok(connection.execute_batch(sql)?),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => connection.execute_batch(sql),
+        }
+    }
+
+    /// Inserts a row and returns the value that its column `no` got.
+    pub(crate) fn insert_numbered(&self, sql: &str, params: impl SqlParams) -> Result<i64, SqlError> {
+        match self {
+            SqlConnection::Sqlite(connection) => {
+                SqlStatement::Cached(connection.prepare_cached(sql)?).execute(params)?;
+                Ok(connection.last_insert_rowid())
+            }
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => {
+                let returning = format!("{sql} RETURNING no");
+                SqlStatement::Postgres(connection.prepare(&returning)?).query_row(params, |row| row.get(0))
+            }
+        }
+    }
+
+    /// One of two statements, or of two values, where the engines have nothing in common.
+    pub(crate) fn choose<T>(&self, for_sqlite: T, for_postgres: T) -> T {
+        match self {
+            SqlConnection::Sqlite(_) => {
+                drop(for_postgres);
+                for_sqlite
+            }
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(_) => for_postgres,
+        }
+    }
+
+    /// Begins a transaction that sees the state of one moment. It ends when the guard is dropped.
+    pub(crate) fn snapshot(&self) -> Result<SnapshotGuard<'_>, SqlError> {
+        self.execute_batch(self.choose("BEGIN DEFERRED", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))?;
+        Ok(SnapshotGuard(self))
+    }
+
+    /// Whether no transaction is open, for example because an error ended it.
+    pub(crate) fn is_autocommit(&self) -> bool {
+        match self {
+            SqlConnection::Sqlite(connection) => connection.is_autocommit(),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => connection.is_closed(),
+        }
+    }
+
+    /// Whether the connection to the database server is lost.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            SqlConnection::Sqlite(_) => false,
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => connection.is_closed(),
+        }
+    }
+
+    /// Rows that were inserted, updated or deleted so far.
+    pub(crate) fn total_changes(&self) -> u64 {
+        match self {
+            SqlConnection::Sqlite(connection) => connection.total_changes(),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => connection.total_changes(),
+        }
+    }
+
+    /// SQLite's own connection, for what only that engine has; `None` for the other engine.
+    pub(crate) fn sqlite(&self) -> Option<&rusqlite::Connection> {
+        match self {
+            SqlConnection::Sqlite(connection) => Some(connection),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(_) => None,
+        }
+    }
+}
+
+/// A reading transaction.
+pub(crate) struct SnapshotGuard<'c>(&'c SqlConnection);
+
+impl std::ops::Deref for SnapshotGuard<'_> {
+    type Target = SqlConnection;
+
+    fn deref(&self) -> &SqlConnection {
+        self.0
+    }
+}
+
+impl Drop for SnapshotGuard<'_> {
+    fn drop(&mut self) {
+        // Nothing was written, so it does not matter how the transaction ends.
+        let _ = self.0.execute_batch("ROLLBACK");
+    }
+}

@@ -1,0 +1,294 @@
+//! The address of a PostgreSQL server: what the user wrote, passwords from elsewhere, and TLS.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::postgres::config::{Host, SslMode};
+use ::postgres::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls_platform_verifier::ConfigVerifierExt as _;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::connection::PostgresConnection;
+use super::migration;
+use crate::error::StoreError;
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A server that is cut off is noticed after about this time.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+/// The oldest major version that is tested.
+const MIN_SERVER_VERSION: i32 = 15;
+
+/// Settings of every connection. A server that lost a node ends its transactions, so that its locks do not stop others.
+const SESSION_SETTINGS: &str = "SET search_path = gradus; SET client_min_messages = warning; \
+                                SET idle_in_transaction_session_timeout = '15s'; SET lock_timeout = '20s'; \
+                                SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+                                SET jit = off";
+
+/// A database on a PostgreSQL server.
+#[derive(Clone)]
+pub(crate) struct PostgresServer {
+    config: Config,
+    tls: MakeRustlsConnect,
+    /// For messages; without a password.
+    shown: String,
+}
+
+impl PostgresServer {
+    /// Reads an address such as `postgres://user@host:5432/database?sslmode=require`. As for PostgreSQL's own programs, a
+    /// password may come from `PGPASSWORD` or from the file `~/.pgpass` (`PGPASSFILE`), and `service=NAME` names a section
+    /// of `~/.pg_service.conf` (`PGSERVICEFILE`).
+    pub(crate) fn from_address(address: &str) -> Result<PostgresServer, StoreError> {
+        let shown = hide_password(address);
+        let bad = |reason: String| StoreError::BadAddress { address: shown.clone(), reason };
+        let (plain, own) = split_own_settings(address);
+        let service = own.service.as_deref().map(read_service).transpose().map_err(&bad)?;
+        let mut config = Config::from_str(&plain).map_err(|error| bad(super::describe_error(&error)))?;
+        if let Some(settings) = service {
+            apply_service(&mut config, &settings).map_err(&bad)?;
+        }
+        if config.get_dbname().is_none() {
+            return Err(bad("it names no database".to_owned()));
+        }
+        if config.get_password().is_none() {
+            if let Some(password) = std::env::var("PGPASSWORD").ok().or_else(|| password_from_file(&config)) {
+                config.password(password);
+            }
+        }
+        config.application_name("gradus").connect_timeout(CONNECT_TIMEOUT).keepalives_idle(KEEPALIVE_IDLE);
+        #[cfg(target_os = "linux")]
+        config.tcp_user_timeout(CONNECT_TIMEOUT);
+        if own.is_verified {
+            config.ssl_mode(SslMode::Require);
+        }
+        let tls = make_tls(own.root_certificate.as_deref()).map_err(bad)?;
+        Ok(PostgresServer { config, tls, shown })
+    }
+
+    /// Opens a connection that may write, and creates or migrates the tables if necessary.
+    pub(crate) fn open_writer(&self) -> Result<PostgresConnection, StoreError> {
+        let mut client = self.connect()?;
+        migration::migrate(&mut client, self)?;
+        Ok(PostgresConnection::new(client, self.tls.clone()))
+    }
+
+    /// Opens a connection that only reads.
+    pub(crate) fn open_reader(&self) -> Result<PostgresConnection, StoreError> {
+        let mut client = self.connect()?;
+        migration::check_format(&mut client, self)?;
+        client
+            .batch_execute("SET default_transaction_read_only = on")
+            .map_err(|error| super::to_store_error(&error))?;
+        Ok(PostgresConnection::new(client, self.tls.clone()))
+    }
+
+    fn connect(&self) -> Result<Client, StoreError> {
+        let failed = |error: ::postgres::Error| StoreError::NotReachable {
+            address: self.shown.clone(),
+            reason: super::describe_error(&error),
+        };
+        let mut client = self.config.connect(self.tls.clone()).map_err(failed)?;
+        let version: String = client.query_one("SHOW server_version_num", &[]).map_err(failed)?.get(0);
+        let major = version.parse::<i32>().unwrap_or_default() / 10_000;
+        if major < MIN_SERVER_VERSION {
+            return Err(StoreError::OldServer {
+                address: self.shown.clone(),
+                found: major.to_string(),
+                needed: MIN_SERVER_VERSION,
+            });
+        }
+        client.batch_execute(SESSION_SETTINGS).map_err(failed)?;
+        Ok(client)
+    }
+}
+
+impl fmt::Display for PostgresServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// Replaces the password of an address.
+fn hide_password(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return "postgres://…".to_owned() };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, host)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{host}"),
+            None => authority.to_owned(),
+        },
+        None => authority.to_owned(),
+    };
+    let path = match path.split_once('?') {
+        Some((path, _)) => path,
+        None => path,
+    };
+    format!("{scheme}://{authority}{path}")
+}
+
+/// Settings of an address that libpq knows and the driver does not.
+#[derive(Default)]
+struct OwnSettings {
+    service: Option<String>,
+    root_certificate: Option<PathBuf>,
+    /// `sslmode=verify-ca` or `verify-full`. Certificates are always verified; these modes also insist on TLS.
+    is_verified: bool,
+}
+
+/// Takes the settings out of an address that the driver does not know.
+fn split_own_settings(address: &str) -> (String, OwnSettings) {
+    let mut own = OwnSettings::default();
+    let Some((plain, query)) = address.split_once('?') else { return (address.to_owned(), own) };
+    let mut kept = Vec::new();
+    for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+        match setting.split_once('=') {
+            Some(("service", name)) => own.service = Some(name.to_owned()),
+            Some(("sslrootcert", path)) => own.root_certificate = Some(path.into()),
+            Some(("sslmode", "verify-ca" | "verify-full")) => own.is_verified = true,
+            Some(("sslmode", "allow")) => kept.push("sslmode=prefer"),
+            _ => kept.push(setting),
+        }
+    }
+    match kept.is_empty() {
+        true => (plain.to_owned(), own),
+        false => (format!("{plain}?{}", kept.join("&")), own),
+    }
+}
+
+/// TLS with the certificates of the operating system, or with those of a file.
+fn make_tls(root_certificate: Option<&Path>) -> Result<MakeRustlsConnect, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let config = match root_certificate {
+        Some(path) => {
+            let mut roots = rustls::RootCertStore::empty();
+            let read = |error: rustls::pki_types::pem::Error| format!("sslrootcert {}: {error}", path.display());
+            for certificate in CertificateDer::pem_file_iter(path).map_err(read)? {
+                roots.add(certificate.map_err(read)?).map_err(|error| error.to_string())?;
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+        None => {
+            let config = rustls::ClientConfig::with_platform_verifier();
+            match config {
+                Ok(config) => config,
+                // A machine without certificates can still connect without TLS.
+                Err(_) => builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),
+            }
+        }
+    };
+    Ok(MakeRustlsConnect::new(config))
+}
+
+/// A file in the home folder, unless a variable names another one.
+fn home_file(variable: &str, name: &str) -> Option<PathBuf> {
+    match std::env::var_os(variable) {
+        Some(path) => Some(path.into()),
+        None => Some(PathBuf::from(std::env::var_os("HOME")?).join(name)),
+    }
+}
+
+/// Settings of a section of the service file.
+fn read_service(name: &str) -> Result<Vec<(String, String)>, String> {
+    let path = home_file("PGSERVICEFILE", ".pg_service.conf").ok_or("there is no home folder with a service file")?;
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut settings = Vec::new();
+    let mut has_section = false;
+    let mut is_inside = false;
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            is_inside = section == name;
+            has_section |= is_inside;
+        } else if let (true, Some((key, value))) = (is_inside, line.split_once('=')) {
+            settings.push((key.trim().to_owned(), value.trim().to_owned()));
+        }
+    }
+    if has_section { Ok(settings) } else { Err(format!("{} has no service {name:?}", path.display())) }
+}
+
+/// The address itself takes precedence.
+fn apply_service(config: &mut Config, settings: &[(String, String)]) -> Result<(), String> {
+    for (key, value) in settings {
+        match key.as_str() {
+            "host" if config.get_hosts().is_empty() => drop(config.host(value)),
+            "port" if config.get_ports().is_empty() => {
+                config.port(value.parse().map_err(|_| format!("the port {value:?} of the service is no number"))?);
+            }
+            "dbname" if config.get_dbname().is_none() => drop(config.dbname(value)),
+            "user" if config.get_user().is_none() => drop(config.user(value)),
+            "password" if config.get_password().is_none() => drop(config.password(value)),
+            "sslmode" if value == "disable" => drop(config.ssl_mode(SslMode::Disable)),
+            "sslmode" if value.starts_with("verify") || value == "require" => drop(config.ssl_mode(SslMode::Require)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The password of the first matching line of the password file: `host:port:database:user:password`, `*` for any.
+fn password_from_file(config: &Config) -> Option<String> {
+    let text = std::fs::read_to_string(home_file("PGPASSFILE", ".pgpass")?).ok()?;
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        _ => "localhost".to_owned(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+    let wanted = [host.as_str(), &port, config.get_dbname().unwrap_or_default(), config.get_user().unwrap_or_default()];
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let fields = split_password_line(line);
+        let [rules @ .., password] = fields.as_slice() else { return None };
+        let is_match = rules.len() == 4 && rules.iter().zip(wanted).all(|(rule, value)| rule == "*" || rule == value);
+        is_match.then(|| password.clone())
+    })
+}
+
+/// Fields are separated by colons; a backslash escapes a colon or a backslash.
+fn split_password_line(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            ':' if fields.len() < 5 => fields.push(String::new()),
+            '\\' => fields.last_mut().into_iter().for_each(|field| field.extend(rest.next())),
+            c => fields.last_mut().into_iter().for_each(|field| field.push(c)),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_contains_a_password() {
+        for (address, shown) in [
+            ("postgres://me:secret@db:5433/shop?sslmode=require", "postgres://me:***@db:5433/shop"),
+            ("postgresql://me:se@cret@db/shop", "postgresql://me:***@db/shop"),
+            ("postgres://db/shop?password=secret", "postgres://db/shop"),
+            ("host=db password=secret", "postgres://…"),
+        ] {
+            assert_eq!(hide_password(address), shown);
+        }
+        let refused = PostgresServer::from_address("postgres://me:secret@db:port/shop").err().unwrap().to_string();
+        assert!(!refused.contains("secret") && refused.contains("postgres://USER@HOST"), "{refused}");
+        let refused = PostgresServer::from_address("postgres://me:secret@db").err().unwrap().to_string();
+        assert!(refused.contains("names no database"), "{refused}");
+    }
+
+    #[test]
+    fn settings_of_libpq_are_understood() {
+        let (plain, own) =
+            split_own_settings("postgres://db/shop?sslmode=verify-full&sslrootcert=/a.pem&connect_timeout=3");
+        assert_eq!(plain, "postgres://db/shop?connect_timeout=3");
+        assert!(own.is_verified && own.root_certificate.is_some());
+        assert_eq!(split_password_line(r"db:*:shop:me:a\:b\\c:d"), ["db", "*", "shop", "me", r"a:b\c:d"]);
+    }
+}

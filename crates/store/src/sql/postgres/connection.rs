@@ -1,0 +1,173 @@
+//! A connection and its prepared statements.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::postgres::types::ToSql;
+use ::postgres::{CancelToken, Client, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::value::PostgresParam;
+use crate::sql::dialect::to_postgres;
+use crate::sql::{SqlError, SqlParams};
+
+/// Prepared statements that a connection keeps. Some are built from a filter, so their number is bounded.
+const MAX_STATEMENTS: usize = 300;
+
+/// A connection, used by one thread at a time.
+pub(crate) struct PostgresConnection {
+    client: RefCell<Client>,
+    /// By the text of the statement before it was rewritten.
+    statements: RefCell<HashMap<String, Statement>>,
+    changes: Cell<u64>,
+    tls: MakeRustlsConnect,
+    was_cancelled: Arc<AtomicBool>,
+    /// Whether the temporary tables of ingestion were created.
+    has_staging: Cell<bool>,
+    last_task: Cell<i64>,
+}
+
+impl PostgresConnection {
+    pub(super) fn new(client: Client, tls: MakeRustlsConnect) -> PostgresConnection {
+        PostgresConnection {
+            client: RefCell::new(client),
+            statements: RefCell::default(),
+            changes: Cell::new(0),
+            tls,
+            was_cancelled: Arc::default(),
+            has_staging: Cell::new(false),
+            last_task: Cell::new(0),
+        }
+    }
+
+    /// Prepares a statement, or takes it from the cache.
+    pub(crate) fn prepare(&self, sql: &str) -> Result<PostgresStatement<'_>, SqlError> {
+        let mut statements = self.statements.borrow_mut();
+        if let Some(statement) = statements.get(sql) {
+            return Ok(PostgresStatement { connection: self, statement: statement.clone() });
+        }
+        let statement = self.client.borrow_mut().prepare(&to_postgres(sql))?;
+        if statements.len() >= MAX_STATEMENTS {
+            statements.clear();
+        }
+        statements.insert(sql.to_owned(), statement.clone());
+        Ok(PostgresStatement { connection: self, statement })
+    }
+
+    pub(crate) fn execute_batch(&self, sql: &str) -> Result<(), SqlError> {
+        if sql.starts_with("ROLLBACK") {
+            self.forget_staging();
+        }
+        Ok(self.client.borrow_mut().batch_execute(sql)?)
+    }
+
+    /// The client itself, for what only this engine has.
+    pub(crate) fn client(&self) -> std::cell::RefMut<'_, Client> {
+        self.client.borrow_mut()
+    }
+
+    /// Whether the temporary tables of ingestion are still to be created. If their transaction is rolled back, creating
+    /// them again does no harm.
+    pub(crate) fn begin_staging(&self) -> bool {
+        !self.has_staging.replace(true)
+    }
+
+    /// After a rollback, which may have undone the temporary tables.
+    pub(crate) fn forget_staging(&self) {
+        self.has_staging.set(false);
+    }
+
+    /// A number that no other task of this connection has.
+    pub(crate) fn next_task(&self) -> i64 {
+        self.last_task.set(self.last_task.get() + 1);
+        self.last_task.get()
+    }
+
+    /// Whether the connection is lost.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.borrow().is_closed()
+    }
+
+    pub(crate) fn total_changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// Counts rows that were changed by other means than a prepared statement.
+    pub(crate) fn add_changes(&self, count: u64) {
+        self.changes.set(self.changes.get() + count);
+    }
+
+    pub(crate) fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle {
+            token: self.client.borrow().cancel_token(),
+            tls: self.tls.clone(),
+            was_cancelled: Arc::clone(&self.was_cancelled),
+        }
+    }
+
+    /// Whether a cancellation was sent. It may still be under way and hit whatever runs next.
+    pub(crate) fn was_cancelled(&self) -> bool {
+        self.was_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Cancels the statement that runs on a connection, from any thread.
+pub(crate) struct CancelHandle {
+    token: CancelToken,
+    tls: MakeRustlsConnect,
+    was_cancelled: Arc<AtomicBool>,
+}
+
+impl CancelHandle {
+    /// Sends the cancellation over a connection of its own, which can take a moment, so nobody waits for it.
+    pub(crate) fn cancel(&self) {
+        self.was_cancelled.store(true, Ordering::Relaxed);
+        let (token, tls) = (self.token.clone(), self.tls.clone());
+        let sent = std::thread::Builder::new().name("cancel".to_owned()).spawn(move || token.cancel_query(tls));
+        // Without a thread, the query ends by itself.
+        drop(sent);
+    }
+}
+
+/// A prepared statement.
+pub(crate) struct PostgresStatement<'c> {
+    connection: &'c PostgresConnection,
+    statement: Statement,
+}
+
+impl PostgresStatement<'_> {
+    pub(crate) fn execute(&self, params: &impl SqlParams) -> Result<usize, SqlError> {
+        let params = collect_params(params)?;
+        let references = as_references(&params);
+        let count = self.connection.client.borrow_mut().execute(&self.statement, &references)?;
+        self.connection.add_changes(count);
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// All rows at once: the next statement can only begin when they are read.
+    pub(crate) fn query(&self, params: &impl SqlParams) -> Result<Vec<Row>, SqlError> {
+        crate::monitor::check_query()?;
+        let params = collect_params(params)?;
+        let references = as_references(&params);
+        Ok(self.connection.client.borrow_mut().query(&self.statement, &references)?)
+    }
+
+    pub(crate) fn column_names(&self) -> Vec<String> {
+        self.statement.columns().iter().map(|column| column.name().to_owned()).collect()
+    }
+}
+
+fn collect_params(params: &impl SqlParams) -> Result<Vec<PostgresParam>, SqlError> {
+    let mut collected = Vec::new();
+    params.visit(&mut |_, param| {
+        collected.push(PostgresParam::from(param));
+        Ok(())
+    })?;
+    Ok(collected)
+}
+
+fn as_references(params: &[PostgresParam]) -> Vec<&(dyn ToSql + Sync)> {
+    params.iter().map(|param| param as &(dyn ToSql + Sync)).collect()
+}

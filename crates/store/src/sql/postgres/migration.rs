@@ -1,0 +1,79 @@
+//! Creates and migrates the tables.
+
+use ::postgres::Client;
+
+use super::address::PostgresServer;
+use super::to_store_error;
+use crate::error::StoreError;
+
+/// Migrations in order, each with the number of the schema that it leads to. The first one creates what SQLite's first
+/// six migrations create, so that both engines have the same numbers. A released migration never changes.
+const MIGRATIONS: &[(i64, &str)] = &[(6, include_str!("../../../migrations/postgres/0006.sql"))];
+
+/// The schema that this program writes.
+const SCHEMA_VERSION: i64 = 6;
+
+/// The oldest schema whose programs can work beside this one. It moves when a migration does more than add.
+const OLDEST_COMPATIBLE: i64 = 6;
+
+/// Number of the advisory lock of migrations: "grad" in ASCII.
+const MIGRATION_LOCK: i64 = 0x6772_6164;
+
+/// The schema of a database, and the oldest one whose programs can work with it; `None` without our tables.
+fn read_format(client: &mut Client) -> Result<Option<(i64, i64)>, StoreError> {
+    let is_there: bool = client
+        .query_one("SELECT to_regclass('gradus.store_format') IS NOT NULL", &[])
+        .map_err(|error| to_store_error(&error))?
+        .get(0);
+    if !is_there {
+        return Ok(None);
+    }
+    let row = client
+        .query_opt("SELECT schema_version, oldest_compatible FROM gradus.store_format", &[])
+        .map_err(|error| to_store_error(&error))?;
+    Ok(row.map(|row| (row.get(0), row.get(1))))
+}
+
+/// Fails if this program cannot work with the tables as they are.
+pub(super) fn check_format(client: &mut Client, server: &PostgresServer) -> Result<(), StoreError> {
+    let path = || server.to_string().into();
+    match read_format(client)? {
+        None => Err(StoreError::Missing { path: path() }),
+        Some((found, oldest)) if oldest > SCHEMA_VERSION => {
+            Err(StoreError::TooNew { path: path(), found, known: SCHEMA_VERSION })
+        }
+        Some((found, _)) if found < SCHEMA_VERSION => {
+            Err(StoreError::TooOld { path: path(), found, known: SCHEMA_VERSION })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Runs the missing migrations in one transaction. If several servers start at once, the others wait here and find the
+/// work done.
+pub(super) fn migrate(client: &mut Client, server: &PostgresServer) -> Result<(), StoreError> {
+    if matches!(read_format(client)?, Some((found, _)) if found >= SCHEMA_VERSION) {
+        return check_format(client, server);
+    }
+    let mut transaction = client.transaction().map_err(|error| to_store_error(&error))?;
+    let run = |transaction: &mut ::postgres::Transaction<'_>| -> Result<(), ::postgres::Error> {
+        transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK])?;
+        transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS gradus")?;
+        transaction.batch_execute(
+            "CREATE TABLE IF NOT EXISTS gradus.store_format (schema_version BIGINT NOT NULL, oldest_compatible BIGINT NOT NULL)",
+        )?;
+        let done: i64 =
+            transaction.query_one("SELECT coalesce(max(schema_version), 0) FROM gradus.store_format", &[])?.get(0);
+        for (_, sql) in MIGRATIONS.iter().filter(|(version, _)| *version > done) {
+            transaction.batch_execute(sql)?;
+        }
+        if done < SCHEMA_VERSION {
+            transaction.batch_execute("DELETE FROM gradus.store_format")?;
+            transaction
+                .execute("INSERT INTO gradus.store_format VALUES ($1, $2)", &[&SCHEMA_VERSION, &OLDEST_COMPATIBLE])?;
+        }
+        Ok(())
+    };
+    run(&mut transaction).and_then(|()| transaction.commit()).map_err(|error| to_store_error(&error))?;
+    check_format(client, server)
+}
