@@ -36,6 +36,12 @@ AGENTS = {
         "folder": "peer-experiment-openai-agents",
         "agent": "openai_agents_agent.py",
     },
+    # Sends over gRPC, to the port that PHOENIX_GRPC_PORT names.
+    "phoenix-otel": {
+        "packages": ["arize-phoenix-otel==0.17.2", "openai==3.49.0", "openinference-instrumentation-openai==0.1.66"],
+        "folder": "peer-experiment-phoenix-otel",
+        "agent": "phoenix_otel_agent.py",
+    },
     "llamaindex": {
         "packages": PEERS["llamaindex"]["packages"],
         "folder": "peer-llamaindex",

@@ -133,8 +133,14 @@ fn parse_line(bytes: &[u8], line: usize) -> Result<Option<DatasetItem>, LineFaul
     })?;
     // Editors on Windows write a byte order mark.
     let text = if line == 1 { text.trim_start_matches('\u{feff}') } else { text };
-    if text.trim().is_empty() {
+    // Without the line break, so that an object that is cut off ends in the column where it does.
+    let text = text.trim_end();
+    if text.is_empty() {
         return Ok(None);
+    }
+    // An array would be read as the fields in their order.
+    if text.trim_start().starts_with('[') {
+        return Err(("an array, not an object".to_owned(), "write exactly one JSON object a line".to_owned()));
     }
     let mut source = serde_json::Deserializer::from_str(text);
     let item: DatasetItem =

@@ -5,6 +5,7 @@ pub mod cli;
 mod config;
 mod experiment_report;
 mod known_sources;
+mod orphan_watcher;
 mod otlp_exporter;
 mod output_failure;
 mod process_groups;

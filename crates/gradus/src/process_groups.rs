@@ -6,9 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::orphan_watcher::OrphanWatcher;
+
 /// The running process groups, by id. Clones share one list: the thread that handles interrupts has one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProcessGroupRegistry(Arc<Mutex<BTreeSet<i32>>>);
+pub(crate) struct ProcessGroupRegistry(Arc<Mutex<RunningGroups>>);
+
+#[derive(Debug, Default)]
+struct RunningGroups {
+    ids: BTreeSet<i32>,
+    /// Ends the groups if this process is killed. It is started with the first group.
+    watcher: Option<OrphanWatcher>,
+}
 
 /// A process group that is killed when this value is dropped, also after an error or a cancelled future.
 #[derive(Debug)]
@@ -22,18 +31,24 @@ impl ProcessGroupRegistry {
     /// it.
     pub(crate) fn register(&self, id: Option<u32>) -> AgentProcessGroup {
         let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        self.lock().extend(id.map(|id| id.as_raw_nonzero().get()));
+        if let Some(id) = id {
+            let mut groups = self.lock();
+            groups.ids.insert(id.as_raw_nonzero().get());
+            // Without a watcher everything works but the end after SIGKILL.
+            let watcher = groups.watcher.take().or_else(|| OrphanWatcher::start().ok());
+            groups.watcher = watcher.and_then(|watcher| watcher.add_group(id));
+        }
         AgentProcessGroup { id, programs: self.clone() }
     }
 
     /// Sends SIGKILL to all groups, before the whole process exits.
     pub(crate) fn end_all(&self) {
-        for id in self.lock().iter().filter_map(|id| Pid::from_raw(*id)) {
+        for id in self.lock().ids.iter().filter_map(|id| Pid::from_raw(*id)) {
             let _ = kill_process_group(id, Signal::KILL);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<i32>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RunningGroups> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -52,7 +67,9 @@ impl Drop for AgentProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         if let Some(id) = self.id {
-            self.programs.lock().remove(&id.as_raw_nonzero().get());
+            let mut groups = self.programs.lock();
+            groups.ids.remove(&id.as_raw_nonzero().get());
+            groups.watcher = groups.watcher.take().and_then(|watcher| watcher.remove_group(id));
         }
     }
 }

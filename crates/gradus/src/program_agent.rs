@@ -136,7 +136,7 @@ impl ForeignAgent {
             ],
             removed_variables: &["GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN"],
         };
-        input.add_collector(&format!("http://{}", receiver.http));
+        input.add_collector(receiver);
         self.program.run(input).await
     }
 }

@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use gradus_host::child_environment::child_variables;
+use gradus_server::RunningServer;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -101,12 +102,23 @@ impl ProgramEnd {
 }
 
 impl ProgramInput {
-    /// The variables by which OpenTelemetry SDKs and Phoenix's clients find the collector at this address.
-    pub(crate) fn add_collector(&mut self, endpoint: &str) {
-        self.variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.into()));
-        self.variables.push(("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf".into()));
-        self.variables.push(("PHOENIX_COLLECTOR_ENDPOINT", endpoint.into()));
+    /// Adds [`collector_variables`].
+    pub(crate) fn add_collector(&mut self, collector: &RunningServer) {
+        let variables = collector_variables(collector).into_iter();
+        self.variables.extend(variables.map(|(name, value)| (name, value.into())));
     }
+}
+
+/// The variables by which OpenTelemetry SDKs and Phoenix's clients find a collector.
+pub(crate) fn collector_variables(collector: &RunningServer) -> [(&'static str, String); 4] {
+    let endpoint = format!("http://{}", collector.http);
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.clone()),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf".to_owned()),
+        ("PHOENIX_COLLECTOR_ENDPOINT", endpoint),
+        // `phoenix.otel.register()` sends to this port over gRPC; of the address above it takes the host only.
+        ("PHOENIX_GRPC_PORT", collector.grpc.port().to_string()),
+    ]
 }
 
 impl ProgramRunner {

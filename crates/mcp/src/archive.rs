@@ -27,11 +27,23 @@ pub trait RunArchive: Send + Sync {
         take: &mut dyn FnMut(&ArchivedRun),
     ) -> Result<FlaggedScope, ArchiveError>;
 
+    /// Failure groups of the matching runs, largest first, if the archive has counted them. `None` where they have to be
+    /// made from the runs.
+    fn load_failure_groups(&self, _filter: &RunFilter) -> Result<Option<StoredFailureGroups>, ArchiveError> {
+        Ok(None)
+    }
+
     /// Two evaluations over the same tasks. `first` is the one that `second` is compared with.
     fn compare_evaluations(&self, first: &str, second: &str) -> Result<VersionComparison, ArchiveError>;
 
-    /// The gates of an evaluation, or `gate` alone if it is given.
-    fn check_gates(&self, evaluation: Option<&str>, gate: Option<&str>) -> Result<GateReport, ArchiveError>;
+    /// The gates of an evaluation, or `gate` alone if it is given. `baseline` is the evaluation that gates in relative terms
+    /// are about.
+    fn check_gates(
+        &self,
+        evaluation: Option<&str>,
+        gate: Option<&str>,
+        baseline: Option<&str>,
+    ) -> Result<GateReport, ArchiveError>;
 
     /// Stores a label, in place of the one that the same labeller gave before. Returns where it went.
     fn store_label(&self, label: &NewRunLabel) -> Result<String, ArchiveError>;
@@ -76,6 +88,10 @@ pub struct FoundRunPage {
     /// What was searched, for people.
     pub scope: String,
     pub runs: Vec<FoundRun>,
+    /// Matching runs in all, on this page and on all others.
+    pub total: u64,
+    /// There are more matching runs than were counted.
+    pub is_total_partial: bool,
     /// Where the next page begins; `None` at the end. A page can be empty and still have a next one.
     pub next_cursor: Option<String>,
 }
@@ -138,6 +154,13 @@ pub struct FlaggedScope {
     pub run_count: u64,
     /// There are more runs than were looked at.
     pub is_partial: bool,
+}
+
+/// Failure groups with the runs that they are shares of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredFailureGroups {
+    pub scope: FlaggedScope,
+    pub groups: Vec<FailureGroup>,
 }
 
 /// Checked gates with what goes wrong.

@@ -108,6 +108,8 @@ pub(crate) struct ExplainGateArguments {
     pub(crate) evaluation: Option<String>,
     /// A gate to check, as in `call_validity >= 0.95`; without it, the gates that the evaluation was made with.
     pub(crate) gate: Option<String>,
+    /// Id or name of the evaluation that gates such as `call_validity >= baseline - 0.02` are relative to.
+    pub(crate) baseline: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

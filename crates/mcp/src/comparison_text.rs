@@ -13,10 +13,10 @@ const MAX_FLIPS: usize = 5;
 const MAX_GROUPS: usize = 8;
 /// Notes before the numbers.
 const MAX_NOTES: usize = 8;
-const NOTE_CHARS: usize = 300;
-const REQUEST_CHARS: usize = 160;
-const PATH_CHARS: usize = 200;
-const REASON_CHARS: usize = 200;
+const MAX_NOTE_CHARS: usize = 300;
+const MAX_REQUEST_CHARS: usize = 160;
+const MAX_PATH_CHARS: usize = 200;
+const MAX_REASON_CHARS: usize = 200;
 
 pub(crate) fn render_comparison(
     archive: &dyn RunArchive,
@@ -39,7 +39,7 @@ pub(crate) fn render_comparison(
     response.add_line(comparison.pairing.describe());
     // Notes name evaluators and judges, which come from files.
     for note in comparison.notes().take(MAX_NOTES) {
-        response.add_lines(&quote_text(&note, TextWindow::first(NOTE_CHARS)).lines);
+        response.add_lines(&quote_text(&note, TextWindow::first(MAX_NOTE_CHARS)).lines);
     }
     response.add_lines(&render_verdicts_table(&comparison));
     for flips in &comparison.flips {
@@ -96,10 +96,10 @@ fn render_flip(comparison: &VersionComparison, flip: &TaskFlip) -> String {
         run(&flip.after_trajectory)
     );
     let task = flip.request.as_deref().unwrap_or(&flip.task);
-    text.push_str(&quote_text(&format!("task: {task}"), TextWindow::first(REQUEST_CHARS)).lines);
+    text.push_str(&quote_text(&format!("task: {task}"), TextWindow::first(MAX_REQUEST_CHARS)).lines);
     for (letter, path) in [("A", &flip.before_path), ("B", &flip.after_path)] {
         if let Some(path) = path {
-            text.push_str(&quote_text(&format!("path of {letter}: {path}"), TextWindow::first(PATH_CHARS)).lines);
+            text.push_str(&quote_text(&format!("path of {letter}: {path}"), TextWindow::first(MAX_PATH_CHARS)).lines);
         }
     }
     text
@@ -114,6 +114,6 @@ fn render_group_change(group: &FailureGroupChange) -> String {
         .zip(["A", "B"])
         .map(|((runs, share), letter)| format!("{letter} {} ({:.1} %)", format_count(*runs), 100.0 * share))
         .collect();
-    let reason = quote_text(&group.reason, TextWindow::first(REASON_CHARS)).lines;
+    let reason = quote_text(&group.reason, TextWindow::first(MAX_REASON_CHARS)).lines;
     format!("- {}{tool}: runs of {}\n{reason}", quote_name(&group.evaluator), runs.join(", "))
 }

@@ -5,7 +5,7 @@ use gradus_eval::report::{FailureExample, FailureGroup, FailureGroupBuilder};
 use gradus_report::format_counted_noun;
 use jiff::Timestamp;
 
-use crate::archive::{ArchiveError, FlaggedScope, RunArchive};
+use crate::archive::{ArchiveError, FlaggedScope, RunArchive, StoredFailureGroups};
 use crate::arguments::{FlaggedArguments, check_limit, parse_offset, trim_text};
 use crate::bounded_response::BoundedResponse;
 use crate::flagged_steps::{FlaggedStep, FlaggedStepList, VerdictSelection};
@@ -18,9 +18,9 @@ const MAX_LIMIT: usize = 50;
 /// A list of steps ends here: what comes later is no longer among the worst.
 const MAX_RANKED_STEPS: usize = 500;
 /// Characters of texts in both lists.
-const REASON_CHARS: usize = 300;
-const REQUEST_CHARS: usize = 160;
-const CALL_CHARS: usize = 250;
+const MAX_REASON_CHARS: usize = 300;
+const MAX_REQUEST_CHARS: usize = 160;
+const MAX_CALL_CHARS: usize = 250;
 
 pub(crate) fn render_failure_groups(
     archive: &dyn RunArchive,
@@ -29,23 +29,36 @@ pub(crate) fn render_failure_groups(
 ) -> Result<String, ArchiveError> {
     let limit = check_limit(arguments.limit, DEFAULT_GROUPS, MAX_LIMIT)?;
     let skip = parse_offset(&arguments.cursor)?;
-    let selection = select_verdicts(arguments);
-    let mut builder = FailureGroupBuilder::default();
-    let mut flagged_count = 0;
-    let scope = archive.visit_flagged(&arguments.to_filter(now)?, &mut |run| {
-        builder.add(&run.trajectory, selection.select(run).map(|verdict| &verdict.line));
-        flagged_count += 1;
-    })?;
-    // Shares are of all runs, so those without a wrong verdict count as well.
-    let without = Trajectory::default();
-    (flagged_count..scope.run_count).for_each(|_| builder.add(&without, []));
-    let groups = builder.finish();
+    let StoredFailureGroups { scope, groups } = collect_groups(archive, arguments, now)?;
     let mut response = BoundedResponse::new();
     let count = format_counted_noun(groups.len() as u64, "group", "groups");
     response.add_line(&format!("{count} of wrong verdicts in {}", describe_scope(&scope)));
     let shown = add_items(&mut response, groups.iter().skip(skip).take(limit), skip, render_group);
     add_continuation(&mut response, "failure_groups", skip + shown, groups.len());
     Ok(response.finish())
+}
+
+/// The groups of the archive if it has them, otherwise those of the runs with a wrong verdict.
+fn collect_groups(
+    archive: &dyn RunArchive,
+    arguments: &FlaggedArguments,
+    now: Timestamp,
+) -> Result<StoredFailureGroups, ArchiveError> {
+    let (filter, selection) = (arguments.to_filter(now)?, select_verdicts(arguments));
+    if let Some(mut stored) = archive.load_failure_groups(&filter)? {
+        stored.groups.retain(|group| selection.selects_group(group));
+        return Ok(stored);
+    }
+    let mut builder = FailureGroupBuilder::default();
+    let mut flagged_count = 0;
+    let scope = archive.visit_flagged(&filter, &mut |run| {
+        builder.add(&run.trajectory, selection.select(run).map(|verdict| &verdict.line));
+        flagged_count += 1;
+    })?;
+    // Shares are of all runs, so those without a wrong verdict count as well.
+    let without = Trajectory::default();
+    (flagged_count..scope.run_count).for_each(|_| builder.add(&without, []));
+    Ok(StoredFailureGroups { scope, groups: builder.finish() })
 }
 
 pub(crate) fn render_worst_steps(
@@ -114,14 +127,14 @@ pub(crate) fn render_group(group: &FailureGroup) -> String {
     let verdicts = format_counted_noun(group.count, "verdict", "verdicts");
     let runs = format_counted_noun(group.trajectories, "run", "runs");
     text.push_str(&format!(": {verdicts} in {runs} ({:.1} % of all)\n", 100.0 * group.share));
-    text.push_str(&quote_text(&group.reason, TextWindow::first(REASON_CHARS)).lines);
+    text.push_str(&quote_text(&group.reason, TextWindow::first(MAX_REASON_CHARS)).lines);
     let examples: Vec<String> = group.examples.iter().map(describe_example).collect();
     if !examples.is_empty() {
         text.push_str(&format!("examples: {}\n", examples.join("; ")));
     }
     let request = group.examples.iter().find_map(|example| example.request.as_deref());
     if let Some(request) = request {
-        let quoted = quote_text(&format!("request of the first: {request}"), TextWindow::first(REQUEST_CHARS));
+        let quoted = quote_text(&format!("request of the first: {request}"), TextWindow::first(MAX_REQUEST_CHARS));
         text.push_str(&quoted.lines);
     }
     text
@@ -140,16 +153,16 @@ fn render_step(step: &FlaggedStep) -> String {
     let failed = if step.is_error { " (failed)" } else { "" };
     let mut text = format!("run {} step {}: {tool}{failed}\n", quote_id(&step.run_id), step.step_index);
     let parts = [
-        ("request", &step.request, REQUEST_CHARS),
-        ("thought", &step.thought, CALL_CHARS),
-        ("arguments", &step.arguments, CALL_CHARS),
-        ("observation", &step.observation, CALL_CHARS),
+        ("request", &step.request, MAX_REQUEST_CHARS),
+        ("thought", &step.thought, MAX_CALL_CHARS),
+        ("arguments", &step.arguments, MAX_CALL_CHARS),
+        ("observation", &step.observation, MAX_CALL_CHARS),
     ];
     for (title, recorded, max_chars) in parts {
         if let Some(recorded) = recorded.as_deref().filter(|recorded| !recorded.trim().is_empty()) {
             text.push_str(&quote_text(&format!("{title}: {recorded}"), TextWindow::first(max_chars)).lines);
         }
     }
-    text.push_str(&render_verdicts(&step.verdicts, Some(step.step_index), REASON_CHARS));
+    text.push_str(&render_verdicts(&step.verdicts, Some(step.step_index), MAX_REASON_CHARS));
     text
 }

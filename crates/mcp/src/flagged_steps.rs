@@ -1,6 +1,7 @@
 //! Collects the steps with the most wrong verdicts, in bounded memory.
 
 use gradus_core::trajectory::TrajectoryStep;
+use gradus_eval::report::FailureGroup;
 
 use crate::archived_run::{ArchivedRun, ArchivedVerdict};
 
@@ -34,6 +35,12 @@ pub(crate) struct VerdictSelection {
 }
 
 impl VerdictSelection {
+    /// Whether a group counts. One about whole runs has no tool.
+    pub(crate) fn selects_group(&self, group: &FailureGroup) -> bool {
+        self.evaluator.as_ref().is_none_or(|name| *name == group.evaluator)
+            && self.tool.as_ref().is_none_or(|tool| group.tool.as_ref() == Some(tool))
+    }
+
     /// The wrong verdicts of a run that count. A verdict on a whole run counts for a tool if the run calls it.
     pub(crate) fn select<'r>(&'r self, run: &'r ArchivedRun) -> impl Iterator<Item = &'r ArchivedVerdict> {
         run.verdicts.iter().filter(move |verdict| {

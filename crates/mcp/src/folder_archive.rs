@@ -1,5 +1,6 @@
 //! The evaluations of a state folder, as `gradus runs`, `report` and `compare` read them.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +137,13 @@ impl FolderArchive {
         (self.supplements)(folder.path()).ok().flatten()
     }
 
+    /// Values of an evaluation that gates in relative terms are about, by the name of the metric.
+    fn measure_baseline(&self, name: &str) -> Result<BTreeMap<String, f64>, ArchiveError> {
+        let folder = self.find_evaluation(Some(name))?;
+        let mut reader = RunReader::open(&folder)?;
+        Ok(VersionResults::from_run(&mut reader, &self.load_measurements(&folder))?.gate_values())
+    }
+
     fn load_measurements(&self, folder: &RunFolder) -> Vec<TrialMeasurement> {
         self.load_supplement(folder).map(|supplement| supplement.measurements()).unwrap_or_default()
     }
@@ -195,14 +203,14 @@ impl RunArchive for FolderArchive {
         let folder = self.find_evaluation(filter.evaluation.as_deref())?;
         let mut page = FoundRunPage { scope: describe_evaluation(&folder.record), ..FoundRunPage::default() };
         self.visit_runs(&folder, |position, run| {
-            if position < first || !filter.matches(&run.trajectory, &run.verdicts) {
-                return ControlFlow::Continue(());
+            if filter.matches(&run.trajectory, &run.verdicts) {
+                page.total += 1;
+                if position >= first && page.runs.len() < limit {
+                    page.runs.push(describe_run(&run, position));
+                } else if position >= first && page.next_cursor.is_none() {
+                    page.next_cursor = Some(position.to_string());
+                }
             }
-            if page.runs.len() == limit {
-                page.next_cursor = Some(position.to_string());
-                return ControlFlow::Break(());
-            }
-            page.runs.push(describe_run(&run, position));
             ControlFlow::Continue(())
         })?;
         Ok(page)
@@ -279,7 +287,13 @@ impl RunArchive for FolderArchive {
         Ok(comparison)
     }
 
-    fn check_gates(&self, evaluation: Option<&str>, gate: Option<&str>) -> Result<GateReport, ArchiveError> {
+    fn check_gates(
+        &self,
+        evaluation: Option<&str>,
+        gate: Option<&str>,
+        baseline: Option<&str>,
+    ) -> Result<GateReport, ArchiveError> {
+        let baseline = baseline.map(|name| self.measure_baseline(name)).transpose()?;
         let folder = self.find_evaluation(evaluation)?;
         let mut reader = RunReader::open(&folder)?;
         let mut summary = EvaluationSummary::from_run(&mut reader)?;
@@ -290,7 +304,7 @@ impl RunArchive for FolderArchive {
             summary.metrics.extend(supplement.metrics());
         }
         let gates = gate.map_or_else(|| folder.record.gates.clone(), |gate| vec![gate.to_owned()]);
-        let results = check_run_gates(&mut reader, supplement.as_deref(), &summary, &gates)?;
+        let results = check_run_gates(&mut reader, supplement.as_deref(), &summary, &gates, baseline.as_ref())?;
         let also = [&summary.combined, &summary.trajectories_right];
         let metrics = summary.metrics.iter().chain(also.into_iter().flatten()).map(describe_metric).collect();
         Ok(GateReport { manifest: folder.record.clone(), results, failure_groups: summary.failure_groups, metrics })

@@ -14,11 +14,12 @@ use crate::recorded_text::{quote_inline, quote_name};
 const MAX_GROUPS: usize = 3;
 /// Metrics that are listed where there is no gate.
 const MAX_METRICS: usize = 40;
-const EXPLANATION_CHARS: usize = 600;
+const MAX_EXPLANATION_CHARS: usize = 600;
 
 pub(crate) fn render_gates(archive: &dyn RunArchive, arguments: &ExplainGateArguments) -> Result<String, ArchiveError> {
     let gate = trim_text(&arguments.gate);
-    let report = archive.check_gates(trim_text(&arguments.evaluation).as_deref(), gate.as_deref())?;
+    let (evaluation, baseline) = (trim_text(&arguments.evaluation), trim_text(&arguments.baseline));
+    let report = archive.check_gates(evaluation.as_deref(), gate.as_deref(), baseline.as_deref())?;
     let mut response = BoundedResponse::new();
     let evaluation = quote_name(&report.manifest.run_id);
     let name = report.manifest.name.as_deref().map(|name| format!(" ({})", quote_name(name))).unwrap_or_default();
@@ -33,6 +34,13 @@ pub(crate) fn render_gates(archive: &dyn RunArchive, arguments: &ExplainGateArgu
         let metrics = report.metrics.iter().take(MAX_METRICS);
         let metrics: Vec<String> = metrics.map(|(name, value)| format!("{} {value}", quote_name(name))).collect();
         response.add_line(&format!("metrics: {}", metrics.join(", ")));
+    }
+    let is_relative = |result: &GateResult| result.metric.is_empty() && result.gate.contains("baseline");
+    if baseline.is_none() && report.results.iter().any(is_relative) {
+        response.add_line(
+            "an evaluation does not keep its baseline; give `baseline`, the id of an evaluation, to check gates that are \
+             relative to one",
+        );
     }
     // What failed comes first: a long list of gates may not fit.
     let (passed, others): (Vec<&GateResult>, Vec<&GateResult>) =
@@ -84,8 +92,8 @@ fn render_gate(report: &GateReport, result: &GateResult) -> String {
 /// Our own words. Those about a gate that cannot be parsed repeat it, and gates come from the files of an evaluation.
 fn describe_explanation(result: &GateResult) -> String {
     let line = result.explanation.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_own = !result.metric.is_empty() && line.is_ascii() && line.len() <= EXPLANATION_CHARS;
-    if is_own { line } else { quote_inline(&line, EXPLANATION_CHARS) }
+    let is_own = !result.metric.is_empty() && line.is_ascii() && line.len() <= MAX_EXPLANATION_CHARS;
+    if is_own { line } else { quote_inline(&line, MAX_EXPLANATION_CHARS) }
 }
 
 /// The groups of the evaluator that a metric is about: `outcome.crashed` and `call_validity{tool=search}` name one.

@@ -22,6 +22,7 @@ mod mcp_service;
 mod recorded_text;
 mod run_filter;
 mod run_list_text;
+mod stdio_transport;
 mod time_bound;
 mod tool_call;
 mod tool_catalog;
@@ -30,7 +31,7 @@ mod verdict_text;
 
 pub use archive::{
     ArchiveError, EvaluationEntry, EvaluationList, EvaluationScores, FlaggedScope, FoundRun, FoundRunPage, GateReport,
-    LabelSource, NewRunLabel, RunArchive, RunFlag, SkippedEvaluations,
+    LabelSource, NewRunLabel, RunArchive, RunFlag, SkippedEvaluations, StoredFailureGroups,
 };
 pub use archived_run::{ArchivedRun, ArchivedVerdict, RunLabel};
 pub use bounded_response::MAX_RESPONSE_BYTES;

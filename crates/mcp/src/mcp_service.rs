@@ -20,6 +20,7 @@ use tower::ServiceExt as _;
 
 use crate::archive::RunArchive;
 use crate::instructions::{INSTRUCTIONS, LABEL_INSTRUCTIONS};
+use crate::stdio_transport::connect_lines;
 use crate::tool_call::{McpToolCall, ToolError};
 use crate::tool_catalog::list_tools;
 
@@ -113,13 +114,18 @@ impl ToolRunner for BlockingRunner {
 /// Serves one client on standard input and output until it closes them.
 pub async fn serve_stdio(archive: Arc<dyn RunArchive>, allows_labels: bool) -> Result<(), StdioError> {
     let service = McpService(Arc::new(BlockingRunner { archive, allows_labels }));
-    let serving = match service.serve(rmcp::transport::io::stdio()).await {
-        Ok(serving) => serving,
+    let transport = connect_lines(tokio::io::stdin(), tokio::io::stdout());
+    let served = match service.serve(transport.streams).await {
+        Ok(serving) => {
+            serving.waiting().await.map(drop).map_err(|error| StdioError::Ended { reason: error.to_string() })
+        }
         // The client left before it said anything.
-        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(StdioError::Handshake { reason: error.to_string() }),
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+        Err(error) => Err(StdioError::Handshake { reason: error.to_string() }),
     };
-    serving.waiting().await.map(drop).map_err(|error| StdioError::Ended { reason: error.to_string() })
+    // The last answer must be written before the process ends. A client that has left reads none.
+    let _ = transport.writing.await;
+    served
 }
 
 /// Answers one HTTP request. The caller has checked host, origin, key and size, and the answer is complete: no sessions

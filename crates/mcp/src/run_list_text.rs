@@ -24,8 +24,9 @@ pub(crate) fn render_found_runs(
     let filter = arguments.to_filter(now)?;
     let page = archive.find_runs(&filter, trim_text(&arguments.cursor).as_deref(), limit)?;
     let mut response = BoundedResponse::new();
-    let count = format_counted_noun(page.runs.len() as u64, "run", "runs");
-    response.add_line(&format!("{count} of {}", page.scope));
+    let count = format_counted_noun(page.total, "run", "runs");
+    let least = if page.is_total_partial { "at least " } else { "" };
+    response.add_line(&format!("{least}{count} of {}", page.scope));
     let mut next = page.next_cursor;
     let mut cursor_before: Option<&str> = None;
     for run in &page.runs {

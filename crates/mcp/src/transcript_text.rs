@@ -13,14 +13,14 @@ use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 use crate::verdict_text::{render_labels, render_verdicts};
 
 /// Characters of texts in the transcript of a whole run.
-const REQUEST_CHARS: usize = 1_000;
-const THOUGHT_CHARS: usize = 300;
-const ARGUMENTS_CHARS: usize = 400;
-const OBSERVATION_CHARS: usize = 400;
-const REASON_CHARS: usize = 300;
+const MAX_REQUEST_CHARS: usize = 1_000;
+const MAX_THOUGHT_CHARS: usize = 300;
+const MAX_ARGUMENTS_CHARS: usize = 400;
+const MAX_OBSERVATION_CHARS: usize = 400;
+const MAX_REASON_CHARS: usize = 300;
 /// Characters of each text of a single step.
-const LONG_CHARS: usize = 3_000;
-const LONG_REASON_CHARS: usize = 600;
+const MAX_LONG_CHARS: usize = 3_000;
+const MAX_LONG_REASON_CHARS: usize = 600;
 /// Wrong steps that the head of a transcript lists; the rest is counted.
 const MAX_LISTED_STEPS: usize = 40;
 
@@ -39,10 +39,10 @@ struct StepTextLimits {
 
 const SHORT_TEXTS: StepTextLimits = StepTextLimits {
     skip_chars: 0,
-    thought: THOUGHT_CHARS,
-    arguments: ARGUMENTS_CHARS,
-    observation: OBSERVATION_CHARS,
-    reason: REASON_CHARS,
+    thought: MAX_THOUGHT_CHARS,
+    arguments: MAX_ARGUMENTS_CHARS,
+    observation: MAX_OBSERVATION_CHARS,
+    reason: MAX_REASON_CHARS,
 };
 
 pub(crate) fn render_run(archive: &dyn RunArchive, arguments: &GetRunArguments) -> Result<String, ArchiveError> {
@@ -146,8 +146,8 @@ fn render_head(run: &ArchivedRun, wrong_steps: &BTreeSet<u32>) -> String {
         }
         text.push_str(&format!("steps with a wrong verdict: {}\n", listed.join(", ")));
     }
-    text.push_str(&render_ends(trajectory, TextWindow::first(REQUEST_CHARS)));
-    let whole = render_verdicts(&run.verdicts, None, REASON_CHARS) + &render_labels(&run.labels, None);
+    text.push_str(&render_ends(trajectory, TextWindow::first(MAX_REQUEST_CHARS)));
+    let whole = render_verdicts(&run.verdicts, None, MAX_REASON_CHARS) + &render_labels(&run.labels, None);
     if !whole.is_empty() {
         text.push_str(&format!("\nverdicts on the whole run\n{whole}"));
     }
@@ -173,7 +173,7 @@ fn render_single_step(run: &ArchivedRun, step: u32, skip_chars: usize) -> Result
     let mut response = BoundedResponse::new();
     response.add_line(&format!("run {} of {}", quote_id(&run.trajectory.trajectory_id), run.origin));
     if step == REQUEST_AND_ANSWER {
-        response.add_lines(&render_ends(&run.trajectory, TextWindow { skip_chars, max_chars: LONG_CHARS }));
+        response.add_lines(&render_ends(&run.trajectory, TextWindow { skip_chars, max_chars: MAX_LONG_CHARS }));
         return Ok(response.finish());
     }
     let entries = list_entries(&run.trajectory);
@@ -183,10 +183,10 @@ fn render_single_step(run: &ArchivedRun, step: u32, skip_chars: usize) -> Result
     };
     let limits = StepTextLimits {
         skip_chars,
-        thought: LONG_CHARS,
-        arguments: LONG_CHARS,
-        observation: LONG_CHARS,
-        reason: LONG_REASON_CHARS,
+        thought: MAX_LONG_CHARS,
+        arguments: MAX_LONG_CHARS,
+        observation: MAX_LONG_CHARS,
+        reason: MAX_LONG_REASON_CHARS,
     };
     response.add_lines(&render_entry(run, *entry, limits));
     Ok(response.finish())

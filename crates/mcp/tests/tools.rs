@@ -163,6 +163,42 @@ fn an_assistant_finds_what_went_wrong() {
 }
 
 #[test]
+fn a_page_states_how_many_runs_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = small_archive(folder.path());
+    let first = call(&archive, "find_runs", json!({"limit": 2}));
+    assert!(first.contains("\n3 runs of evaluation 20261116-1000"), "{first}");
+    assert!(first.contains("run run-bbbbbb\n") && !first.contains("run run-cccccc\n"), "{first}");
+    assert!(first.contains("more: find_runs with cursor \"2\""), "{first}");
+    let second = call(&archive, "find_runs", json!({"limit": 2, "cursor": "2"}));
+    assert!(second.contains("\n3 runs of evaluation 20261116-1000") && !second.contains("more:"), "{second}");
+    assert!(second.contains("run run-cccccc\n") && !second.contains("run run-aaaaaa\n"), "{second}");
+}
+
+#[test]
+fn a_gate_relative_to_a_baseline_is_checked_against_an_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = small_archive(folder.path());
+    let gate = "thought_to_tool >= baseline - 0.02";
+    // 5 of 6 against 6 of 6.
+    let failed = call(&archive, "explain_gate", json!({"gate": gate, "baseline": "20261115-1000"}));
+    assert!(
+        failed.contains("FAIL \"thought_to_tool >= baseline - 0.02\"") && failed.contains("83.3 % of 6"),
+        "{failed}"
+    );
+    assert!(failed.contains("what goes wrong there"), "{failed}");
+    let same = call(&archive, "explain_gate", json!({"gate": gate, "baseline": "20261116-1000"}));
+    assert!(same.contains("1 gate, 0 not passed") && same.contains("PASS"), "{same}");
+    let without = call(&archive, "explain_gate", json!({"gate": gate}));
+    assert!(
+        without.contains("INCOMPLETE") && without.contains("give `baseline`, the id of an evaluation"),
+        "{without}"
+    );
+    let unknown = try_call(&archive, "explain_gate", json!({"gate": gate, "baseline": "nope"})).unwrap_err();
+    assert!(unknown.contains("no evaluation \"nope\""), "{unknown}");
+}
+
+#[test]
 fn mistakes_in_calls_are_one_line_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let empty = archive(&folder.path().join("nothing"));

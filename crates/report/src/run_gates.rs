@@ -17,12 +17,13 @@ pub fn check_run_gates(
     supplement: Option<&dyn RunSupplement>,
     summary: &EvaluationSummary,
     gates: &[String],
+    baseline: Option<&BTreeMap<String, f64>>,
 ) -> Result<Vec<GateResult>, RunFileError> {
     let evaluators = reader.record.evaluators.clone();
     let vocabulary = GateVocabulary::new(evaluators, supplement.map(RunSupplement::metric_names));
     let parse = |text: &String| {
-        // The baseline is not stored with the run, so a bar that is relative to it is unknown here.
-        QualityGate::parse(text, &vocabulary).and_then(|gate| gate.check_baseline(None).map(|()| gate))
+        // The baseline is not stored with the run: without one, a bar that is relative to it is unknown.
+        QualityGate::parse(text, &vocabulary).and_then(|gate| gate.check_baseline(baseline).map(|()| gate))
     };
     let parsed: Vec<_> = gates.iter().map(|text| (text, parse(text))).collect();
     let metrics = parsed.iter().filter_map(|(_, gate)| gate.as_ref().ok()).map(|gate| &gate.metric);
@@ -30,12 +31,13 @@ pub fn check_run_gates(
     let tag_metrics = |tag: &str| supplement.map(|supplement| supplement.tag_metrics(tag)).unwrap_or_default();
     let more_metrics =
         &measure_gate_metrics(metrics, reader, &GateTrials { index: &index, tag_metrics: &tag_metrics })?;
+    let no_baseline = BTreeMap::new();
     let check = |(text, gate): &(&String, Result<QualityGate, GateError>)| match gate {
         Ok(gate) => {
             let context = GateContext {
                 summary,
                 more_metrics,
-                baseline: &BTreeMap::new(),
+                baseline: baseline.unwrap_or(&no_baseline),
                 basis: GateBasis::Estimate,
                 allow_partial: false,
             };

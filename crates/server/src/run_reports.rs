@@ -49,7 +49,7 @@ impl RunReportParts {
             supplement.score(&mut reader)?;
             summary.metrics.extend(supplement.metrics());
         }
-        let gates = check_run_gates(&mut reader, supplement.as_deref(), &summary, &run.record.gates)?;
+        let gates = check_run_gates(&mut reader, supplement.as_deref(), &summary, &run.record.gates, None)?;
         let mut tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
         tables.extend(build_panel_tables(&summary));
         Ok(RunReportParts { summary, gates, tables, is_partial })

@@ -5,6 +5,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Thread;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
 use crate::settings::ServerSettings;
 
 /// Requests that wait until the ready queue is empty. While there is one, every trace group counts as complete.
@@ -13,6 +16,8 @@ pub(crate) struct SettleRequests {
     pending: AtomicUsize,
     /// The assembly threads, which sleep while no group is ready. Empty until they have started.
     assemblers: OnceLock<Vec<Thread>>,
+    /// Notified when groups were assembled or quarantined.
+    progress: Notify,
 }
 
 impl SettleRequests {
@@ -20,6 +25,16 @@ impl SettleRequests {
     pub(crate) fn begin_request(&self) -> PendingSettle<'_> {
         self.pending.fetch_add(1, Ordering::Relaxed);
         PendingSettle { requests: self }
+    }
+
+    /// Wakes the requests that wait. Called when groups were assembled or quarantined.
+    pub(crate) fn notify_progress(&self) {
+        self.progress.notify_waiters();
+    }
+
+    /// Completes at the first progress after it was created: create it before looking, so that none is missed.
+    pub(crate) fn next_progress(&self) -> Notified<'_> {
+        self.progress.notified()
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -73,6 +88,15 @@ mod tests {
         assert!(requests.has_pending());
         drop(second);
         assert!(!requests.has_pending());
+    }
+
+    #[tokio::test]
+    async fn progress_between_looking_and_waiting_is_not_missed() {
+        let requests = SettleRequests::default();
+        let progress = requests.next_progress();
+        requests.notify_progress();
+        // Without the notification this would not return.
+        progress.await;
     }
 
     #[test]

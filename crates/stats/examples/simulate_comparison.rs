@@ -88,23 +88,35 @@ fn measure_rare_failures() -> Vec<Value> {
     results
 }
 
-/// A 10-point drop: a pilot recommends a number of tasks, and the comparison at that size finds the drop.
+/// A 10-point drop: a pilot recommends a number of tasks or of trials, and the comparison at that size finds the drop.
 fn measure_recommended_size() -> Vec<Value> {
     let drop = SimulatedChange { drop: 0.1, ..NO_CHANGE };
-    let uneven = SimulatedChange { drop: 0.1, drop_spread: 0.3, ..NO_CHANGE };
-    let designs =
-        [(40, [5, 5], drop, 0.1), (40, [5, 5], uneven, 0.1), (40, [1, 1], drop, 0.1), (40, [5, 5], drop, 0.05)];
+    let uneven = SimulatedChange { drop_spread: 0.3, ..drop };
+    let designs = [
+        (40, [5, 5], drop, 0.1),
+        (40, [5, 5], uneven, 0.1),
+        (40, [1, 1], drop, 0.1),
+        (40, [5, 5], drop, 0.05),
+        (10, [5, 5], uneven, 0.1),
+        (20, [5, 5], SimulatedChange { drop_spread: 0.15, ..drop }, 0.1),
+        (80, [5, 5], uneven, 0.1),
+        (150, [2, 2], uneven, 0.1),
+    ];
     let measure = |(seed, (tasks, trials, change, min_effect)): (u64, (usize, [usize; 2], SimulatedChange, f64))| {
         let pilot = SimulatedDesign { tasks, trials };
         let found = detect_at_recommended_size(seed, ROUNDS / 2, pilot, change, min_effect);
+        let with_trials = |count: u32| (found.trials_planned > 0).then(|| share(count, found.trials_planned));
         json!({
             "seed": seed, "pilot_tasks": tasks, "pilot_trials": trials, "min_effect": min_effect,
             "drop": change.drop, "drop_spread": change.drop_spread,
-            "inconclusive_pilots": found.planned,
+            "inconclusive_pilots": found.inconclusive,
+            "pilots_with_tasks": found.planned,
             "mean_recommended_tasks": (found.tasks as f64 / f64::from(found.planned)).round(),
             "found_share": share(found.found, found.planned),
             "pilots_with_trials": found.trials_planned,
-            "found_share_with_trials": (found.trials_planned > 0).then(|| share(found.trials_found, found.trials_planned)),
+            "found_share_with_trials": with_trials(found.same_tasks_found),
+            "found_share_with_trials_of_new_tasks": with_trials(found.new_tasks_found),
+            "found_share_as_advised": share(found.advised_found, found.inconclusive),
         })
     };
     (400..).zip(designs).map(measure).collect()

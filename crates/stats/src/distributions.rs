@@ -110,6 +110,19 @@ pub(crate) fn student_quantile(alpha: f64, freedom: f64) -> f64 {
     guess
 }
 
+/// The quantile of the chi-square distribution: the value that is exceeded with probability 1 - `probability`. Wilson
+/// and Hilferty's approximation, within 2 % from five degrees of freedom on and for probabilities from 0.01 to 0.99.
+pub(crate) fn chi_square_quantile(probability: f64, freedom: f64) -> f64 {
+    let freedom = freedom.max(1.0);
+    let deviate = if probability < 0.5 {
+        -normal_quantile(2.0 * probability)
+    } else {
+        normal_quantile(2.0 * (1.0 - probability))
+    };
+    let spread = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - spread + deviate * spread.sqrt()).max(1e-3).powi(3)
+}
+
 /// The regularized incomplete beta function: the probability that a Beta(`a`, `b`) variable is at most `x`. Lentz's
 /// method for its continued fraction.
 pub(crate) fn regularized_beta(x: f64, a: f64, b: f64) -> f64 {
@@ -180,6 +193,21 @@ pub(crate) fn binomial_pmf(successes: u64, trials: u64, share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chi_square_quantiles_agree_with_tables() {
+        for (probability, freedom, expected) in [
+            (0.05, 5.0, 1.1455),
+            (0.01, 19.0, 7.6327),
+            (0.99, 19.0, 36.1909),
+            (0.05, 39.0, 25.6954),
+            (0.95, 160.0, 190.5165),
+            (0.01, 100.0, 70.0649),
+        ] {
+            let found = chi_square_quantile(probability, freedom);
+            assert!((found / expected - 1.0).abs() < 0.02, "{probability} {freedom}: {found}");
+        }
+    }
 
     #[test]
     fn gamma_of_whole_and_half_numbers() {

@@ -44,9 +44,34 @@ fn intervals_cover_rare_failures() {
 
 #[test]
 fn a_drop_is_found_at_the_recommended_size() {
-    let change = SimulatedChange { drop: 0.1, ..NO_CHANGE };
-    let found = detect_at_recommended_size(5, 60, SimulatedDesign { tasks: 40, trials: [5, 5] }, change, 0.1);
-    assert!(found.planned > 20 && share(found.found, found.planned) >= 0.75, "{found:?}");
+    let even = SimulatedChange { drop: 0.1, ..NO_CHANGE };
+    let uneven = SimulatedChange { drop_spread: 0.3, ..even };
+    for (seed, tasks, trials, change) in [
+        (5, 40, [5, 5], even),
+        (6, 40, [5, 5], uneven),
+        // Small pilots know their variance badly.
+        (7, 8, [5, 5], uneven),
+        (8, 100, [3, 3], uneven),
+    ] {
+        let found = detect_at_recommended_size(seed, 60, SimulatedDesign { tasks, trials }, change, 0.1);
+        assert!(found.planned > 20 && share(found.advised_found, found.inconclusive) >= 0.75, "{tasks}: {found:?}");
+    }
+}
+
+/// Where the drop differs so much between tasks that no number of trials of 40 tasks finds it in 80 %, pilots must not
+/// recommend trials. Where trials do decide, they say so.
+#[test]
+fn trials_are_recommended_only_where_they_decide() {
+    let even = SimulatedChange { drop: 0.1, ..NO_CHANGE };
+    let uneven = SimulatedChange { drop_spread: 0.4, ..even };
+    for seed in [11, 12] {
+        let found = detect_at_recommended_size(seed, 150, SimulatedDesign { tasks: 40, trials: [5, 5] }, uneven, 0.1);
+        assert!(found.inconclusive > 100 && share(found.trials_planned, found.inconclusive) <= 0.03, "{found:?}");
+    }
+    let found = detect_at_recommended_size(13, 100, SimulatedDesign { tasks: 100, trials: [3, 3] }, even, 0.1);
+    assert!(found.trials_planned >= 20, "{found:?}");
+    assert!(share(found.same_tasks_found, found.trials_planned) >= 0.8, "{found:?}");
+    assert!(share(found.new_tasks_found, found.trials_planned) >= 0.8, "{found:?}");
 }
 
 #[test]

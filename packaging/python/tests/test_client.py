@@ -67,6 +67,33 @@ def test_labels_and_annotations(server, trace_id):
     assert found["tone"].score == 0.5 and found["tone"].metadata["by"] == "test"
 
 
+def test_annotations_may_be_mappings(server, trace_id):
+    client = server.client
+    (run,) = client.trace(trace_id).runs
+    client.annotate([{"target": f"trajectory:{run.id}", "name": "mapped", "score": 1.0, "author": None}])
+    assert {one.name: one.score for one in client.annotations(project="shop")}["mapped"] == 1.0
+    for wrong, complaint in [([{"target": "x", "name": "n", "lable": "y"}], "unknown field 'lable'"), ([{"name": "n"}], "annotation 0 has no target"), ([7], "neither an Annotation"), ({"target": "x"}, "a list")]:
+        with pytest.raises((TypeError, ValueError), match=complaint):
+            client.annotate(wrong)
+
+
+def test_labels_are_checked(server, trace_id):
+    client = server.client
+    (run,) = client.trace(trace_id).runs
+    before = len(client.annotations(project="shop"))
+    for words, options, complaint in [
+        (("", "error_recovery", "ignored"), {}, "trajectory_id is empty"),
+        ((run.id, " ", "ignored"), {}, "evaluator is empty"),
+        ((run.id, "error_recovery", None), {}, "label is a text, not NoneType"),
+        ((run.id, "error_recovery", "ignored"), {"step_index": -1}, "0 or more, not -1"),
+        ((run.id, "error_recovery", "ignored"), {"step_index": "1"}, "0 or more, not '1'"),
+        ((run.id, "thought_to_tool", "corect"), {"step_index": 0}, "has no label 'corect': it has correct, "),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=complaint):
+            client.label(*words, **options)
+    assert len(client.annotations(project="shop")) == before
+
+
 def test_refusals_have_the_message_of_the_server(server):
     with pytest.raises(gradus.GradusError, match="no trace with this id") as raised:
         server.client.trace("00")

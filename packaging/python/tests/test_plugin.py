@@ -287,16 +287,51 @@ def test_trials_keep_wider_fixtures(session):
 
 
 @pytest.mark.parametrize("words, complaint", [("trials=0", "1 or more"), ("trials=3, at_least=4", "between 1 and trials=3"), ("at_least=1.5", "at most 1"), ("runs=3", "runs"), ("at_least='all'", "a share")])
-def test_a_wrong_marker_is_refused(session, words, complaint):
+def test_a_wrong_marker_fails_its_test_only(session, words, complaint):
     result = session(f"""
         import pytest
 
         @pytest.mark.gradus({words})
-        def test_it():
+        def test_it(gradus):
+            pass
+
+        def test_other():
             pass
     """)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert complaint in result.stderr.str()
+    result.assert_outcomes(passed=1, errors=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert complaint in result.stdout.str() and "pytest_plugin.py" not in result.stdout.str()
+
+
+def test_a_disabled_sdk_is_named(session, monkeypatch):
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    result = session("""
+        import agent
+
+        def test_it(gradus):
+            agent.close_issue()
+            assert gradus.run.answered()
+    """)
+    result.assert_outcomes(failed=1)
+    assert "OTEL_SDK_DISABLED=true was set" in result.stdout.str()
+
+
+def test_a_test_reads_its_own_traces_only(session):
+    """Whatever earlier tests have sent: what is read in a long session grows with its tests, not with their square."""
+    session("""
+        import agent, pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_it(gradus, number):
+            client, listed = gradus.client, []
+            pages = client._pages
+            client._pages = lambda *words: listed.append(list(pages(*words))) or iter(listed[-1])
+            agent.close_issue()
+            assert gradus.run.answered()
+            client._pages = pages
+            # Two lists: traces since the test began, and recordings that are older than the server.
+            assert sum(len(page) for page in listed) == 1
+    """).assert_outcomes(passed=6)
 
 
 def test_a_recording_for_several_tests(session):

@@ -50,7 +50,7 @@ Examples:
 
 The options are those of `gradus serve`: a value that one of them sets is shown as such.
 
-Exit codes: 0 shown, 2 the file cannot be read, or commands refuse it because it is not trusted (it is shown all the same).";
+Exit codes: 0 shown, 2 the file cannot be read, is not trusted, or `gradus serve` refuses its settings (they are shown all the same).";
 
 /// Characters from which a part of a path with a digit in it counts as a key.
 const MIN_KEY_CHARS: usize = 16;
@@ -81,6 +81,8 @@ struct ShownConfig {
     refusal: Option<String>,
     /// Why no judge can be selected with these settings.
     judge_error: Option<String>,
+    /// Why `gradus serve` would not start with them.
+    server_error: Option<String>,
 }
 
 /// Which file the settings come from.
@@ -128,7 +130,12 @@ impl ShownConfig {
         if arguments.changed {
             values.retain(|value| value.source != ValueSource::Default);
         }
-        Ok(ShownConfig { file, values, variables: list_set_variables(), refusal, judge_error })
+        // A file that is not trusted is refused before its settings are looked at.
+        let server_error = match refusal {
+            Some(_) => None,
+            None => arguments.server.read_config()?.summary().err().map(|error| error.to_string()),
+        };
+        Ok(ShownConfig { file, values, variables: list_set_variables(), refusal, judge_error, server_error })
     }
 
     fn print(&self, arguments: &ShowArguments) -> anyhow::Result<CommandExit> {
@@ -141,9 +148,10 @@ impl ShownConfig {
         if let Some(reason) = &self.judge_error {
             print_diagnostic(&format!("judge: {}", printable_line(&mask_secrets(reason))));
         }
-        Ok(match &self.refusal {
+        let server_error = self.server_error.as_ref().map(|reason| format!("`gradus serve` refuses: {reason}"));
+        Ok(match self.refusal.clone().or(server_error) {
             Some(reason) => {
-                print_diagnostic(&printable_line(reason));
+                print_diagnostic(&printable_line(&mask_secrets(&reason)));
                 CommandExit::BadInput
             }
             None => CommandExit::Pass,
@@ -197,6 +205,7 @@ impl ShownConfig {
             "file": {"path": self.file.path, "origin": self.file.origin},
             "refused": self.refusal,
             "judge_error": self.judge_error.as_deref().map(mask_secrets),
+            "server_error": self.server_error.as_deref().map(mask_secrets),
             "values": values,
             "environment": variables,
         })

@@ -1,19 +1,22 @@
 //! Interrupts while agents work on trials: those under way are finished first, and no process is left behind.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::CommandExit;
 use super::sources::print_diagnostic;
 use crate::process_groups::ProcessGroupRegistry;
 
-/// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one, or
-/// SIGTERM, ends the process at once, together with the programs of agents that are running. Dropping it ends the
-/// thread.
+/// What shells add to the number of the signal that ended a program.
+const SIGNAL_EXIT_BASE: i32 = 128;
+
+/// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one, SIGTERM or
+/// SIGHUP (the terminal was closed) ends the process at once, together with the programs of agents that are running.
+/// Dropping it ends the thread.
 pub(super) struct InterruptListener {
     /// Dropping the sender ends the thread.
     end: Option<oneshot::Sender<()>>,
@@ -24,14 +27,17 @@ impl InterruptListener {
     pub(super) fn start(stop: &Arc<AtomicBool>, programs: &ProcessGroupRegistry, hint: String) -> InterruptListener {
         let (stop, programs) = (Arc::clone(stop), programs.clone());
         let (end, ended) = oneshot::channel();
+        let (handlers_set, is_listening) = mpsc::channel();
         let listen = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(listen_for_interrupts(&stop, &programs, &hint, ended));
+                runtime.block_on(listen_for_interrupts(&stop, &programs, &hint, handlers_set, ended));
             }
         };
         // If no thread can be started, Ctrl-C ends the process as usual, and --resume still works.
         let thread = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
+        // A signal during the first trial must find its handler. The sender is dropped, also if there is no thread.
+        let _ = is_listening.recv();
         InterruptListener { end: Some(end), thread: thread.ok() }
     }
 }
@@ -50,25 +56,42 @@ async fn listen_for_interrupts(
     stop: &AtomicBool,
     programs: &ProcessGroupRegistry,
     hint: &str,
+    handlers_set: mpsc::Sender<()>,
     mut ended: oneshot::Receiver<()>,
 ) {
     let (Ok(mut pressed), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return;
     };
+    // A handler would undo what `nohup` has set.
+    let mut hang_up = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
+    drop(handlers_set);
+    let hung_up = async |hang_up: &mut Option<Signal>| match hang_up {
+        Some(signal) => signal.recv().await,
+        None => std::future::pending().await,
+    };
     loop {
-        let at_once = tokio::select! {
+        let exit_code = tokio::select! {
             // In this order: a signal that came before the end of the trials must not be lost.
             biased;
-            _ = terminate.recv() => true,
-            _ = pressed.recv() => stop.swap(true, Ordering::Relaxed),
+            _ = hung_up(&mut hang_up) => Some(SIGNAL_EXIT_BASE + SignalKind::hangup().as_raw_value()),
+            _ = terminate.recv() => Some(SIGNAL_EXIT_BASE + SignalKind::terminate().as_raw_value()),
+            _ = pressed.recv() => stop.swap(true, Ordering::Relaxed).then_some(CommandExit::Interrupted as i32),
             _ = &mut ended => return,
         };
-        if at_once {
+        if let Some(exit_code) = exit_code {
             programs.end_all();
             print_diagnostic(&format!("interrupted; {hint}"));
-            std::process::exit(CommandExit::Interrupted as i32);
+            std::process::exit(exit_code);
         }
         print_diagnostic("finishing the trials that are under way; once more ends at once");
     }
+}
+
+/// Whether whoever started this process had SIGHUP ignored, as `nohup` does. Only Linux tells.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // Signal 1 is the lowest bit.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

@@ -203,3 +203,21 @@ fn a_file_that_is_refused_or_broken_is_bad_input() {
     assert!(ran.err.contains("gradus.toml, line 2") && ran.out.is_empty(), "{}", ran.err);
     place.run(&["config", "show", "--config", "missing.toml"]).exits_with(2);
 }
+
+#[test]
+fn settings_that_the_server_refuses_are_shown_and_refused() {
+    let place = Place::new();
+    for (settings, part) in [
+        ("[serve]\nhttp = \"nowhere\"\n", "nowhere"),
+        ("[[rule]]\nname = \"a\"\nevaluators = [\"no_such\"]\n", "no_such"),
+    ] {
+        place.write("own.toml", settings);
+        let refused = place.run(&["serve", "--config", "own.toml"]).exits_with(2);
+        let ran = place.run(&["config", "show", "--config", "own.toml"]).exits_with(2);
+        assert!(ran.out.contains("# configuration file: own.toml (named)"), "{}", ran.out);
+        assert!(ran.err.contains("`gradus serve` refuses: ") && ran.err.contains(part), "{}", ran.err);
+        assert!(refused.err.contains(part), "{}", refused.err);
+        let shown = shown_json(&place, &["--config", "own.toml"], &[], 2);
+        assert!(shown["server_error"].as_str().is_some_and(|reason| reason.contains(part)), "{shown}");
+    }
+}

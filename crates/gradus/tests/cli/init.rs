@@ -99,6 +99,22 @@ fn what_was_found_is_in_the_files_and_no_secret_is() {
     assert!(shown.contains("judge.name = \"offline\"  # gradus.toml:"), "{shown}");
 }
 
+#[test]
+fn frameworks_of_node_are_found() {
+    for (package, title) in [
+        ("@openai/agents", "OpenAI Agents SDK (@openai/agents in package.json)"),
+        ("llamaindex", "LlamaIndex.TS (llamaindex in package.json)"),
+        ("@google/adk", "Google ADK (@google/adk in package.json)"),
+        ("@anthropic-ai/sdk", "Anthropic's client (@anthropic-ai/sdk in package.json)"),
+    ] {
+        let place = Place::new();
+        place.write("package.json", &format!("{{\"dependencies\": {{\"{package}\": \"1\"}}}}"));
+        init(&place, &[], &[]).exits_with(0);
+        let settings = place.read("gradus.toml");
+        assert!(settings.contains(title), "{package}: {settings}");
+    }
+}
+
 /// The action is at the root of the repository: what the workflow gives it must be among its inputs.
 #[test]
 fn the_workflow_keeps_to_the_inputs_of_the_action() {

@@ -129,3 +129,20 @@ fn bad_options_are_one_line() {
     let ran = place.run(&["experiment", "no.jsonl", "--agent", "true"]).exits_with(2);
     assert!(ran.err.contains("dataset not readable: no.jsonl: "), "{}", ran.err);
 }
+
+#[test]
+fn a_baseline_of_runs_that_are_not_judged_is_refused_before_any_trial() {
+    let place = Place::new();
+    place.write("items.jsonl", "{\"id\": \"a\", \"request\": \"Wait.\"}\n");
+    for option in ["--save-baseline", "--baseline"] {
+        let words = ["experiment", "items.jsonl", "--agent", "touch ran", "--no-grading", option, "base.jsonl"];
+        let ran = place.run(&words).exits_with(2);
+        assert!(ran.err.contains("'--no-grading' cannot be used with"), "{}", ran.err);
+    }
+    assert!(!place.path("ran").exists());
+    place.write("base.jsonl", "{\"gradus_baseline\": 99}\n");
+    let ran = place.run(&["experiment", "items.jsonl", "--agent", "touch ran", "--baseline", "base.jsonl"]);
+    let ran = ran.exits_with(2);
+    assert!(ran.err.contains("it has the format 99") && ran.err.contains("hint: update Gradus"), "{}", ran.err);
+    assert!(!place.path("ran").exists());
+}

@@ -193,4 +193,13 @@ fn every_bad_line_is_reported_and_good_ones_are_counted() {
     assert!(ran.out.contains("items.jsonl: 1 item, 1 with checks, 2 lines refused"), "{}", ran.out);
     let ran = place.run(&["experiment", "items.jsonl", "--agent", "true"]).exits_with(2);
     assert!(ran.err.contains("dataset line refused: items.jsonl:2:"), "{}", ran.err);
+    place.write("empty.jsonl", "\n");
+    let ran = place.run(&["dataset", "check", "empty.jsonl"]).exits_with(2);
+    assert_eq!(ran.out, "empty.jsonl: 0 items, 0 with checks\n");
+    // A list of fields is no item, and neither is a file that is one JSON array.
+    place.write("array.jsonl", "[\"a\", \"Refund order 7.\"]\n[\n{\"id\": \"b\", \"request\"\n");
+    let ran = place.run(&["dataset", "check", "array.jsonl"]).exits_with(2);
+    assert!(ran.err.contains("array.jsonl:1: an array, not an object; hint: write exactly one"), "{}", ran.err);
+    assert!(ran.err.contains("array.jsonl:3: not JSON: EOF while parsing an object at column 21;"), "{}", ran.err);
+    assert!(ran.out.contains("0 items, 0 with checks, 3 lines refused"), "{}", ran.out);
 }

@@ -8,6 +8,7 @@ mod http_agents;
 #[path = "../place/mod.rs"]
 mod place;
 mod programs;
+mod signals;
 mod spans;
 
 use place::Place;

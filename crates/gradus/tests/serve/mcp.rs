@@ -68,6 +68,13 @@ fn live_traffic_is_asked_about() {
         "{groups}"
     );
     assert!(groups.contains(&id), "{groups}");
+    // The groups are those of the API: the same reason, the same counts.
+    let stored = server.get("/api/v1/failure-groups").json();
+    let group = stored["items"].as_array().unwrap().iter().find(|group| group["evaluator"] == "call_validity").unwrap();
+    assert_eq!((group["trajectories"].as_u64(), group["verdicts"].as_u64()), (Some(1), Some(1)), "{stored}");
+    assert!(groups.contains(group["reason"].as_str().unwrap()), "{groups} {stored}");
+    assert!(groups.contains("1 verdict in 1 run (20.0 % of all)"), "{groups}");
+    assert!(ask("failure_groups", json!({"tool": "search"})).contains("0 groups of wrong verdicts in 5 runs"));
     assert!(ask("worst_steps", json!({})).contains(&format!("run {id} step 1: read_file")));
     let run = ask("get_run", json!({"run": &id}));
     assert!(run.contains("of live traffic") && run.contains("WRONG call_validity=incorrect (rule "), "{run}");
@@ -77,6 +84,7 @@ fn live_traffic_is_asked_about() {
     let (mut cursor, mut seen) = (json!(null), 0);
     loop {
         let page = ask("find_runs", json!({"limit": 1, "cursor": cursor, "text": "zebra"}));
+        assert!(page.contains("\n5 runs of live traffic"), "{page}");
         seen += page.lines().filter(|line| line.starts_with("run ")).count();
         let Some((_, rest)) = page.split_once("with cursor \"") else { break };
         cursor = json!(rest.split('"').next().unwrap());

@@ -155,6 +155,8 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
         TrialAdvice::CannotDecide if plan.beyond_tasks.is_some() => String::new(),
         TrialAdvice::CannotDecide if plan.more_tasks.is_some() => ", more trials of these would not".to_owned(),
         TrialAdvice::CannotDecide => "; one task decides nothing".to_owned(),
+        TrialAdvice::Uncertain if plan.more_tasks.is_some() => ", more trials of these may not".to_owned(),
+        TrialAdvice::Uncertain => String::new(),
         TrialAdvice::Unknown => String::new(),
     };
     format!("{tasks}{}{}{trials}", detectable.unwrap_or_default(), more.unwrap_or_default())

@@ -19,8 +19,10 @@ pub(super) struct PairingKeys {
 }
 
 impl PairingKeys {
-    /// By run if every version has judged most of the runs of the first one, as two judges of the same traces have;
-    /// otherwise by task.
+    /// By run if the versions have judged the same runs, as two judges of the same traces have, one of which may have
+    /// stopped early; otherwise by task. Two versions of an agent can also have runs in common: ids of recordings without
+    /// an id are made from their content. Those are the runs in which nothing changed, and comparing them alone would
+    /// hide every change.
     pub(super) fn choose(versions: &[VersionResults]) -> PairingKeys {
         let ids = |results: &VersionResults| -> HashSet<String> {
             let all = results.tasks.values().flat_map(|task| &task.runs).map(|run| run.trajectory_id.clone());
@@ -28,12 +30,12 @@ impl PairingKeys {
         };
         let Some((first, rest)) = versions.split_first() else { return PairingKeys { by_trajectory: false } };
         let first = ids(first);
-        let shares_most = |other: &VersionResults| {
+        let has_same_runs = |other: &VersionResults| {
             let other = ids(other);
             let shared = other.intersection(&first).count();
-            2 * shared > first.len().max(other.len())
+            shared == first.len().min(other.len()) && 2 * shared > first.len().max(other.len())
         };
-        PairingKeys { by_trajectory: !first.is_empty() && rest.iter().all(shares_most) }
+        PairingKeys { by_trajectory: !first.is_empty() && rest.iter().all(has_same_runs) }
     }
 
     pub(super) fn task_name(&self, key: &TaskKey, run: &RunValues) -> String {

@@ -163,3 +163,30 @@ fn the_same_runs_under_two_judges_are_paired_with_themselves() {
     assert_eq!(comparison.pairing, RunPairing::Run);
     assert_eq!(comparison.report.pairs[0].dimensions[0].tasks.shared, 18);
 }
+
+#[test]
+fn a_judge_that_stopped_early_is_paired_by_run() {
+    let first = version("v1", 6, 3, |_, _| 3);
+    let mut second = first.clone();
+    second.tasks.pop_last();
+    let comparison = compare(&[first, second]);
+    assert_eq!(comparison.pairing, RunPairing::Run);
+    assert_eq!(comparison.report.pairs[0].dimensions[0].tasks.shared, 15);
+}
+
+/// Recordings without ids get them from their content, so runs in which the agent did the same have the same id.
+#[test]
+fn runs_that_did_not_change_do_not_hide_those_that_did() {
+    let is_broken = |task: usize, trial: usize| (task + trial).is_multiple_of(3);
+    let before = version("v", 40, 3, |_, _| 3);
+    let mut after = version("v", 40, 3, |task, trial| if is_broken(task, trial) { 1 } else { 3 });
+    for (at, task) in after.tasks.values_mut().enumerate() {
+        for (trial, run) in task.runs.iter_mut().enumerate().filter(|(trial, _)| is_broken(at, *trial)) {
+            run.trajectory_id = format!("changed-{at}-{trial}");
+        }
+    }
+    let comparison = compare(&[before, after]);
+    assert_eq!(comparison.pairing, RunPairing::Task);
+    assert_eq!(verdicts(&comparison)[0], ("fit", ComparisonVerdict::Worse), "{comparison:?}");
+    assert_eq!(comparison.report.pairs[0].dimensions[0].tasks.shared, 40);
+}

@@ -14,8 +14,9 @@ use crate::state::ServerState;
 /// Shorter than the idle timeout of usual clients.
 const MAX_TIMEOUT_S: f64 = 60.0;
 const DEFAULT_TIMEOUT_S: f64 = 10.0;
-/// The pause between two looks at the queue. A small trace takes about as long.
-const POLL: Duration = Duration::from_millis(3);
+/// The queue is looked at again after this time even without progress in assembly: verdicts of models are stored
+/// meanwhile, and groups are removed by retention.
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +52,7 @@ pub(super) async fn settle_traces(
     let deadline = Instant::now() + Duration::from_secs_f64(timeout_s);
     let _pending = server.settling.begin_request();
     loop {
+        let progress = server.settling.next_progress();
         server.settling.wake_assemblers();
         let counted =
             run_store_query(&server, |server| Ok((server.store.due_count()?, server.store.ungraded_count()?)));
@@ -59,6 +61,7 @@ pub(super) async fn settle_traces(
         if is_settled || Instant::now() >= deadline {
             return Ok(Json(SettleResult { is_settled, waiting_traces, ungraded_trajectories }));
         }
-        tokio::time::sleep(POLL).await;
+        let pause = MAX_PAUSE.min(deadline.saturating_duration_since(Instant::now()));
+        let _ = tokio::time::timeout(pause, progress).await;
     }
 }

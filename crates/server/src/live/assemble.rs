@@ -243,6 +243,7 @@ impl AssemblyBatch<'_> {
             Ok(count) => {
                 self.server.meters.record_assembled(count);
                 took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
+                self.server.settling.notify_progress();
                 Ok(())
             }
             // Groups in one transaction fail together. Each one is a retry now and is claimed alone next time, which
@@ -273,6 +274,7 @@ impl AssemblyBatch<'_> {
             Ok(count) => {
                 self.server.meters.record_assembled(count);
                 self.queue.release(trace_group, self.is_large, took);
+                self.server.settling.notify_progress();
                 Ok(())
             }
             Err(error) => self.fail_trace_group(trace_group, error.into()),
@@ -313,7 +315,10 @@ impl AssemblyBatch<'_> {
             Ok(())
         });
         match failed {
-            Ok(()) => self.queue.release(trace_group, self.is_large, Duration::ZERO),
+            Ok(()) => {
+                self.queue.release(trace_group, self.is_large, Duration::ZERO);
+                server.settling.notify_progress();
+            }
             Err(_) => self.give_back(vec![trace_group]),
         }
         failed

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use gradus_mcp::{
     ArchiveError, ArchivedRun, EvaluationList, FlaggedScope, FolderArchive, FoundRunPage, GateReport, NewRunLabel,
-    RunArchive, RunFilter,
+    RunArchive, RunFilter, StoredFailureGroups,
 };
 use gradus_report::compare::VersionComparison;
 use gradus_store::WriteLane;
 
+use super::live_groups::load_live_groups;
 use super::live_labels::store_live_label;
 use super::live_runs::{find_live_runs, load_live_run, visit_live_flagged};
 use crate::caller::RequestCaller;
@@ -71,12 +72,24 @@ impl RunArchive for ServerArchive {
         }
     }
 
+    fn load_failure_groups(&self, filter: &RunFilter) -> Result<Option<StoredFailureGroups>, ArchiveError> {
+        match filter.evaluation {
+            Some(_) => Ok(None),
+            None => load_live_groups(&self.server.store, filter).map(Some),
+        }
+    }
+
     fn compare_evaluations(&self, first: &str, second: &str) -> Result<VersionComparison, ArchiveError> {
         self.evaluations.compare_evaluations(first, second).map_err(hide_paths)
     }
 
-    fn check_gates(&self, evaluation: Option<&str>, gate: Option<&str>) -> Result<GateReport, ArchiveError> {
-        self.evaluations.check_gates(evaluation, gate).map_err(hide_paths)
+    fn check_gates(
+        &self,
+        evaluation: Option<&str>,
+        gate: Option<&str>,
+        baseline: Option<&str>,
+    ) -> Result<GateReport, ArchiveError> {
+        self.evaluations.check_gates(evaluation, gate, baseline).map_err(hide_paths)
     }
 
     fn store_label(&self, label: &NewRunLabel) -> Result<String, ArchiveError> {

@@ -13,11 +13,11 @@ use super::store_failure::describe_store_error;
 use crate::time_text::format_rfc3339;
 
 /// Where runs without an evaluation are, for people.
-const LIVE_TRAFFIC: &str = "live traffic";
+pub(super) const LIVE_TRAFFIC: &str = "live traffic";
 /// Traces of one page of the store, and pages that one search reads: with a rare filter most of them match nothing.
 const TRACES_PER_PAGE: usize = 100;
 const MAX_PAGES: usize = 40;
-/// Runs that failure groups and worst steps are made of: the latest.
+/// Runs that worst steps are made of: the latest.
 const MAX_VISITED_RUNS: u64 = 2_000;
 /// Labels that are shown with a run.
 const MAX_LABELS: usize = 200;
@@ -58,7 +58,9 @@ pub(super) fn find_live_runs(
         || ArchiveError::BadArgument { argument: "cursor", reason: "give the one of the answer before".to_owned() };
     let mut at = RunListCursor::parse(cursor).ok_or_else(wrong)?;
     let traces = to_trace_filter(filter);
-    let mut found = FoundRunPage { scope: LIVE_TRAFFIC.to_owned(), ..FoundRunPage::default() };
+    let (total, is_total_partial) = count_live_runs(store, filter, &traces)?;
+    let scope = LIVE_TRAFFIC.to_owned();
+    let mut found = FoundRunPage { scope, total, is_total_partial, ..FoundRunPage::default() };
     for _ in 0..MAX_PAGES {
         let page = store.traces(&traces, at.page, TRACES_PER_PAGE).map_err(describe_store_error)?;
         let runs = page.traces.iter().flat_map(|row| row.trajectories.iter().map(move |run| (row, run)));
@@ -78,6 +80,22 @@ pub(super) fn find_live_runs(
     }
     found.next_cursor = Some(at.to_string());
     Ok(found)
+}
+
+/// How many runs match, and whether there may be more than were counted.
+fn count_live_runs(store: &Store, filter: &RunFilter, traces: &TraceFilter) -> Result<(u64, bool), ArchiveError> {
+    let (mut count, mut at) = (0, None);
+    for _ in 0..MAX_PAGES {
+        let page = store.traces(traces, at, TRACES_PER_PAGE).map_err(describe_store_error)?;
+        let runs = page.traces.iter().flat_map(|row| &row.trajectories);
+        count += runs.filter(|run| is_selected(filter, run)).count() as u64;
+        at = page.next;
+        if at.is_none() {
+            return Ok((count, false));
+        }
+        gradus_store::check_query().map_err(|_| ArchiveError::Stopped)?;
+    }
+    Ok((count, true))
 }
 
 fn to_trace_filter(filter: &RunFilter) -> TraceFilter {

@@ -2,6 +2,7 @@
 //! those of every other route; nothing is held between requests.
 
 mod live_archive;
+mod live_groups;
 mod live_labels;
 mod live_runs;
 mod store_failure;

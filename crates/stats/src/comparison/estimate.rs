@@ -5,6 +5,7 @@ use crate::distributions::student_quantile;
 use crate::interval::{ConfidenceInterval, ScoreCluster, clustered_interval_at};
 
 use super::comparison_test::ComparisonTest;
+use super::variance_parts::TrialVariance;
 
 /// A t interval is too short where few tasks differ from all others, because the tasks that would widen it are rare.
 /// It is used from this many on, or from half of the tasks on.
@@ -26,7 +27,7 @@ pub(super) struct EffectEstimate {
     /// The squared standard error times `tasks`.
     pub(super) variance: f64,
     /// The part of `variance` that comes from trials of the same task; `None` where no task was repeated.
-    pub(super) trial_variance: Option<f64>,
+    pub(super) trial_variance: Option<TrialVariance>,
     /// Mean number of runs per task and version.
     pub(super) trials: f64,
     pub(super) freedom: f64,

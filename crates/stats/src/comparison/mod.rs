@@ -22,6 +22,7 @@ mod sign_flip;
 #[cfg(test)]
 mod tests;
 mod unpaired;
+mod variance_parts;
 
 pub use comparison_test::ComparisonTest;
 pub use dimension::{ComparedDimension, DimensionPreference, EffectScale, relative_change};

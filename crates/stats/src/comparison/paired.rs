@@ -8,6 +8,7 @@ use super::dimension::EffectScale;
 use super::estimate::{EffectEstimate, IntervalShape, is_rare};
 use super::samples::{TaskSample, VersionSample, mean_difference, mean_over_tasks, mean_units};
 use super::sign_flip::sign_flip_test;
+use super::variance_parts::TrialVariance;
 
 /// The tasks that both versions ran, in the order of their names.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl SharedTasks {
             test,
             tasks,
             variance,
-            trial_variance: self.trial_variance().map(|variance| variance / (divisor * divisor)),
+            trial_variance: self.trial_variance(divisor),
             trials: self.mean_trials(),
             freedom: tasks - 1.0,
             max_effect: scale.max_effect(),
@@ -128,15 +129,20 @@ impl SharedTasks {
         runs as f64 / (2.0 * self.pairs.len() as f64)
     }
 
-    /// The mean over tasks of the variance that a task's difference has because its trials vary: the within-task part
-    /// of the law of total variance. The variance of one trial is pooled over tasks, for each version.
-    fn trial_variance(&self) -> Option<f64> {
+    /// The variance that a task's difference has because its trials vary: the within-task part of the law of total
+    /// variance. The variance of one trial is pooled over tasks, for each version.
+    fn trial_variance(&self, divisor: f64) -> Option<TrialVariance> {
         let side = |pick: fn(&(TaskSample, TaskSample)) -> &TaskSample| {
             let freedom: i128 = self.pairs.iter().map(|pair| pick(pair).runs - 1).sum();
             let squares: f64 = self.pairs.iter().map(|pair| pick(pair).squares).sum();
             let inverse: f64 = self.pairs.iter().map(|pair| 1.0 / pick(pair).runs as f64).sum();
-            (freedom > 0).then(|| squares / freedom as f64 * inverse / self.pairs.len() as f64)
+            let of_one = squares / freedom as f64 / (divisor * divisor);
+            (freedom > 0).then(|| TrialVariance {
+                of_one,
+                present: of_one * inverse / self.pairs.len() as f64,
+                freedom: freedom as f64,
+            })
         };
-        Some(side(|pair| &pair.0)? + side(|pair| &pair.1)?)
+        Some(side(|pair| &pair.0)?.add(&side(|pair| &pair.1)?))
     }
 }

@@ -14,6 +14,10 @@ const POWER: f64 = 0.8;
 /// More trials of the same tasks are not recommended beyond this many times the present ones.
 const MAX_TRIAL_FACTOR: f64 = 50.0;
 
+/// From fewer tasks on, how much tasks differ is not known well enough to recommend trials: the upper bound is more than
+/// twice the estimate.
+const MIN_TRIAL_ADVICE_TASKS: f64 = 20.0;
+
 /// More tasks are not recommended beyond this many times the present ones: the variance of a few tasks says little about
 /// that of thousands. Up to `MIN_TASK_LIMIT` the number is given in any case.
 const MAX_TASK_FACTOR: f64 = 50.0;
@@ -43,6 +47,8 @@ pub enum TrialAdvice {
     Unknown,
     /// Tasks differ too much from each other: only more tasks can decide.
     CannotDecide,
+    /// More trials would decide if tasks differ as little as it seems, but there are too few tasks to know.
+    Uncertain,
     /// So many trials of each task and version would decide.
     Decide { trials_per_task: u64 },
 }
@@ -88,20 +94,20 @@ fn one_sided_quantile(power: f64) -> f64 {
 
 /// The number of standard errors that an effect of the smallest size that matters must have. A difference of that size
 /// is found with 80 % power, and no difference is shown to be none with 80 % power: both ends of the interval must then
-/// be inside, each with 90 %.
+/// be inside, each with 90 %. `freedom` is that of the variance at hand: quantiles of Student's distribution keep the
+/// power on average over pilots, some of which estimate too small a variance (Julious and Owen 2006).
 fn needed_deviations(alpha: f64, freedom: f64) -> f64 {
-    student_quantile(alpha, freedom) + one_sided_quantile(0.5 * (1.0 + POWER))
+    student_quantile(alpha, freedom) + student_quantile(1.0 - POWER, freedom)
 }
 
 fn needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
     // At the observed effect the interval must end before 0 or before the bound, whichever is farther.
     let reach = estimate.value.abs().max(bound - estimate.value.abs());
+    let needed = needed_deviations(alpha, estimate.freedom);
     let is_enough = |tasks: f64| {
         let error = (estimate.variance / tasks).sqrt();
         let is_sparse_enough = !estimate.is_sparse() || max_unseen_share(tasks, alpha) <= bound;
-        is_sparse_enough
-            && needed_deviations(alpha, tasks - 1.0) * error <= bound
-            && student_quantile(alpha, tasks - 1.0) * error <= reach
+        is_sparse_enough && needed * error <= bound && student_quantile(alpha, tasks - 1.0) * error <= reach
     };
     let mut high = 2_u64;
     while !is_enough(high as f64) && high < 1 << 40 {
@@ -115,21 +121,30 @@ fn needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
     high
 }
 
-/// The law of total variance: the variance of a task's difference is that between tasks plus that of its trials, and
-/// only the second part shrinks with more trials.
+/// Whether more trials of the same tasks decide, whatever the variance between tasks is within what the pilot allows.
 fn advise_trials(estimate: &EffectEstimate, bound: f64, alpha: f64) -> TrialAdvice {
-    let Some(of_trials) = estimate.trial_variance else { return TrialAdvice::Unknown };
-    if estimate.is_sparse() || of_trials <= 0.0 {
+    let Some(parts) = &estimate.trial_variance else { return TrialAdvice::Unknown };
+    if estimate.is_sparse() || parts.present <= 0.0 {
         return TrialAdvice::CannotDecide;
     }
-    // One standard error more than estimated: an advice that comes from too small an estimate would not decide.
-    let uncertainty = estimate.variance * (2.0 / (estimate.tasks - 1.0)).sqrt();
-    let between_tasks = (estimate.variance - of_trials + uncertainty).max(0.0);
     let wanted = estimate.tasks * (bound / needed_deviations(alpha, estimate.freedom)).powi(2);
-    let factor = of_trials / (wanted - between_tasks);
-    if wanted <= between_tasks || factor > MAX_TRIAL_FACTOR {
+    let between_tasks = estimate.variance - parts.present;
+    if between_tasks >= wanted {
         return TrialAdvice::CannotDecide;
     }
-    let trials = (estimate.trials * factor).ceil().max(estimate.trials.floor() + 1.0);
-    TrialAdvice::Decide { trials_per_task: trials as u64 }
+    if estimate.tasks < MIN_TRIAL_ADVICE_TASKS {
+        return TrialAdvice::Uncertain;
+    }
+    let is_enough = |trials: u64| parts.upper_variance(estimate, trials as f64) <= wanted;
+    let fewest = estimate.trials.floor() as u64 + 1;
+    let most = (MAX_TRIAL_FACTOR * estimate.trials) as u64;
+    if !is_enough(most) {
+        return TrialAdvice::Uncertain;
+    }
+    let (mut low, mut high) = (fewest - 1, most);
+    while low + 1 < high {
+        let middle = u64::midpoint(low, high);
+        if is_enough(middle) { high = middle } else { low = middle }
+    }
+    TrialAdvice::Decide { trials_per_task: high }
 }

@@ -44,28 +44,54 @@ pub(crate) fn simulated_dimensions() -> Vec<ComparedDimension> {
     ]
 }
 
+/// A task as both versions meet it.
+#[derive(Clone, Copy, Debug)]
+struct SimulatedTask {
+    /// Probability of success, by version.
+    probabilities: [f64; 2],
+    /// Mean number of steps, about.
+    length: f64,
+}
+
+fn draw_tasks(random: &mut Rng, count: usize, change: SimulatedChange) -> Vec<SimulatedTask> {
+    let draw = |_| {
+        let ease = 0.42 + 0.5 * random.f64();
+        let length = 2.0 + 8.0 * random.f64();
+        let drop = change.drop + change.drop_spread * (2.0 * random.f64() - 1.0);
+        let is_broken = change.broken.is_some_and(|share| random.f64() < share);
+        let probabilities = match change.broken {
+            None => [ease, ease - drop],
+            Some(_) => [1.0, f64::from(u8::from(!is_broken))],
+        };
+        SimulatedTask { probabilities, length }
+    };
+    (0..count).map(draw).collect()
+}
+
 pub(crate) fn simulate_comparison(
     random: &mut Rng,
     design: SimulatedDesign,
     change: SimulatedChange,
     settings: &ComparisonSettings,
 ) -> ComparisonReport {
+    let tasks = draw_tasks(random, design.tasks, change);
+    compare_on_tasks(random, &tasks, design.trials, change, settings)
+}
+
+fn compare_on_tasks(
+    random: &mut Rng,
+    tasks: &[SimulatedTask],
+    trials: [usize; 2],
+    change: SimulatedChange,
+    settings: &ComparisonSettings,
+) -> ComparisonReport {
     let mut samples = ComparisonSamples::new(simulated_dimensions(), vec!["first".to_owned(), "second".to_owned()]);
-    for task in 0..design.tasks {
-        let name = format!("task {task}");
-        let ease = 0.42 + 0.5 * random.f64();
-        let length = 2.0 + 8.0 * random.f64();
-        let drop = change.drop + change.drop_spread * (2.0 * random.f64() - 1.0);
-        let is_broken = change.broken.is_some_and(|share| random.f64() < share);
-        for (version, trials) in design.trials.into_iter().enumerate() {
-            let probability = match (change.broken, version) {
-                (None, 0) => ease,
-                (None, _) => ease - drop,
-                (Some(_), _) => f64::from(u8::from(version == 0 || !is_broken)),
-            };
+    for (at, task) in tasks.iter().enumerate() {
+        let name = format!("task {at}");
+        for (version, trials) in trials.into_iter().enumerate() {
             for _ in 0..trials {
                 let factor = if version == 1 { change.cost_factor } else { 1.0 };
-                let run = simulate_run(random, probability, length, factor);
+                let run = simulate_run(random, task.probabilities[version], task.length, factor);
                 for (dimension, value) in run.into_iter().enumerate() {
                     samples.add_value(version, dimension, &name, value).expect("simulated values are on the scale");
                 }
@@ -128,15 +154,22 @@ pub(crate) fn coverage(
 /// A drop, compared at the size that a pilot comparison recommends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlannedResult {
-    /// Pilots that were inconclusive and recommended a size.
+    pub(crate) inconclusive: u32,
+    /// Pilots that recommended a number of tasks.
     pub(crate) planned: u32,
-    /// Comparisons at the recommended size that came out as worse.
+    /// Comparisons over that many new tasks that came out as worse.
     pub(crate) found: u32,
     /// Sum of the recommended numbers of tasks.
     pub(crate) tasks: u64,
-    /// Pilots that recommended more trials of the same tasks instead.
+    /// Pilots that recommended more trials of the same tasks as an alternative.
     pub(crate) trials_planned: u32,
-    pub(crate) trials_found: u32,
+    /// Comparisons with that many trials that came out as worse: of the tasks of the pilot, and of as many new ones.
+    pub(crate) same_tasks_found: u32,
+    pub(crate) new_tasks_found: u32,
+    /// Sum of the recommended numbers of trials.
+    pub(crate) trials: u64,
+    /// Comparisons that came out as worse where more trials are run if they are recommended, and more tasks otherwise.
+    pub(crate) advised_found: u32,
 }
 
 pub(crate) fn detect_at_recommended_size(
@@ -150,21 +183,31 @@ pub(crate) fn detect_at_recommended_size(
     let settings = ComparisonSettings { min_effect, ..ComparisonSettings::default() };
     let mut result = PlannedResult::default();
     for _ in 0..rounds {
-        let report = simulate_comparison(&mut random, pilot, change, &settings);
+        let pilot_tasks = draw_tasks(&mut random, pilot.tasks, change);
+        let report = compare_on_tasks(&mut random, &pilot_tasks, pilot.trials, change, &settings);
         let Some(plan) = report.pairs[0].dimensions[0].plan else { continue };
-        let is_worse = |random: &mut Rng, design: SimulatedDesign| {
-            let found = simulate_comparison(random, design, change, &settings);
+        result.inconclusive += 1;
+        let mut is_worse = |tasks: &[SimulatedTask], trials: [usize; 2]| {
+            let found = compare_on_tasks(&mut random, tasks, trials, change, &settings);
             u32::from(found.pairs[0].dimensions[0].verdict == ComparisonVerdict::Worse)
         };
-        let tasks = plan.needed_tasks.expect("there is more than one task");
-        result.planned += 1;
-        result.tasks += tasks;
-        result.found += is_worse(&mut random, SimulatedDesign { tasks: tasks as usize, ..pilot });
+        let mut task_random = Rng::with_seed(seed ^ u64::from(result.inconclusive) << 32);
+        let mut advised_found = 0;
+        if let Some(tasks) = plan.needed_tasks {
+            result.planned += 1;
+            result.tasks += tasks;
+            advised_found = is_worse(&draw_tasks(&mut task_random, tasks as usize, change), pilot.trials);
+            result.found += advised_found;
+        }
         if let TrialAdvice::Decide { trials_per_task } = plan.trials {
             result.trials_planned += 1;
+            result.trials += trials_per_task;
             let trials = [trials_per_task as usize; 2];
-            result.trials_found += is_worse(&mut random, SimulatedDesign { trials, ..pilot });
+            advised_found = is_worse(&pilot_tasks, trials);
+            result.same_tasks_found += advised_found;
+            result.new_tasks_found += is_worse(&draw_tasks(&mut task_random, pilot.tasks, change), trials);
         }
+        result.advised_found += advised_found;
     }
     result
 }

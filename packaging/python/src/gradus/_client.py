@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from gradus import _json
 from gradus._binary import GradusError
@@ -269,14 +269,32 @@ class Client:
     def annotations(self, *, project: Optional[str] = None, target: Optional[str] = None, name: Optional[str] = None, limit: Optional[int] = None) -> List[Annotation]:
         return [Annotation.from_json(item) for item in self._pages("/api/v1/annotations", {"project": project, "target": target, "name": name}, limit)]
 
-    def annotate(self, annotations: Sequence[Annotation]) -> None:
-        """Adds annotations. One replaces that of the same target, name and identifier."""
-        self.request("POST", "/api/v1/annotations", body=json.dumps({"items": [one.to_json() for one in annotations]}).encode())
+    def annotate(self, annotations: Sequence[Union[Annotation, Mapping[str, Any]]]) -> None:
+        """Adds annotations, or mappings with the fields of one. One replaces that of the same target, name and identifier."""
+        if isinstance(annotations, (Annotation, Mapping, str)):
+            raise TypeError("annotate takes a list of annotations, also for a single one")
+        items = [_annotation_fields(one, place) for place, one in enumerate(annotations)]
+        self.request("POST", "/api/v1/annotations", body=json.dumps({"items": items}).encode())
 
     def label(self, trajectory_id: str, evaluator: str, label: str, *, step_index: Optional[int] = None, author: Optional[str] = None, note: Optional[str] = None) -> None:
-        """Says what the right verdict is, as a person."""
+        """Says what the right verdict is, as a person. Labels that a rubric of this name does not have are refused."""
+        for name, value in (("trajectory_id", trajectory_id), ("evaluator", evaluator), ("label", label)):
+            if not isinstance(value, str):
+                raise TypeError(f"{name} is a text, not {type(value).__name__}: {value!r}")
+            if not value.strip():
+                raise ValueError(f"{name} is empty")
+        if step_index is not None and (isinstance(step_index, bool) or not isinstance(step_index, int) or step_index < 0):
+            raise ValueError(f"step_index is a number of 0 or more, not {step_index!r}")
+        known = self._rubric_labels(evaluator)
+        if known and label not in known:
+            raise ValueError(f"{evaluator} has no label {label!r}: it has {', '.join(known)}")
         target = f"trajectory:{trajectory_id}" + ("" if step_index is None else f"#{step_index}")
         self.annotate([Annotation(target=target, name=evaluator, label=label, explanation=note, author=author)])
+
+    def _rubric_labels(self, evaluator: str) -> List[str]:
+        """The labels of a rubric of the server, best first; none if it has no rubric of this name."""
+        rubrics = (one for one in _json.objects(self._get("/api/v1/rubrics"), "items") if one.get("name") == evaluator)
+        return [_json.text(one, "label") or "" for rubric in rubrics for one in _json.objects(rubric, "labels")]
 
     def labels(self, *, project: Optional[str] = None) -> List[HumanLabel]:
         """What people said about verdicts."""
@@ -308,6 +326,23 @@ class Client:
     def send_spans(self, export: Mapping[str, Any]) -> None:
         """Sends an OTLP export request as JSON."""
         self.request("POST", "/v1/traces", body=json.dumps(export).encode())
+
+
+_ANNOTATION_FIELDS = ("target", "name", "label", "score", "explanation", "annotator", "author", "identifier", "metadata")
+
+
+def _annotation_fields(annotation: Union[Annotation, Mapping[str, Any]], place: int) -> Dict[str, Any]:
+    if isinstance(annotation, Annotation):
+        return annotation.to_json()
+    if not isinstance(annotation, Mapping):
+        raise TypeError(f"annotation {place} is neither an Annotation nor a mapping with its fields: {annotation!r}")
+    unknown = [str(name) for name in annotation if name not in _ANNOTATION_FIELDS]
+    if unknown:
+        raise ValueError(f"annotation {place} has the unknown field {unknown[0]!r}: there are {', '.join(_ANNOTATION_FIELDS)}")
+    missing = [name for name in ("target", "name") if not annotation.get(name)]
+    if missing:
+        raise ValueError(f"annotation {place} has no {missing[0]}")
+    return {name: value for name, value in annotation.items() if value is not None}
 
 
 def _query_text(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from gradus._binary import GradusError, PathLike
 from gradus._capture import SpanCapture, export_requests
-from gradus._client import Client, TraceDetail
+from gradus._client import Client, TraceDetail, TraceSummary
 from gradus._ephemeral import EphemeralServer
 from gradus._evaluation import evaluate
 from gradus._run import Run, make_runs
@@ -64,6 +64,7 @@ class RunRecorder:
         self._rubrics = list(rubrics)
         self._timeout = timeout
         self._state_dir = state_dir
+        self._was_sdk_disabled = _is_sdk_disabled()
         session.ensure_server()
         self._started_ns = time.time_ns()
         self._spans_received = 0
@@ -150,7 +151,7 @@ class RunRecorder:
         session = self._session
         try:
             session.capture.flush_exporters(self.endpoint)
-            for trace in self.client.traces(limit=None):
+            for trace in self._own_traces():
                 session.seen_trajectories.update(trace.trajectory_ids)
             session.details.clear()
         finally:
@@ -160,10 +161,8 @@ class RunRecorder:
         """Traces that may have runs of this test. A trace is read again when it has grown."""
         found = []
         self._spans_received = self._traces_received = 0
-        for trace in self.client.traces(limit=None):
+        for trace in self._own_traces():
             if trace.trajectory_ids and all(one in self._session.seen_trajectories for one in trace.trajectory_ids):
-                continue
-            if self._is_earlier(trace.start):
                 continue
             self._spans_received += trace.spans
             self._traces_received += 1
@@ -174,6 +173,15 @@ class RunRecorder:
                 self._session.details[trace.trace_id] = known
             found.append(known[1])
         return found
+
+    def _own_traces(self) -> List[TraceSummary]:
+        """Traces that did not begin in an earlier test. Only these are asked for: the traces of all tests would take longer
+        with every test."""
+        client, server = self.client, self._session.server
+        traces = client.traces(since=format_time_ns(self._started_ns), limit=None)
+        # Recordings that a test sends.
+        traces += client.traces(until=format_time_ns(server.started_ns), limit=None)
+        return [trace for trace in traces if not self._is_earlier(trace.start)]
 
     def _is_own(self, trajectory: Trajectory) -> bool:
         return trajectory.trajectory_id not in self._session.seen_trajectories and not self._is_earlier(trajectory.start)
@@ -195,6 +203,12 @@ class RunRecorder:
 
     def _explain_nothing(self) -> str:
         capture = self._session.capture
+        # A provider that was made while the variable was set stays disabled.
+        if self._was_sdk_disabled and not capture.span_count:
+            return (
+                f"no run was received at {self.endpoint} in this test: OTEL_SDK_DISABLED=true was set when the test began\n"
+                "hint: a TracerProvider that is made under this variable, such as one of a module that was imported before the test, records nothing; unset it for the whole session"
+            )
         if self._spans_received:
             return (
                 f"no run was received: {self._spans_received} spans in {self._traces_received} traces arrived, but none of them is a model call of an agent\n"
@@ -209,6 +223,10 @@ class RunRecorder:
             lines.append(f"hint: {_plural(capture.provider_count, 'TracerProvider')} of this process ended no span in this test; is the instrumentation active, and did the agent run after the fixture was set up?")
         lines.append("hint: an agent in another process must export to OTEL_EXPORTER_OTLP_ENDPOINT with OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, as both are set now, and flush its provider (force_flush() or shutdown()) before it ends; wait for it with gradus.wait_for_runs()")
         return "\n".join(lines)
+
+
+def _is_sdk_disabled() -> bool:
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 class ChangedEnvironment:
@@ -241,6 +259,12 @@ def parse_time_ns(text: Optional[str]) -> Optional[int]:
     offset = timedelta() if zone in (None, "Z") else timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
     whole = datetime.fromisoformat(f"{day} {clock}").replace(tzinfo=timezone.utc) - offset - _EPOCH
     return (whole.days * 86_400 + whole.seconds) * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+
+
+def format_time_ns(time_ns: int) -> str:
+    """An RFC 3339 time in UTC, with all digits."""
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    return f"{(_EPOCH + timedelta(seconds=seconds)).strftime('%Y-%m-%dT%H:%M:%S')}.{rest:09}Z"
 
 
 def _add_local(hosts: Optional[str]) -> str:

@@ -20,23 +20,27 @@ MARKER = "gradus(trials=1, at_least=1.0, judge=None): repeat the test, and pass 
 MATCHED_TEXT = 60
 
 
+class MarkerError(ValueError):
+    """A marker with arguments that make no sense."""
+
+
 class TrialPlan:
     """How often a test is run, and how many of the trials have to pass."""
 
     def __init__(self, trials: Any = 1, at_least: Any = 1.0, judge: Optional[str] = None) -> None:
         if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-            raise pytest.UsageError(f"@pytest.mark.gradus(trials={trials!r}): give a number of 1 or more")
+            raise MarkerError(f"@pytest.mark.gradus(trials={trials!r}): give a number of 1 or more")
         self.trials: int = trials
         self.judge = judge
         if isinstance(at_least, bool) or not isinstance(at_least, (int, float)):
-            raise pytest.UsageError(f"@pytest.mark.gradus(at_least={at_least!r}): give a share (0.8) or a number of trials (4)")
+            raise MarkerError(f"@pytest.mark.gradus(at_least={at_least!r}): give a share (0.8) or a number of trials (4)")
         if isinstance(at_least, int):
             if not 1 <= at_least <= trials:
-                raise pytest.UsageError(f"@pytest.mark.gradus(at_least={at_least}): a number of trials is between 1 and trials={trials}; a share is written as a float: 1.0")
+                raise MarkerError(f"@pytest.mark.gradus(at_least={at_least}): a number of trials is between 1 and trials={trials}; a share is written as a float: 1.0")
             self.needed = at_least
         else:
             if not 0.0 < at_least <= 1.0:
-                raise pytest.UsageError(f"@pytest.mark.gradus(at_least={at_least}): a share is above 0 and at most 1")
+                raise MarkerError(f"@pytest.mark.gradus(at_least={at_least}): a share is above 0 and at most 1")
             # 0.8 of 5 is 4, whatever the rounding of the product.
             self.needed = max(1, math.ceil(at_least * trials - 1e-9))
 
@@ -60,21 +64,15 @@ def pytest_configure(config: pytest.Config) -> None:
         _run.observers.append(_checks.append)
 
 
-def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    for item in items:
-        _plan_trials(item)
-
-
 def _plan_trials(item: pytest.Item) -> TrialPlan:
+    """What the marker of a test asks for. A wrong one is an error of its test, in `pytest_runtest_setup`."""
     marker = item.get_closest_marker("gradus")
     if marker is None:
         return TrialPlan()
     try:
         return TrialPlan(*marker.args, **marker.kwargs)
     except TypeError as error:
-        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.gradus takes trials, at_least and judge: {error}") from error
-    except pytest.UsageError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+        raise MarkerError(f"@pytest.mark.gradus takes trials, at_least and judge: {error}") from error
 
 
 @pytest.fixture(scope="session")
@@ -144,8 +142,13 @@ _checks: "List[Check]" = []
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     _checks.clear()
+    try:
+        _plan_trials(item)
+    except MarkerError as error:
+        # Without a traceback, which would lead into this file.
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -178,7 +181,11 @@ def _explain_failure(error: BaseException, checks: List["Check"], recorder: "Opt
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: Optional[pytest.Item]) -> Optional[bool]:
-    plan = _plan_trials(item)
+    try:
+        plan = _plan_trials(item)
+    except MarkerError:
+        # Run as usual, so that its setup fails.
+        return None
     if plan.trials == 1 or not isinstance(item, pytest.Function):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

@@ -111,4 +111,4 @@ Runs are judged by rules (`--judge offline`) unless --judge names a model. Gates
 safe^K, calls_ratio and cost_per_solved.
 
 Exit codes: 0 done, 1 it broke off or the model's endpoint was away, 2 bad input or settings, a key that was refused, a program that cannot be
-run, 3 a gate failed, 130 interrupted; --resume goes on from there.";
+run, 3 a gate failed, 130 interrupted (143 by SIGTERM, 129 by SIGHUP); --resume goes on from there.";

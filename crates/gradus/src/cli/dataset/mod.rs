@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gradus_core::visible::printable_line;
-use gradus_dataset::{SplitPart, assign_part, dedupe_items, parse_split_part, read_dataset, read_dataset_lines};
+use gradus_dataset::{
+    DatasetError, SplitPart, assign_part, dedupe_items, parse_split_part, read_dataset, read_dataset_lines,
+};
 use gradus_report::format_counted_noun;
 
 use super::CommandExit;
@@ -118,7 +120,8 @@ fn check_datasets(arguments: &CheckArguments) -> anyhow::Result<CommandExit> {
         }
         let items: Vec<_> = reading.lines.iter().map(|line| &line.item).collect();
         let checked = items.iter().filter(|item| item.has_checks()).count();
-        let errors = match reading.errors.len() as u64 {
+        let refused = reading.errors.iter().filter(|error| !matches!(error, DatasetError::Empty { .. })).count();
+        let errors = match refused as u64 {
             0 => String::new(),
             count => format!(", {}", format_counted_noun(count, "line refused", "lines refused")),
         };

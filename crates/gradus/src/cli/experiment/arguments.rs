@@ -75,8 +75,8 @@ pub(in crate::cli) struct ExperimentArguments {
     /// The folder for results and trajectories [default: .gradus/experiments/ID]. An experiment in it is continued.
     #[arg(long, value_name = "DIR", help_heading = "Runs")]
     pub(super) out: Option<PathBuf>,
-    /// Only run the agent and the checks of the dataset; judge nothing.
-    #[arg(long, help_heading = "Runs")]
+    /// Only run the agent and the checks of the dataset; judge nothing. Baselines need judged runs.
+    #[arg(long, help_heading = "Runs", conflicts_with_all = ["save_baseline", "baseline"])]
     pub(super) no_grading: bool,
 
     #[command(flatten)]
@@ -102,4 +102,4 @@ about pass, answered, pass^K, pass@K (at least one of K) and the checks of the d
 answer_contains, answer_matches).
 
 Exit codes: 0 done, 1 unexpected failure, 2 bad input or settings, an agent or a setup command that cannot be run, 3 a gate failed,
-130 interrupted.";
+130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.";

@@ -81,7 +81,7 @@ async fn run_program(
         ],
         removed_variables: &[],
     };
-    input.add_collector(&format!("http://{}", collector.http));
+    input.add_collector(&collector);
     let begun = Instant::now();
     let output = program.run(input).await;
     let seconds = begun.elapsed().as_secs_f64();

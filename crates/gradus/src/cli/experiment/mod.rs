@@ -33,7 +33,7 @@ use super::sources::print_diagnostic;
 use super::trial_progress::create_progress_bar;
 use crate::experiment_report::{ExperimentReport, group_by_item};
 use crate::process_groups::ProcessGroupRegistry;
-use crate::program_runner::ProgramRunner;
+use crate::program_runner::{ProgramRunner, collector_variables};
 use attempt::ExperimentAgent;
 use folder::{AttemptMap, ExperimentFolder, TRAJECTORIES_FILE, TRIALS_FILE};
 use plan::{AgentChoice, PreparedExperiment};
@@ -151,15 +151,14 @@ fn run_trials(
                 }
             }
         };
-        let endpoint = collector.as_ref().map(|collector| format!("http://{}", collector.http));
-        if let Some(endpoint) = &endpoint {
-            print_diagnostic(&format!("the collector listens on {endpoint}"));
+        if let Some(collector) = &collector {
+            print_diagnostic(&format!("the collector listens on http://{}", collector.http));
         }
         let log = folder.path().join(".setup.log");
         let command = |option, command| SetupCommand {
             option,
             command,
-            variables: setup_variables(folder, endpoint.as_deref()),
+            variables: setup_variables(folder, collector.as_ref()),
             passed_variables: &arguments.pass_env,
             timeout: prepared.timeout,
             log: &log,
@@ -236,13 +235,9 @@ async fn wait_for_spans(collector: &RunningServer, expected: u64, wait: Duration
     }
 }
 
-fn setup_variables(folder: &ExperimentFolder, endpoint: Option<&str>) -> Vec<(&'static str, String)> {
+fn setup_variables(folder: &ExperimentFolder, collector: Option<&RunningServer>) -> Vec<(&'static str, String)> {
     let mut variables = vec![("GRADUS_EXPERIMENT_ID", folder.plan.id.clone())];
-    if let Some(endpoint) = endpoint {
-        variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.to_owned()));
-        variables.push(("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf".to_owned()));
-        variables.push(("PHOENIX_COLLECTOR_ENDPOINT", endpoint.to_owned()));
-    }
+    variables.extend(collector.into_iter().flat_map(collector_variables));
     variables
 }
 

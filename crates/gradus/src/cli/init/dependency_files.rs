@@ -46,8 +46,22 @@ pub(super) fn read_text(folder: &Path, name: &str) -> Result<Option<String>, Dep
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(DependencyError::TooLarge { name: name.to_owned() });
     }
-    // Names are ASCII; whatever else is in the file does not matter.
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(Some(decode_text(&bytes)))
+}
+
+/// UTF-8, or UTF-16 with a byte order mark, as `pip freeze > requirements.txt` writes it in PowerShell. Names are ASCII;
+/// whatever else is in the file does not matter.
+fn decode_text(bytes: &[u8]) -> String {
+    let decode_units = |rest: &[u8], read: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> = rest.chunks_exact(2).map(|pair| read([pair[0], pair[1]])).collect();
+        String::from_utf16_lossy(&units)
+    };
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => decode_units(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => decode_units(rest, u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest).into_owned(),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
 }
 
 /// Finds the packages in the text of a file; the first text is its name.
@@ -180,6 +194,26 @@ mod tests {
         assert_eq!(found, ["strands-agents", "ai"]);
         let lock = "version = 1\n[[package]]\nname = \"pydantic-ai\"\nversion = \"2\"\n";
         assert_eq!(parse_uv_lock("uv.lock", lock).expect("packages"), ["pydantic-ai"]);
+    }
+
+    #[test]
+    fn files_of_other_encodings_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "langgraph==1.2\r\nopenai\r\n";
+        let little = text.encode_utf16().flat_map(u16::to_le_bytes);
+        let little: Vec<u8> = [0xff, 0xfe].into_iter().chain(little).collect();
+        let big: Vec<u8> = [0xfe, 0xff].into_iter().chain(text.encode_utf16().flat_map(u16::to_be_bytes)).collect();
+        for (name, bytes) in [("requirements-a.txt", little), ("requirements-b.txt", big)] {
+            std::fs::write(folder.path().join(name), bytes).expect("written");
+        }
+        let mut problems = Vec::new();
+        for file in read_python_files(folder.path(), &mut problems) {
+            assert_eq!(file.packages, ["langgraph", "openai"], "{}", file.name);
+        }
+        let marked = "\u{feff}{\"dependencies\": {\"@openai/agents\": \"1\"}}";
+        std::fs::write(folder.path().join("package.json"), marked).expect("written");
+        let (file, _) = read_node_file(folder.path(), &mut problems).expect("packages");
+        assert_eq!((file.packages, problems), (vec!["@openai/agents".to_owned()], Vec::new()));
     }
 
     #[test]

@@ -32,7 +32,7 @@ const fn client(framework: AgentFramework) -> AgentFramework {
     AgentFramework { is_client: true, ..framework }
 }
 
-/// The frameworks that captures in `fixtures/captures` are from, in the order in which they are reported.
+/// Frameworks in the order in which they are reported. Captures of most are in `fixtures/captures`.
 pub(super) const FRAMEWORKS: &[AgentFramework] = &[
     python(
         "LlamaIndex",
@@ -58,8 +58,20 @@ pub(super) const FRAMEWORKS: &[AgentFramework] = &[
         &["@langchain/langgraph", "langchain", "@langchain/core"],
         "npm install @arizeai/openinference-instrumentation-langchain",
     ),
+    node(
+        "OpenAI Agents SDK",
+        &["@openai/agents", "@openai/agents-core"],
+        "npm install @arizeai/openinference-instrumentation-openai-agents",
+    ),
+    node("LlamaIndex.TS", &["llamaindex"], "npm install @traceloop/instrumentation-llamaindex"),
+    node("Google ADK", &["@google/adk"], "it emits spans itself; set up an OTLP exporter"),
     client(python("LiteLLM", &["litellm"], "pip install openinference-instrumentation-litellm")),
     client(python("OpenAI's client", &["openai"], "pip install openinference-instrumentation-openai")),
     client(python("Anthropic's client", &["anthropic"], "pip install openinference-instrumentation-anthropic")),
     client(node("OpenAI's client", &["openai"], "npm install @arizeai/openinference-instrumentation-openai")),
+    client(node(
+        "Anthropic's client",
+        &["@anthropic-ai/sdk"],
+        "npm install @arizeai/openinference-instrumentation-anthropic",
+    )),
 ];
