@@ -38,5 +38,5 @@ pub use limits::{GroupLimits, SourceLimits};
 pub use open::{InputSource, expand_source};
 pub use protobuf::read_protobuf_export as read_export;
 pub use selection::{SpanCondition, TraceSelection, TraceSelectionError};
-pub use source_reader::{read_files, read_input_source};
+pub use source_reader::{read_files, read_input_source, read_stream};
 pub use trace_source::{FilesOnly, SourceResolver, TraceSource};
