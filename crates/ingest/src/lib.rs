@@ -7,6 +7,8 @@
 //!
 //! Stores, servers and Phoenix are not known here: the command line passes them in through [`SourceResolver`].
 
+#[cfg(feature = "parquet")]
+pub mod archive;
 mod bounded_lines;
 mod detect;
 mod document_error;

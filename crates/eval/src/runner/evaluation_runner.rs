@@ -338,7 +338,7 @@ impl<'w> EvaluationRunner<'w> {
         let asked = match joined {
             Ok(FinishedTask::Asked(asked)) => asked,
             Ok(FinishedTask::Unasked { ask, key, reserved_usd, result }) => {
-                return self.finish_unasked(ask, key, reserved_usd, result?);
+                return self.finish_unasked(ask, key, reserved_usd, &result?);
             }
             Err(error) if error.is_cancelled() => return Ok(()),
             Err(error) => std::panic::resume_unwind(error.into_panic()),

@@ -72,11 +72,11 @@ impl EvaluationRunner<'_> {
         ask: JudgeAsk,
         key: QuestionKey,
         reserved_usd: f64,
-        reason: UnaskedReason,
+        reason: &UnaskedReason,
     ) -> Result<(), RunFileError> {
         let waiting = self.take_waiting(key, reserved_usd);
         for ask in std::iter::once(ask).chain(waiting) {
-            match &reason {
+            match reason {
                 UnaskedReason::Answered(verdict, shortened) => {
                     self.record_cached(&ask, key, verdict.clone(), shortened.clone())?;
                 }

@@ -196,7 +196,7 @@ mod tests {
         SharedFolder::open(root, owner, limits).expect("opened")
     }
 
-    #[tokio::test(flavor = "multi_thread")]
+    #[tokio::test]
     async fn a_question_is_asked_once_and_concurrency_holds_over_processes() {
         let root = tempfile::tempdir().expect("a folder");
         let folders = ["a", "b", "c"].map(|owner| Arc::new(open(root.path(), owner, 2)));

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-#: Columns that may hold the id of a trace, the first that exists is taken.
-KEY_COLUMNS = ("trace_id", "context.trace_id", "traceId", "TraceId")
+#: Columns that may say which rows belong together, the first that exists is taken. `group_id` is that of our archives.
+KEY_COLUMNS = ("group_id", "trace_id", "context.trace_id", "traceId", "TraceId")
 
 #: The schema of what `grade` returns.
 VERDICT_SCHEMA = (

@@ -57,9 +57,30 @@ pub(in crate::cli) struct EvalArguments {
 
 /// Options about runs, reports and the selection of traces, which a stream does not have.
 const NOT_WITH_STREAM: [&str; 24] = [
-    "phoenix", "project", "from", "to", "root_name", "condition", "sample", "stop_early", "dry_run", "max_time", "name",
-    "tag", "fresh", "csv", "json", "jsonl", "junit", "markdown", "html", "gate", "calibration", "baseline",
-    "log_to_phoenix", "log_to_otlp",
+    "phoenix",
+    "project",
+    "from",
+    "to",
+    "root_name",
+    "condition",
+    "sample",
+    "stop_early",
+    "dry_run",
+    "max_time",
+    "name",
+    "tag",
+    "fresh",
+    "csv",
+    "json",
+    "jsonl",
+    "junit",
+    "markdown",
+    "html",
+    "gate",
+    "calibration",
+    "baseline",
+    "log_to_phoenix",
+    "log_to_otlp",
 ];
 
 /// How trajectories are judged, wherever they come from, and what becomes of that: the same for `eval` and `bench`.
