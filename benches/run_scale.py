@@ -2,12 +2,12 @@
 """Measures scale-out and writes benches/results/scale.json, one section at a time: sections that are not measured keep
 their numbers.
 
-  benches/run_scale.py GRADUS [--sections archive,spark] [--traces 20000] [--spark-traces 4000]
+  benches/run_scale.py GRADUS [--sections archive,spark] [--spans 100000] [--spark-traces 4000]
 
 GRADUS is an installed program, built with `--profile dist --features dist`.
 
-  - archive: bytes a span in an archive and before compression, CPU and peak memory of writing and of grading it, beside
-    grading the same spans from a file;
+  - archive: bytes a span in an archive and as they were sent, CPU and peak memory of writing and of grading it, beside
+    grading the same spans from files;
   - spark: CPU of all processes of a standalone cluster that grades the same spans with one and with two workers, and their
     ratio. Needs a Java runtime.
 """
@@ -20,13 +20,14 @@ import pathlib
 import sys
 import tempfile
 
+from collecting import spans
 from machine import cpu_of, machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benches" / "results" / "scale.json"
 sys.path.insert(0, str(ROOT / "tests" / "peers"))
 
-from archive_traces import make_exports  # noqa: E402
+from archive_traces import BEGIN_NS, DAY_NS, make_exports  # noqa: E402
 
 STEPS, PADDING, SPANS_A_TRACE = 4, 60, 9
 
@@ -37,28 +38,35 @@ def write_exports(path, traces):
             file.write(export + "\n")
 
 
+def write_requests(folder, count):
+    """Requests of benches/collecting: ReAct traces with random prose, about 4 KB a span, over three days."""
+    template = spans.template(count)
+    folder.mkdir()
+    spacing_ns = 3 * DAY_NS // max(1, template.traces)
+    for number in range(len(template.bodies)):
+        (folder / f"{number:06}.bin").write_bytes(template.body(number, 0, BEGIN_NS, spacing_ns))
+    return template.bytes
+
+
 def measure_archive(options, folder):
-    exports, archive = folder / "exports.jsonl", folder / "archive"
-    write_exports(exports, options.traces)
-    spans = options.traces * SPANS_A_TRACE
-    writing = cpu_of([options.gradus, "store", "archive", archive, exports])
+    requests, archive, count = folder / "requests", folder / "archive", options.spans
+    sent_bytes = write_requests(requests, count)
+    writing = cpu_of([options.gradus, "store", "archive", archive, requests])
     manifest = json.loads((archive / "manifest.json").read_text())
-    if manifest["records"] != spans:
-        sys.exit(f"the archive has {manifest['records']} records instead of {spans}")
+    if manifest["records"] != count:
+        sys.exit(f"the archive has {manifest['records']} records instead of {count}")
     found = {
-        "traces": options.traces, "spans": spans, "files": len(manifest["parts"]),
-        "json_bytes_a_span": round(exports.stat().st_size / spans), "protobuf_bytes_a_span": round(manifest["record_bytes"] / spans),
-        "archive_bytes_a_span": round(sum(part["bytes"] for part in manifest["parts"]) / spans),
-        "write": per_span(writing, spans),
+        "spans": count, "traces": manifest["traces"], "files": len(manifest["parts"]), "sent_bytes_a_span": round(sent_bytes / count),
+        "archive_bytes_a_span": round(sum(part["bytes"] for part in manifest["parts"]) / count), "write": per_span(writing, count),
     }  # fmt: skip
-    for name, source in (("grade_archive", archive), ("grade_file", exports)):
-        found[name] = per_span(cpu_of([options.gradus, "eval", "-q", "--judge", "offline", "--state-dir", folder / name, source]), spans)
+    for name, source in (("grade_archive", archive), ("grade_files", requests)):
+        found[name] = per_span(cpu_of([options.gradus, "eval", "-q", "--judge", "offline", "--state-dir", folder / name, source]), count)
     return found
 
 
-def per_span(measured, spans):
+def per_span(measured, count):
     cpu, memory, wall = measured
-    return {"cpu_us_a_span": round(cpu / spans * 1e6, 1), "peak_memory_mib": round(memory), "wall_s": round(wall, 1)}
+    return {"cpu_us_a_span": round(cpu / count * 1e6, 1), "peak_memory_mib": round(memory), "wall_s": round(wall, 1)}
 
 
 def measure_spark(options, folder):
@@ -109,7 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gradus", type=pathlib.Path)
     parser.add_argument("--sections", default=",".join(SECTIONS))
-    parser.add_argument("--traces", type=int, default=20_000)
+    parser.add_argument("--spans", type=int, default=100_000)
     parser.add_argument("--spark-traces", type=int, default=4_000)
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
