@@ -8,10 +8,11 @@ import argparse
 
 import dask.bag
 import pandas
+import pyarrow
 
 import gradus
 
-TYPES = {"step_index": "Int32", "score": "float64", "cost_usd": "float64", "cached": "boolean", "span_ids": "object"}
+TYPES = {"step_index": "Int32", "score": "float64", "cost_usd": "float64", "cached": "boolean", "span_ids": pandas.ArrowDtype(pyarrow.list_(pyarrow.string()))}
 EMPTY = pandas.DataFrame({name: pandas.Series(dtype=TYPES.get(name, "string")) for name in gradus.VERDICT_ROW_COLUMNS})
 
 

@@ -3,13 +3,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_llm::price::TokenPrice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::asked_question::{AskedQuestion, FinishedTask, JudgeAsk, UnaskedReason, finish_shared_question};
 use super::ballot::CastVote;
 use super::judge_health::JudgeHealth;
 use super::ledger::{QuestionCost, RunLedger};
@@ -19,8 +19,7 @@ use super::progress::{ProgressWatcher, RunProgress};
 use super::progress_order::AnsweredQuestions;
 use super::question_selection::QuestionSelection;
 use super::run_plan::{RunLimits, RunPlan, RunTermination};
-use super::shared_questions::{FinishedTask, UnaskedReason, finish_shared_question};
-use crate::judge::{JudgeFailure, JudgeResponse};
+use crate::judge::JudgeFailure;
 use crate::outcome::OutcomeLine;
 use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
@@ -70,17 +69,6 @@ pub(super) struct EvaluationRunner<'w> {
     coordinator: Option<Arc<dyn QuestionCoordinator>>,
 }
 
-/// One question to one judge.
-pub(super) struct JudgeAsk {
-    pub(super) job: JudgeJob,
-    /// Index of the judge in the panel.
-    pub(super) judge: usize,
-    /// Counts from 0.
-    pub(super) repeat: u32,
-    /// The ballot that the answer belongs to; `None` if the answer is the outcome.
-    pub(super) ballot: Option<u64>,
-}
-
 /// A question with votes that are still to come.
 pub(super) struct OpenBallot {
     pub(super) job: JudgeJob,
@@ -107,15 +95,6 @@ enum QuestionAdmission {
     Now,
     Later,
     Never(String),
-}
-
-/// The result of a question's task.
-pub(super) struct AskedQuestion {
-    pub(super) ask: JudgeAsk,
-    pub(super) key: QuestionKey,
-    pub(super) reserved_usd: f64,
-    pub(super) elapsed: Duration,
-    pub(super) judgement: JudgeResponse,
 }
 
 impl<'w> EvaluationRunner<'w> {
@@ -280,7 +259,7 @@ impl<'w> EvaluationRunner<'w> {
             let asked = AskedQuestion { ask, key, reserved_usd, elapsed: begun.elapsed(), judgement };
             match permit {
                 Some(permit) => finish_shared_question(permit, asked, judge.price).await,
-                None => FinishedTask::Asked(asked),
+                None => FinishedTask::Asked(Box::new(asked)),
             }
         });
         Ok(true)

@@ -8,6 +8,7 @@
 //! question of its own, and the last one turns the ballot into an outcome. A process that dies leaves the votes of open
 //! ballots in the cache.
 
+mod asked_question;
 mod ballot;
 mod estimate;
 mod evaluation_runner;

@@ -7,9 +7,11 @@ mod answer_files;
 mod call_slots;
 mod file_locks;
 mod shared_folder;
+mod shared_limits;
 mod spend_ledger;
 
-pub use shared_folder::{SharedFolder, SharedLimits};
+pub use shared_folder::SharedFolder;
+pub use shared_limits::SharedLimits;
 pub use spend_ledger::SharedSpend;
 
 use std::fmt;

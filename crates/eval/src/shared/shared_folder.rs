@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::answer_files::AnswerFiles;
 use super::call_slots::{CallSlot, CallSlots};
 use super::file_locks::{open_lock_file, try_lock};
+use super::shared_limits::SharedLimits;
 use super::spend_ledger::{Reservation, SharedSpend, SpendAmount, SpendLedger, read_spend};
 use super::{CoordinatorFuture, QuestionCoordinator, QuestionPermit, QuestionTurn};
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
@@ -29,16 +30,6 @@ const QUESTION_LOCKS: u128 = 4096;
 /// Waiting time between two looks at a lock or at the budget. It grows while there is nothing to do.
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_millis(500);
-
-/// Limits over all processes. They should be the same in each.
-#[derive(Clone, Copy, Debug)]
-pub struct SharedLimits {
-    /// Calls in flight.
-    pub concurrency: usize,
-    pub max_calls: Option<u64>,
-    /// Of everything that was ever spent through the folder.
-    pub max_cost_usd: Option<f64>,
-}
 
 /// The folder, opened by this process.
 #[derive(Debug)]

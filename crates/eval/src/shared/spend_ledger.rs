@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::file_locks::{open_lock_file, try_lock, wait_for_lock};
-use super::shared_folder::SharedLimits;
+use super::shared_limits::SharedLimits;
 use crate::run::RunFileError;
 
 /// An amount in billionths of a dollar, so that sums are exact, and the number of requests.
