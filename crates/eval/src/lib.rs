@@ -22,5 +22,6 @@ pub mod rule_remark;
 pub mod run;
 pub mod runner;
 pub mod scale;
+pub mod shared;
 pub mod tool_file;
 pub mod verdict;

@@ -7,6 +7,8 @@
 //!
 //! Stores, servers and Phoenix are not known here: the command line passes them in through [`SourceResolver`].
 
+#[cfg(feature = "parquet")]
+pub mod archive;
 mod bounded_lines;
 mod detect;
 mod document_error;
@@ -38,5 +40,5 @@ pub use limits::{GroupLimits, SourceLimits};
 pub use open::{InputSource, expand_source};
 pub use protobuf::read_protobuf_export as read_export;
 pub use selection::{SpanCondition, TraceSelection, TraceSelectionError};
-pub use source_reader::{read_files, read_input_source};
+pub use source_reader::{read_files, read_input_source, read_stream};
 pub use trace_source::{FilesOnly, SourceResolver, TraceSource};

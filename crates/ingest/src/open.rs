@@ -165,9 +165,18 @@ pub(crate) fn open_input(input: &InputSource, limits: &SourceLimits) -> Result<I
         }
         InputSource::Source(_) => Box::new(io::empty()),
     };
-    let opened = FullBufferReader(decompress_input(raw, limits).map_err(failed)?);
+    open_raw(raw, is_large, limits).map_err(failed)
+}
+
+/// Opens bytes that come from elsewhere than a file. They are small, or already read on another thread.
+pub(crate) fn open_stream(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<InputReader> {
+    open_raw(raw, false, limits)
+}
+
+fn open_raw(raw: Box<dyn Read + Send>, is_large: bool, limits: &SourceLimits) -> io::Result<InputReader> {
+    let opened = FullBufferReader(decompress_input(raw, limits)?);
     if is_large && limits.threads > 1 {
-        return Ok(InputReader::Ahead(ReadAhead::start(opened).map_err(failed)?));
+        return Ok(InputReader::Ahead(ReadAhead::start(opened)?));
     }
     Ok(InputReader::Direct(BufReader::with_capacity(HEAD, opened)))
 }

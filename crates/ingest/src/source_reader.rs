@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Read};
 use crate::detect::SourceFormat;
 use crate::error::SourceError;
 use crate::intake::RecordIntake;
-use crate::open::{InputReader, InputSource, open_input};
-use crate::trace_source::SourceResolver;
+use crate::open::{InputReader, InputSource, open_input, open_stream};
+use crate::trace_source::{FilesOnly, SourceResolver};
 use crate::{detect, imports, json, protobuf, text};
 
 /// The first bytes of every SQLite database.
@@ -30,6 +30,13 @@ pub fn read_input_source(
             read_opened(input, resolver, reader, intake)
         }
     }
+}
+
+/// Reads bytes of any format that can be read without a file name: not databases, zip archives and Parquet.
+pub fn read_stream(raw: Box<dyn Read + Send>, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
+    let input = InputSource::StandardInput;
+    let reader = open_stream(raw, intake.limits()).map_err(|error| SourceError::from_io(input.name(), &error))?;
+    read_opened(&input, &FilesOnly, reader, intake)
 }
 
 /// Reads files one after the other and reports the result of each to `told`. The next files are opened meanwhile, so

@@ -17,6 +17,11 @@ impl QuestionKey {
         QuestionKey(u128::from_be_bytes(bytes))
     }
 
+    /// The bits, for hashing and spreading.
+    pub(crate) fn to_u128(self) -> u128 {
+        self.0
+    }
+
     /// Reads a key as `Display` writes it.
     pub(super) fn parse(digits: &str) -> Option<QuestionKey> {
         let is_key = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());

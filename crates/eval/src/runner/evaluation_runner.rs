@@ -3,13 +3,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_llm::price::TokenPrice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::asked_question::{AskedQuestion, FinishedTask, JudgeAsk, UnaskedReason, finish_shared_question};
 use super::ballot::CastVote;
 use super::judge_health::JudgeHealth;
 use super::ledger::{QuestionCost, RunLedger};
@@ -19,9 +19,11 @@ use super::progress::{ProgressWatcher, RunProgress};
 use super::progress_order::AnsweredQuestions;
 use super::question_selection::QuestionSelection;
 use super::run_plan::{RunLimits, RunPlan, RunTermination};
-use crate::judge::{JudgeFailure, JudgeResponse};
+use crate::judge::JudgeFailure;
 use crate::outcome::OutcomeLine;
+use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
+use crate::shared::{QuestionCoordinator, QuestionTurn};
 
 /// Identical questions that may wait for one answer. Beyond that, reading waits, too, since each holds its trajectory.
 const MAX_WAITING: usize = 10_000;
@@ -39,7 +41,7 @@ pub(super) struct EvaluationRunner<'w> {
     pub(super) pending: VecDeque<JudgeJob>,
     /// Questions to one judge that go before all of `pending`: votes of open ballots, and what did not fit a moment ago.
     pub(super) next_asks: VecDeque<JudgeAsk>,
-    pub(super) tasks: JoinSet<AskedQuestion>,
+    pub(super) tasks: JoinSet<FinishedTask>,
     /// Questions that wait for an identical one in flight. Every question in flight has an entry.
     waiting: HashMap<QuestionKey, Vec<JudgeAsk>>,
     /// Total length of the lists in `waiting`.
@@ -63,17 +65,8 @@ pub(super) struct EvaluationRunner<'w> {
     ignore_cache: bool,
     /// Added to the number of every repetition: other numbers are other questions to the cache.
     first_repeat: u32,
-}
-
-/// One question to one judge.
-pub(super) struct JudgeAsk {
-    pub(super) job: JudgeJob,
-    /// Index of the judge in the panel.
-    pub(super) judge: usize,
-    /// Counts from 0.
-    pub(super) repeat: u32,
-    /// The ballot that the answer belongs to; `None` if the answer is the outcome.
-    pub(super) ballot: Option<u64>,
+    /// Decides with other processes who asks; `None` for a run that is alone.
+    coordinator: Option<Arc<dyn QuestionCoordinator>>,
 }
 
 /// A question with votes that are still to come.
@@ -102,15 +95,6 @@ enum QuestionAdmission {
     Now,
     Later,
     Never(String),
-}
-
-/// The result of a question's task.
-pub(super) struct AskedQuestion {
-    ask: JudgeAsk,
-    key: QuestionKey,
-    reserved_usd: f64,
-    elapsed: Duration,
-    judgement: JudgeResponse,
 }
 
 impl<'w> EvaluationRunner<'w> {
@@ -146,7 +130,14 @@ impl<'w> EvaluationRunner<'w> {
             started,
             ignore_cache: plan.ignore_cache,
             first_repeat: 0,
+            coordinator: None,
         }
+    }
+
+    /// Shares answers and limits with other processes.
+    pub(super) fn with_coordinator(mut self, coordinator: Option<Arc<dyn QuestionCoordinator>>) -> Self {
+        self.coordinator = coordinator;
+        self
     }
 
     /// Asks only the selected questions.
@@ -222,13 +213,7 @@ impl<'w> EvaluationRunner<'w> {
             && let Some(verdict) = self.ledger.cached(key)?
             && question.rubric.labels.score(&verdict.label).is_some()
         {
-            match ask.ballot {
-                Some(_) => self.cast_cached_vote(&ask, key, verdict, question.prompt.shortened)?,
-                None => {
-                    let line = self.planner.cached_line(&ask.job, verdict, question.prompt.shortened);
-                    self.record_outcome(&line)?;
-                }
-            }
+            self.record_cached(&ask, key, verdict, question.prompt.shortened)?;
             return Ok(true);
         }
         if let Some(reason) = self.health.dropped_because(ask.judge).map(str::to_owned) {
@@ -250,14 +235,51 @@ impl<'w> EvaluationRunner<'w> {
         self.asked += 1;
         self.reserved_usd += reserved_usd;
         self.waiting.insert(key, Vec::new());
-        let PreparedQuestion { rubric, answer, prompt, renderer } = question;
+        let coordinator = self.coordinator.clone();
         self.tasks.spawn(async move {
+            let PreparedQuestion { rubric, answer, prompt, renderer } = question;
+            let permit = match coordinator {
+                None => None,
+                Some(coordinator) => match coordinator.begin_question(key, reserved_usd).await {
+                    Ok(QuestionTurn::Granted(permit)) => Some(permit),
+                    Ok(QuestionTurn::Answered(verdict)) => {
+                        let result = Ok(UnaskedReason::Answered(verdict, prompt.shortened));
+                        return FinishedTask::Unasked { ask, key, reserved_usd, result };
+                    }
+                    Ok(QuestionTurn::Refused(reason)) => {
+                        let result = Ok(UnaskedReason::Refused(reason));
+                        return FinishedTask::Unasked { ask, key, reserved_usd, result };
+                    }
+                    Err(error) => return FinishedTask::Unasked { ask, key, reserved_usd, result: Err(error) },
+                },
+            };
             let begun = Instant::now();
             let render = |window| renderer.render_shortened(&ask.job, window);
             let judgement = judge.judge(&answer, &rubric.labels, prompt, render).await;
-            AskedQuestion { ask, key, reserved_usd, elapsed: begun.elapsed(), judgement }
+            let asked = AskedQuestion { ask, key, reserved_usd, elapsed: begun.elapsed(), judgement };
+            match permit {
+                Some(permit) => finish_shared_question(permit, asked, judge.price).await,
+                None => FinishedTask::Asked(Box::new(asked)),
+            }
         });
         Ok(true)
+    }
+
+    /// Records the answer that an identical question has had.
+    pub(super) fn record_cached(
+        &mut self,
+        ask: &JudgeAsk,
+        key: QuestionKey,
+        verdict: CachedVerdict,
+        shortened: Vec<TruncatedValue>,
+    ) -> Result<(), RunFileError> {
+        match ask.ballot {
+            Some(_) => self.cast_cached_vote(ask, key, verdict, shortened),
+            None => {
+                let line = self.planner.cached_line(&ask.job, verdict, shortened);
+                self.record_outcome(&line)
+            }
+        }
     }
 
     /// Upper bound in dollars of everything asked so far.
@@ -290,16 +312,17 @@ impl<'w> EvaluationRunner<'w> {
     /// Records the result of a question, and of the identical ones that waited for it.
     pub(super) fn finish_question(
         &mut self,
-        joined: Result<AskedQuestion, tokio::task::JoinError>,
+        joined: Result<FinishedTask, tokio::task::JoinError>,
     ) -> Result<(), RunFileError> {
         let asked = match joined {
-            Ok(asked) => asked,
+            Ok(FinishedTask::Asked(asked)) => asked,
+            Ok(FinishedTask::Unasked { ask, key, reserved_usd, result }) => {
+                return self.finish_unasked(ask, key, reserved_usd, &result?);
+            }
             Err(error) if error.is_cancelled() => return Ok(()),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        self.reserved_usd = (self.reserved_usd - asked.reserved_usd).max(0.0);
-        let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
-        self.waiting_asks -= waiting.len();
+        let waiting = self.take_waiting(asked.key, asked.reserved_usd);
         let price = self.health.judge(asked.ask.judge).price;
         let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
         self.count_cost(&asked, price, is_endpoint_at_fault);
@@ -307,10 +330,7 @@ impl<'w> EvaluationRunner<'w> {
             // No outcome is recorded: the question stays open for the next run.
             return Ok(());
         }
-        if let Ok(reading) = &asked.judgement.result {
-            let verdict = CachedVerdict::new(reading, &asked.judgement.prompt.shortened)
-                .with_label_probability(asked.judgement.label_probability)
-                .with_answered_by(asked.judgement.answered_by.clone());
+        if let Some(verdict) = asked.cached_verdict() {
             self.ledger.cache(asked.key, verdict)?;
         }
         let recorded = match asked.ask.ballot {
@@ -337,11 +357,17 @@ impl<'w> EvaluationRunner<'w> {
         Ok(())
     }
 
+    /// Ends a question in flight: frees what was reserved for it, and returns the questions that wait for its answer.
+    pub(super) fn take_waiting(&mut self, key: QuestionKey, reserved_usd: f64) -> Vec<JudgeAsk> {
+        self.reserved_usd = (self.reserved_usd - reserved_usd).max(0.0);
+        let waiting = self.waiting.remove(&key).unwrap_or_default();
+        self.waiting_asks -= waiting.len();
+        waiting
+    }
+
     /// Reports the cost of a question that was sent. Without reported usage, the upper bound counts against the budget.
     fn count_cost(&mut self, asked: &AskedQuestion, price: Option<TokenPrice>, is_endpoint_at_fault: bool) {
-        let reported_usd = price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
-        let cost_usd =
-            if asked.judgement.is_usage_partial { reported_usd.max(asked.reserved_usd) } else { reported_usd };
+        let (reported_usd, cost_usd) = asked.costs(price);
         self.unrecorded_usd += cost_usd - reported_usd;
         let (calls, is_priced) = (asked.judgement.calls, price.is_some());
         let effort = QuestionCost { calls, cost_usd, is_priced, is_endpoint_at_fault };

@@ -8,6 +8,7 @@
 //! question of its own, and the last one turns the ballot into an outcome. A process that dies leaves the votes of open
 //! ballots in the cache.
 
+mod asked_question;
 mod ballot;
 mod estimate;
 mod evaluation_runner;
@@ -22,6 +23,7 @@ mod question_selection;
 mod rules;
 mod run_control;
 mod run_plan;
+mod shared_questions;
 mod voting;
 
 pub use estimate::{ANSWER_TOKENS, CostEstimator, EvaluatorEstimate};
@@ -33,6 +35,7 @@ pub use question_selection::QuestionSelection;
 pub use rules::RulesJudge;
 pub use run_plan::{RunLimits, RunPlan, RunTermination};
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
@@ -40,6 +43,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::run::{RunFileError, RunFolder, VerdictCache};
+use crate::shared::QuestionCoordinator;
 use evaluation_runner::EvaluationRunner;
 use journal::RunJournal;
 
@@ -94,6 +98,21 @@ pub async fn run_with(
     watcher: &mut (dyn ProgressWatcher + Send),
 ) -> Result<RunTermination, RunFileError> {
     run_all_questions(EvaluationRunner::new(plan, run_id, done, ledger, watcher), trajectories, interrupts).await
+}
+
+/// The same with answers and limits that several processes share. A question beyond a shared limit is recorded as
+/// failed, and the run goes on: rules still judge, and others may have answered what is asked next.
+pub async fn run_shared(
+    plan: RunPlan,
+    run_id: &str,
+    coordinator: Option<Arc<dyn QuestionCoordinator>>,
+    ledger: &mut (dyn RunLedger + Send),
+    trajectories: mpsc::Receiver<Vec<Trajectory>>,
+    interrupts: InterruptReceiver,
+    watcher: &mut (dyn ProgressWatcher + Send),
+) -> Result<RunTermination, RunFileError> {
+    let runner = EvaluationRunner::new(plan, run_id, AnsweredQuestions::default(), ledger, watcher);
+    run_all_questions(runner.with_coordinator(coordinator), trajectories, interrupts).await
 }
 
 /// The loop of a run: plans what arrives, starts questions, records answers, until nothing is left or a limit is

@@ -2,8 +2,9 @@
 
 use gradus_llm::price::TokenPrice;
 
+use super::asked_question::JudgeAsk;
 use super::ballot::{self, CastVote, PanelDecision};
-use super::evaluation_runner::{BallotStage, EvaluationRunner, JudgeAsk, OpenBallot};
+use super::evaluation_runner::{BallotStage, EvaluationRunner, OpenBallot};
 use super::plan::JudgeJob;
 use crate::judge::JudgeResponse;
 use crate::outcome::{EscalationReason, EvaluationOutcome, JudgeVote, OutcomeLine, ScoredVerdict, TokenCount};

@@ -38,6 +38,7 @@ mod serve;
 mod simulate;
 mod sources;
 mod store;
+mod store_archive;
 mod tools;
 mod traces;
 mod trial_progress;

@@ -13,6 +13,9 @@ use gradus_ingest::{
     TrajectorySink,
 };
 
+#[cfg(feature = "parquet")]
+use gradus_ingest::archive::TraceArchive;
+
 use super::CommandExit;
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 use crate::known_sources::StoreAndServerResolver;
@@ -105,6 +108,16 @@ pub(super) struct ResolvedSources {
 struct NamedSource {
     name: String,
     phoenix: Option<PhoenixAddress>,
+}
+
+impl NamedSource {
+    /// Whether it is a folder with an archive, be it a complete one or not.
+    fn is_archive(&self) -> bool {
+        #[cfg(feature = "parquet")]
+        return self.phoenix.is_none() && !matches!(TraceArchive::open(Path::new(&self.name)), Ok(None));
+        #[cfg(not(feature = "parquet"))]
+        return false;
+    }
 }
 
 impl SourceOptions {
@@ -238,23 +251,14 @@ impl ResolvedSources {
     /// read is reported on one line and counted, and reading continues with the next one. Returns `Err` only if `sink`
     /// fails or the spool cannot be written.
     pub(super) fn read(&self, sink: &mut TrajectorySink<'_>) -> anyhow::Result<SourceReadReport> {
-        let limits =
-            SourceLimits { accepts_personal_stdin: self.accepts_personal_stdin, ..SourceLimits::for_command() };
-        let mut intake = RecordIntake::new(limits, sink);
-        intake.set_selection(self.selection.clone());
-        let mut failed = 0;
-        for named in &self.named {
-            intake.begin_source(&named.name);
-            match self.read_source(named, &mut intake) {
-                Ok(broken) => failed += broken,
-                Err(error) => {
-                    print_diagnostic(&error.to_string());
-                    intake.broken_file(&error.to_string());
-                    failed += 1;
-                }
-            }
-        }
-        let summary = intake.finish()?;
+        let (mut summary, mut failed) = {
+            #[allow(clippy::redundant_closure, reason = "it borrows the sink for this block only")]
+            let mut sink = |source, trajectory| sink(source, trajectory);
+            let mut intake = RecordIntake::new(self.limits(), &mut sink);
+            let failed = self.read_into(&mut intake);
+            (intake.finish()?, failed)
+        };
+        failed += self.read_archives(sink, &mut summary)?;
         let stepless = summary.defects.iter().filter(|defect| defect.kind == DefectKind::FileWithoutSteps);
         for defect in stepless.take(MAX_WARNINGS) {
             print_diagnostic(&defect.detail);
@@ -268,6 +272,73 @@ impl ResolvedSources {
             print_diagnostic(&format!("passed over {more} more records; --coverage counts them"));
         }
         Ok(SourceReadReport { summary, failed, narrowed_by: self.selection.active_option_names() })
+    }
+
+    /// The limits of an intake for these sources.
+    pub(super) fn limits(&self) -> SourceLimits {
+        SourceLimits { accepts_personal_stdin: self.accepts_personal_stdin, ..SourceLimits::for_command() }
+    }
+
+    /// Reads the records of all sources but archives into one intake. Returns how many sources and files could not be
+    /// read; each was reported.
+    pub(super) fn read_into(&self, intake: &mut RecordIntake<'_>) -> usize {
+        intake.set_selection(self.selection.clone());
+        let mut failed = 0;
+        for named in self.named.iter().filter(|named| !named.is_archive()) {
+            intake.begin_source(&named.name);
+            match self.read_source(named, intake) {
+                Ok(broken) => failed += broken,
+                Err(error) => {
+                    print_diagnostic(&error.to_string());
+                    intake.broken_file(&error.to_string());
+                    failed += 1;
+                }
+            }
+        }
+        failed
+    }
+
+    /// Reads archives shard by shard, each with an intake of its own: no trace is in two shards. Returns how many shards
+    /// could not be read; each was reported.
+    #[cfg(feature = "parquet")]
+    fn read_archives(&self, sink: &mut TrajectorySink<'_>, summary: &mut ReadSummary) -> anyhow::Result<usize> {
+        let mut failed = 0;
+        for named in self.named.iter().filter(|named| named.is_archive()) {
+            let mut coverage = SourceCoverage::new(&named.name);
+            let archive = match TraceArchive::open(Path::new(&named.name)) {
+                Ok(Some(archive)) => archive,
+                Ok(None) => continue,
+                Err(error) => {
+                    print_diagnostic(&error.to_string());
+                    failed += 1;
+                    continue;
+                }
+            };
+            let number = summary.sources.len();
+            for shard in archive.shards() {
+                let mut shard_sink = |_: usize, trajectory| sink(number, trajectory);
+                let mut intake = RecordIntake::new(self.limits(), &mut shard_sink);
+                intake.set_selection(self.selection.clone());
+                if let Err(error) = archive.read_shard(shard, &mut intake) {
+                    print_diagnostic(&error.to_string());
+                    coverage.unreadable_records += 1;
+                    failed += 1;
+                    continue;
+                }
+                let read = intake.finish()?;
+                read.sources.iter().for_each(|source| coverage.merge(source));
+                summary.defects.extend(read.defects);
+                summary.passed_over += read.passed_over;
+            }
+            summary.sources.push(coverage);
+        }
+        Ok(failed)
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with the feature")]
+    fn read_archives(&self, _: &mut TrajectorySink<'_>, _: &mut ReadSummary) -> anyhow::Result<usize> {
+        Ok(0)
     }
 
     /// Reads one source and returns the number of broken files. A named file must be a readable trace. In a folder,

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use gradus_core::span::TraceId;
 use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation, StoreOptions, WriteHandle};
 
+use super::store_archive::{ArchiveArguments, run_archive_command};
 use super::{CommandExit, print_diagnostic};
 use crate::config::{StoreLocationError, store_location};
 use gradus_server::stored_records;
@@ -97,6 +98,8 @@ enum StoreCommand {
         #[command(flatten)]
         data: DataFolderOptions,
     },
+    /// Writes traces as Parquet files by day and shard, for `gradus eval` and other engines. Works while a server runs.
+    Archive(ArchiveArguments),
     /// Copies the store into a new file. Works while a server runs.
     Backup {
         /// The copy.
@@ -114,6 +117,7 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
         StoreCommand::Export { file, data } => export_store(file, data),
         StoreCommand::Import { file, data } => import_store(file, data),
         StoreCommand::Retry { trace, data } => retry_quarantined_traces(trace.as_deref(), data),
+        StoreCommand::Archive(archive) => return run_archive_command(archive),
         StoreCommand::Backup { file, data } => backup_store(file, data),
     };
     Ok(done.unwrap_or_else(|error| {

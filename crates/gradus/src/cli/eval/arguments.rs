@@ -38,6 +38,13 @@ pub(in crate::cli) struct EvalArguments {
     #[arg(long, help_heading = "Limits")]
     pub(super) yes: bool,
 
+    /// Judge blocks of records from standard input and write one outcome a line: for tasks of Spark, Ray or Dask.
+    #[arg(long, help_heading = "Streams", conflicts_with_all = NOT_WITH_STREAM)]
+    pub(super) stream: bool,
+    /// With --stream: share answers, budget and concurrency with all processes that use this folder.
+    #[arg(long, value_name = "DIR", requires = "stream", help_heading = "Streams")]
+    pub(super) shared: Option<PathBuf>,
+
     #[command(flatten)]
     pub(super) grading: GradingOptions,
     /// False where only the measurements of an addition are reported.
@@ -47,6 +54,34 @@ pub(in crate::cli) struct EvalArguments {
     #[arg(skip = true)]
     pub(super) has_file_gates: bool,
 }
+
+/// Options about runs, reports and the selection of traces, which a stream does not have.
+const NOT_WITH_STREAM: [&str; 24] = [
+    "phoenix",
+    "project",
+    "from",
+    "to",
+    "root_name",
+    "condition",
+    "sample",
+    "stop_early",
+    "dry_run",
+    "max_time",
+    "name",
+    "tag",
+    "fresh",
+    "csv",
+    "json",
+    "jsonl",
+    "junit",
+    "markdown",
+    "html",
+    "gate",
+    "calibration",
+    "baseline",
+    "log_to_phoenix",
+    "log_to_otlp",
+];
 
 /// How trajectories are judged, wherever they come from, and what becomes of that: the same for `eval` and `bench`.
 #[derive(Args, Clone)]
@@ -121,6 +156,8 @@ impl EvalArguments {
             margin: 0.0,
             dry_run: false,
             yes: true,
+            stream: false,
+            shared: None,
             grading,
             is_judged: true,
             has_file_gates: true,
@@ -135,6 +172,15 @@ impl EvalArguments {
     /// Without any evaluator: gates can only be about what the addition measures.
     pub(in crate::cli) fn without_judging(self, is_unjudged: bool) -> EvalArguments {
         EvalArguments { is_judged: !is_unjudged, ..self }
+    }
+
+    /// Without what the shared folder holds for all processes, and without the gates of the settings file.
+    pub(super) fn for_stream(&self) -> EvalArguments {
+        let mut arguments = self.clone().without_file_gates();
+        arguments.sources = vec!["-".to_owned()];
+        // The budget stays: a model without a known price is refused.
+        arguments.grading.max_calls = None;
+        arguments
     }
 
     /// Another seed. It is part of the fingerprint of a run, so that an unfinished run on the same path is only continued

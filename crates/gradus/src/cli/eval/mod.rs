@@ -10,6 +10,7 @@ mod progress;
 mod session_consent;
 mod settings;
 mod stop_early;
+mod stream;
 
 pub(super) use arguments::{EvalArguments, GradingOptions};
 pub(super) use progress::RunProgressBar;
@@ -38,6 +39,9 @@ use stop_early::{EarlyDecisions, EarlyGate, StopEarlyError};
 
 /// Entry point of the command.
 pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
+    if arguments.stream {
+        return stream::run_stream_command(arguments);
+    }
     let adapted = session_consent::adapt_to_sessions(arguments);
     let holds_sessions = adapted.is_some();
     let arguments = adapted.as_ref().unwrap_or(arguments);

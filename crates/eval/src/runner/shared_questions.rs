@@ -1,0 +1,37 @@
+//! Questions of a run that shares answers and limits with other processes.
+
+use super::asked_question::{JudgeAsk, UnaskedReason};
+use super::evaluation_runner::EvaluationRunner;
+use crate::outcome::EvaluationOutcome;
+use crate::run::{QuestionKey, RunFileError};
+
+impl EvaluationRunner<'_> {
+    /// Records a question that another process answered, or that no limit admits, and the identical ones that waited
+    /// for it.
+    pub(super) fn finish_unasked(
+        &mut self,
+        ask: JudgeAsk,
+        key: QuestionKey,
+        reserved_usd: f64,
+        reason: &UnaskedReason,
+    ) -> Result<(), RunFileError> {
+        let waiting = self.take_waiting(key, reserved_usd);
+        for ask in std::iter::once(ask).chain(waiting) {
+            match reason {
+                UnaskedReason::Answered(verdict, shortened) => {
+                    self.record_cached(&ask, key, verdict.clone(), shortened.clone())?;
+                }
+                UnaskedReason::Refused(reason) if ask.ballot.is_some() => {
+                    self.cast_missing_vote(&ask, key, reason.clone())?;
+                }
+                UnaskedReason::Refused(reason) => {
+                    let outcome = EvaluationOutcome::Failed { reason: reason.clone() };
+                    let mut line = self.planner.line_of(&ask.job).with(outcome);
+                    line.cost_usd = Some(0.0);
+                    self.record_outcome(&line)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! Judging by several processes at once, as the tasks of Spark or Ray do: a question is paid for once, and budget and
+//! concurrency hold for all of them together.
+//!
+//! [`QuestionCoordinator`] is what the runner needs; [`SharedFolder`] implements it with files and locks.
+
+mod answer_files;
+mod call_slots;
+mod file_locks;
+mod shared_folder;
+mod shared_limits;
+mod spend_ledger;
+
+pub use shared_folder::SharedFolder;
+pub use shared_limits::SharedLimits;
+pub use spend_ledger::SharedSpend;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::run::{CachedVerdict, QuestionKey, RunFileError};
+
+/// A future of a coordinator, which is used as a trait object.
+pub type CoordinatorFuture<'c, T> = Pin<Box<dyn Future<Output = Result<T, RunFileError>> + Send + 'c>>;
+
+/// Decides between processes who asks a question, and when.
+pub trait QuestionCoordinator: fmt::Debug + Send + Sync {
+    /// The answer that any process has stored.
+    fn find_answer(&self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
+
+    /// Waits until this process may ask a question that costs at most `max_cost_usd`, or until another one has answered
+    /// it.
+    fn begin_question(&self, key: QuestionKey, max_cost_usd: f64) -> CoordinatorFuture<'_, QuestionTurn>;
+}
+
+/// What becomes of a question.
+#[derive(Debug)]
+pub enum QuestionTurn {
+    /// Another process has answered it meanwhile.
+    Answered(CachedVerdict),
+    /// Ask it. Until the permit is finished or dropped, no other process asks the same question.
+    Granted(Box<dyn QuestionPermit>),
+    /// A limit is reached, with the reason for people. It will not be granted later.
+    Refused(String),
+}
+
+/// The right to ask one question. Dropped without [`QuestionPermit::finish`], its upper bound counts as spent: the call
+/// may have been billed.
+pub trait QuestionPermit: fmt::Debug + Send {
+    /// Stores the answer for all processes, if there is one, and replaces the upper bound by what was spent.
+    fn finish(
+        self: Box<Self>,
+        answer: Option<CachedVerdict>,
+        cost_usd: f64,
+        call_count: u32,
+    ) -> CoordinatorFuture<'static, ()>;
+}

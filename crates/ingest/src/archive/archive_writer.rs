@@ -1,0 +1,260 @@
+//! Writes an archive, one part after the other. Memory is bounded by a row group.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as PhysicalType, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::Type;
+
+use super::ArchiveError;
+use super::manifest::{ArchiveManifest, ArchivePart, FILE_NAME, FORMAT, VERSION};
+use crate::intake::{RecordIntake, TraceRecords};
+use crate::records::ReadSummary;
+
+/// Shards of a day at most. More, and files get small.
+pub const MAX_SHARDS: u32 = 4096;
+/// Rows and bytes of a row group.
+const MAX_GROUP_ROWS: usize = 20_000;
+const MAX_GROUP_BYTES: usize = 32 << 20;
+
+/// Writes an archive into a new or empty folder.
+#[derive(Debug)]
+pub struct ArchiveWriter {
+    folder: PathBuf,
+    manifest: ArchiveManifest,
+    open: Option<OpenPart>,
+}
+
+/// The part that is being written.
+struct OpenPart {
+    part: ArchivePart,
+    writer: SerializedFileWriter<BufWriter<File>>,
+    rows: Vec<ArchiveRow>,
+    row_bytes: usize,
+}
+
+impl std::fmt::Debug for OpenPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenPart").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
+struct ArchiveRow {
+    group_id: String,
+    trace_id: String,
+    project: Option<String>,
+    start_us: i64,
+    records: i64,
+    record: Vec<u8>,
+}
+
+impl ArchiveWriter {
+    pub fn create(folder: &Path, shards: u32) -> Result<ArchiveWriter, ArchiveError> {
+        let path = folder.display().to_string();
+        let failed = |source| ArchiveError::Io { path: path.clone(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        if folder.join(FILE_NAME).exists() {
+            return Err(ArchiveError::Exists { path });
+        }
+        if fs::read_dir(folder).map_err(failed)?.next().is_some() {
+            return Err(ArchiveError::NotEmpty { path });
+        }
+        let manifest = ArchiveManifest {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            shards: shards.clamp(1, MAX_SHARDS),
+            traces: 0,
+            records: 0,
+            record_bytes: 0,
+            parts: Vec::new(),
+        };
+        Ok(ArchiveWriter { folder: folder.to_owned(), manifest, open: None })
+    }
+
+    /// Writes everything that an intake has read, and returns the manifest. The archive is complete afterwards.
+    pub fn write(mut self, intake: RecordIntake<'_>) -> Result<(ArchiveManifest, ReadSummary), ArchiveError> {
+        let shards = self.manifest.shards;
+        let mut failure = None;
+        let summary = intake.visit_groups(
+            |first, start_ns| (date_of(start_ns), shard_of(first.0, shards), first),
+            &mut |trace| {
+                self.add_trace(&trace).map_err(|error| {
+                    failure = Some(error);
+                    io::Error::other("the archive cannot be written")
+                })
+            },
+        );
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let summary = summary.map_err(|source| ArchiveError::Io { path: self.folder.display().to_string(), source })?;
+        self.close_part()?;
+        let text =
+            serde_json::to_vec_pretty(&self.manifest).map_err(|error| self.io_error(&self.folder, error.into()))?;
+        // The manifest appears at once, and only when everything else is on disk.
+        let (draft, place) = (self.folder.join(".manifest.draft"), self.folder.join(FILE_NAME));
+        let written = File::create(&draft).and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
+        written.and_then(|()| fs::rename(&draft, &place)).map_err(|error| self.io_error(&place, error))?;
+        Ok((self.manifest, summary))
+    }
+
+    /// Traces arrive sorted by date, shard and group.
+    fn add_trace(&mut self, trace: &TraceRecords<'_>) -> Result<(), ArchiveError> {
+        let (date, shard) = (date_of(trace.group_start_ns), shard_of(trace.group.0, self.manifest.shards));
+        let is_same = self.open.as_ref().is_some_and(|open| open.part.date == date && open.part.shard == shard);
+        if !is_same {
+            self.close_part()?;
+            self.open = Some(self.open_part(date, shard)?);
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let record = trace.encode();
+        open.part.traces += 1;
+        open.part.records += trace.record_count();
+        self.manifest.record_bytes += record.len() as u64;
+        open.row_bytes += record.len();
+        open.rows.push(ArchiveRow {
+            group_id: trace.group.to_string(),
+            trace_id: trace.id.to_string(),
+            project: trace.project.map(str::to_owned),
+            start_us: i64::try_from(trace.start_ns / 1_000).unwrap_or(i64::MAX),
+            records: i64::try_from(trace.record_count()).unwrap_or(i64::MAX),
+            record,
+        });
+        if open.rows.len() >= MAX_GROUP_ROWS || open.row_bytes >= MAX_GROUP_BYTES {
+            let path = self.folder.join(&open.part.path).display().to_string();
+            open.write_group().map_err(|error| ArchiveError::Parquet { path, reason: error.to_string() })?;
+        }
+        Ok(())
+    }
+
+    fn open_part(&self, date: String, shard: u32) -> Result<OpenPart, ArchiveError> {
+        let name = format!("spans/v{VERSION}/date={date}/shard={shard:02}/part-0.parquet");
+        let path = self.folder.join(&name);
+        let parent = path.parent().unwrap_or(&self.folder);
+        fs::create_dir_all(parent).map_err(|error| self.io_error(parent, error))?;
+        let file = File::create_new(&path).map_err(|error| self.io_error(&path, error))?;
+        let bad = |error: ParquetError| ArchiveError::Parquet { path: name.clone(), reason: error.to_string() };
+        let level = ZstdLevel::try_new(3).map_err(bad)?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            // Rows are whole traces: a dictionary of them costs memory and finds nothing.
+            .set_column_dictionary_enabled("record".into(), false)
+            .set_column_bloom_filter_enabled("trace_id".into(), true)
+            .build();
+        let schema = Arc::new(build_schema().map_err(bad)?);
+        let writer = SerializedFileWriter::new(BufWriter::new(file), schema, Arc::new(properties)).map_err(bad)?;
+        let part =
+            ArchivePart { path: name.clone(), date, shard, traces: 0, records: 0, bytes: 0, checksum: String::new() };
+        Ok(OpenPart { part, writer, rows: Vec::new(), row_bytes: 0 })
+    }
+
+    fn close_part(&mut self) -> Result<(), ArchiveError> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let path = self.folder.join(&open.part.path);
+        let bad =
+            |error: ParquetError| ArchiveError::Parquet { path: path.display().to_string(), reason: error.to_string() };
+        open.write_group().map_err(bad)?;
+        let file = open.writer.into_inner().map_err(bad)?;
+        let synced = file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
+        synced.map_err(|error| self.io_error(&path, error))?;
+        let (bytes, checksum) = checksum_file(&path).map_err(|error| self.io_error(&path, error))?;
+        self.manifest.traces += open.part.traces;
+        self.manifest.records += open.part.records;
+        self.manifest.parts.push(ArchivePart { bytes, checksum, ..open.part });
+        Ok(())
+    }
+
+    fn io_error(&self, path: &Path, source: io::Error) -> ArchiveError {
+        ArchiveError::Io { path: path.display().to_string(), source }
+    }
+}
+
+impl OpenPart {
+    fn write_group(&mut self) -> Result<(), ParquetError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let rows = std::mem::take(&mut self.rows);
+        self.row_bytes = 0;
+        let text = |value: &str| ByteArray::from(value.as_bytes().to_vec());
+        let mut group = self.writer.next_row_group()?;
+        let ids: Vec<ByteArray> = rows.iter().map(|row| text(&row.group_id)).collect();
+        write_column::<ByteArrayType>(&mut group, &ids, None)?;
+        let ids: Vec<ByteArray> = rows.iter().map(|row| text(&row.trace_id)).collect();
+        write_column::<ByteArrayType>(&mut group, &ids, None)?;
+        let levels: Vec<i16> = rows.iter().map(|row| i16::from(row.project.is_some())).collect();
+        let projects: Vec<ByteArray> = rows.iter().filter_map(|row| row.project.as_deref().map(text)).collect();
+        write_column::<ByteArrayType>(&mut group, &projects, Some(&levels))?;
+        let starts: Vec<i64> = rows.iter().map(|row| row.start_us).collect();
+        write_column::<Int64Type>(&mut group, &starts, None)?;
+        let counts: Vec<i64> = rows.iter().map(|row| row.records).collect();
+        write_column::<Int64Type>(&mut group, &counts, None)?;
+        let records: Vec<ByteArray> = rows.into_iter().map(|row| ByteArray::from(row.record)).collect();
+        write_column::<ByteArrayType>(&mut group, &records, None)?;
+        group.close()?;
+        Ok(())
+    }
+}
+
+fn write_column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, BufWriter<File>>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General("more columns than the schema has".to_owned()));
+    };
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
+}
+
+/// `record` is what `gradus.spark.grade` grades, and `group_id` its key.
+fn build_schema() -> Result<Type, ParquetError> {
+    let text = || (PhysicalType::BYTE_ARRAY, Some(LogicalType::String));
+    let columns = [
+        ("group_id", text(), Repetition::REQUIRED),
+        ("trace_id", text(), Repetition::REQUIRED),
+        ("project", text(), Repetition::OPTIONAL),
+        // Spark reads no nanoseconds.
+        (
+            "start_time",
+            (PhysicalType::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
+            Repetition::REQUIRED,
+        ),
+        ("records", (PhysicalType::INT64, None), Repetition::REQUIRED),
+        ("record", (PhysicalType::BYTE_ARRAY, None), Repetition::REQUIRED),
+    ];
+    let fields = columns.into_iter().map(|(name, (physical, logical), repetition)| {
+        let column = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+        column.with_logical_type(logical).build().map(Arc::new)
+    });
+    Type::group_type_builder("traces").with_fields(fields.collect::<Result<_, _>>()?).build()
+}
+
+/// Length and BLAKE3 of a file.
+pub(super) fn checksum_file(path: &Path) -> io::Result<(u64, String)> {
+    let mut hasher = blake3::Hasher::new();
+    let mut file = File::open(path)?;
+    let bytes = io::copy(&mut file, &mut hasher)?;
+    Ok((bytes, hasher.finalize().to_hex().to_string()))
+}
+
+/// The day of a time, in UTC.
+fn date_of(start_ns: u64) -> String {
+    let second = i64::try_from(start_ns / 1_000_000_000).unwrap_or(0);
+    jiff::Timestamp::from_second(second).unwrap_or_default().strftime("%Y-%m-%d").to_string()
+}
+
+/// Trace ids are random in most of their bits, but some senders put a time into the first ones.
+fn shard_of(group: u128, shards: u32) -> u32 {
+    let digest = blake3::hash(&group.to_be_bytes());
+    let mut first = [0; 4];
+    first.copy_from_slice(&digest.as_bytes()[..4]);
+    u32::from_be_bytes(first) % shards.max(1)
+}
