@@ -167,7 +167,8 @@ fn list_trace_trajectories(sql: &Connection, trace: i64) -> Result<Vec<Trajector
     Ok(rows)
 }
 
-fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
+/// From the columns of `list_trace_trajectories`, in their order.
+pub(super) fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
     Ok(TrajectoryRow {
         no: row.get(0)?,
         trajectory_id: row.get(1)?,
@@ -186,7 +187,7 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
 }
 
 /// Sums by evaluator, computed from the outcomes themselves: a trajectory has few.
-fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
+pub(super) fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \
          coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)), \
