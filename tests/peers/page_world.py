@@ -123,6 +123,70 @@ def nested(started_ns):
     return trace_id, outer
 
 
+def spans_of(body):
+    return body["resourceSpans"][0]["scopeSpans"][0]["spans"]
+
+
+def with_attributes(body, kind, values):
+    """Adds attributes to the spans of a kind."""
+    for span in spans_of(body):
+        if any(one["key"] == "openinference.span.kind" and one["value"]["stringValue"] == kind for one in span["attributes"]):
+            span["attributes"] += attributes(values)
+
+
+def crashed(started_ns):
+    """A run that ends in an error of its second model call, without an answer."""
+    trace_id, body = trace("crashed", "support_agent", "1", "gpt-4o", *GOOD[3], started_ns)
+    spans = spans_of(body)
+    calls = [span for span in spans if span["name"] == "chat"]
+    root = next(span for span in spans if not span["parentSpanId"])
+    spans[:] = [calls[0], calls[1], root, *[span for span in spans if span["name"] == "get_order"]]
+    for span in (calls[1], root):
+        span["status"] = {"code": 2, "message": "429 Too Many Requests"}
+        span["attributes"] = [one for one in span["attributes"] if not one["key"].startswith(("llm.output", "output."))]
+    return trace_id, body
+
+
+def parallel(started_ns):
+    """A run whose model asks for three orders in one reply; they are looked up at the same time."""
+    orders = [4711, 4712, 4713]
+    steps = [("I get the three orders with get_order.", "get_order", {"order": order}, {"order": order, "status": "sent"}, False) for order in orders]
+    trace_id, body = trace("parallel", "support_agent", "1", "gpt-4o", "Where are orders 4711, 4712 and 4713?", steps, "All three were sent.", started_ns)
+    spans = spans_of(body)
+    calls, tools = ([span for span in spans if span["name"] == name] for name in ("chat", "get_order"))
+    asked = {}
+    for number, order in enumerate(orders):
+        asked |= {f"llm.output_messages.0.message.tool_calls.{number}.tool_call.{key}": value for key, value in
+                  {"id": f"call_{number + 1}", "function.name": "get_order", "function.arguments": json.dumps({"order": order})}.items()}
+    first, last = calls[0], calls[-1]
+    first["attributes"] = [one for one in first["attributes"] if ".tool_calls." not in one["key"]] + attributes(asked)
+    for tool in tools:
+        tool["startTimeUnixNano"], tool["endTimeUnixNano"] = str(int(first["endTimeUnixNano"]) + 1_000_000), str(int(first["endTimeUnixNano"]) + 900_000_000)
+    spans[:] = [span for span in spans if span not in calls[1:-1]]
+    return trace_id, body
+
+
+def long_run(started_ns, count=2000):
+    """A run of very many steps. Each model call has the request and its own reply alone: with all that was said before, the spans would be gigabytes."""
+    request, answer = f"Where are orders 1 to {count}?", "All were sent."
+    trace_id, body = trace("long", "long_agent", "1", "gpt-4o", request, [], answer, started_ns)
+    last, root = spans_of(body)
+    spans, now = [root], started_ns + 1_000_000
+    for number in range(1, count + 1):
+        step = BAD[0][1][1] if number in (3, 700, 1500) else (f"I get order {number} with get_order.", "get_order", {"order": number}, {"order": number, "status": "sent"}, False)
+        one = spans_of(trace("long", "long_agent", "1", "gpt-4o", request, [step], answer, now)[1])[:2]
+        for span in one:
+            span["traceId"], span["parentSpanId"] = trace_id, root["spanId"]
+            for attribute in span["attributes"]:
+                if attribute["key"].endswith("tool_call.id"):
+                    attribute["value"]["stringValue"] = f"call_{number}"
+        spans += one
+        now = int(one[1]["endTimeUnixNano"])
+    last["startTimeUnixNano"], last["endTimeUnixNano"], root["endTimeUnixNano"] = str(now + 1_000_000), str(now + 300_000_000), str(now + 302_000_000)
+    spans_of(body)[:] = [*spans, last]
+    return trace_id, body
+
+
 def send(url, body, headers=None):
     request = urllib.request.Request(url + "/v1/traces", json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
     with urllib.request.urlopen(request, timeout=120) as answer:
@@ -170,6 +234,17 @@ def fill(url, count=60, hours=30, headers=None):
         trace_id, body = trace("graded", "graded_agent", "1", "gpt-4o", request, steps, answer, now - (100 - number) * 1_000_000_000)
         ids.setdefault("graded", trace_id)
         send(url, body, headers)
+    for name, make in {"crashed": crashed, "parallel": parallel}.items():
+        ids[name], body = make(now - 250_000_000_000)
+        send(url, body, headers)
+    # A conversation of three turns, the second of which goes wrong.
+    name = "chat/42 of ann"
+    ids["session"] = "/sessions/chat%2F42%20of%20ann?project=talk"
+    for number, (request, steps, answer) in enumerate([GOOD[0], BAD[0], GOOD[3]]):
+        trace_id, body = trace("talk", "support_agent", "1", "gpt-4o", request, steps, answer, now - (700 - 100 * number) * 1_000_000_000)
+        with_attributes(body, "AGENT", {"session.id": name})
+        send(url, body, headers)
+        ids[f"turn_{number + 1}"] = trace_id
     ids["five"], body = trace("five", "code_agent", "1", "gpt-4o", "Summarise the five logs.", FIVE, "They are long.", now - 30_000_000_000)
     send(url, body, headers)
     return ids

@@ -51,6 +51,7 @@ mod serve_section;
 mod server_config;
 mod server_metrics;
 mod server_source;
+mod session_view;
 mod settings;
 mod settling;
 mod signature;

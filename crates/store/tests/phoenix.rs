@@ -182,3 +182,27 @@ fn sessions_have_the_traces_of_their_trace_groups() {
     assert_eq!((one.len(), traces), (1, vec![1, 2]));
     assert!(lab.store.sessions_named("nobody").unwrap().is_empty() && lab.store.sessions_named("").unwrap().is_empty());
 }
+
+#[test]
+fn a_session_has_its_trajectories_in_order_and_their_sums() {
+    let lab = Lab::new();
+    for trace in [2, 1, 3] {
+        send(&lab, trace, 100 + trace as i64);
+        let mut record = trajectory(&format!("t{trace}"), trace, (100 + trace as i64) * SECOND_NS);
+        record.session = if trace == 3 { "b".to_owned() } else { "a".to_owned() };
+        record.tokens = 10;
+        record.cost_usd = (trace == 1).then_some(0.5);
+        lab.assemble(lab.trace(trace).trace_group, vec![record], 1);
+    }
+    let page = lab.store.session_turns("a", None, 0, 10).unwrap().unwrap();
+    let ids: Vec<(&str, u128)> =
+        page.turns.iter().map(|turn| (turn.trajectory.trajectory_id.as_str(), turn.trace_id.0)).collect();
+    assert_eq!((page.project.as_str(), ids), ("p", vec![("t1", 1), ("t2", 2)]));
+    let totals = &page.totals;
+    assert_eq!((totals.trajectories, totals.tokens, totals.cost_usd, totals.unpriced), (2, 20, Some(0.5), 1));
+    let second = lab.store.session_turns("a", Some("p"), 1, 10).unwrap().unwrap();
+    assert_eq!((second.turns.len(), second.totals.trajectories), (1, 2));
+    for (session, project) in [("a", Some("other")), ("nobody", None), ("", None), ("", Some("p"))] {
+        assert!(lab.store.session_turns(session, project, 0, 10).unwrap().is_none(), "{session} {project:?}");
+    }
+}

@@ -67,6 +67,7 @@ fn the_description_names_what_there_is() {
         "/api/v1/compare",
         "/api/v1/runs",
         "/api/v1/runs/{run_id}",
+        "/api/v1/sessions/{session_id}",
         "/api/v1/settle",
         "/api/v1/traces",
         "/api/v1/traces/{trace_id}",

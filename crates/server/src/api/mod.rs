@@ -13,6 +13,7 @@ pub(super) mod quarantine;
 mod rubrics;
 mod runs;
 mod schema;
+mod sessions;
 mod settle;
 mod span_line;
 mod spans;
@@ -43,6 +44,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(projects::list_all_projects))
         .routes(routes!(traces::search_traces))
         .routes(routes!(traces::get_trace))
+        .routes(routes!(sessions::get_session))
         .routes(routes!(spans::of_project))
         .routes(routes!(spans::export_project_otlp))
         .routes(routes!(metrics::list_metrics))

@@ -280,7 +280,7 @@ impl TraceSummary {
 }
 
 impl TrajectorySummary {
-    fn from_row(row: TrajectoryRow) -> TrajectorySummary {
+    pub(super) fn from_row(row: TrajectoryRow) -> TrajectorySummary {
         // The store writes missing names as empty strings.
         let text = |text: String| (!text.is_empty()).then_some(text);
         TrajectorySummary {

@@ -56,7 +56,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> Tra
 
 /// A name as a key of an index. Senders choose names, so the length is bounded, and characters that an HTML form cannot
 /// send back are replaced.
-fn sanitize_name(name: &str) -> String {
+pub(crate) fn sanitize_name(name: &str) -> String {
     let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
     beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
 }

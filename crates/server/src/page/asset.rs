@@ -27,7 +27,7 @@ impl StaticAsset {
 
 static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
     // The style sheet of reports comes first, so that pages can override it.
-    let text = format!("{}\n{}", html::STYLE, include_str!("page.css"));
+    let text = format!("{}\n{}\n{}", html::STYLE, include_str!("page.css"), include_str!("trace.css"));
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
 static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {

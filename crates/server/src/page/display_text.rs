@@ -15,6 +15,12 @@ pub(super) fn format_timestamp(ns: i64) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
+/// Nanoseconds since 1970 of an RFC 3339 text, as trajectories have them. None if it cannot be parsed.
+pub(super) fn parse_time_ns(text: Option<&str>) -> Option<i64> {
+    let time: jiff::Timestamp = text?.parse().ok()?;
+    i64::try_from(time.as_nanosecond()).ok()
+}
+
 /// A duration with two or three significant digits. Negative ones, from clocks that ran backwards, are shown as 0.
 pub(super) fn format_duration(ns: i64) -> String {
     let seconds = ns.max(0) as f64 / 1e9;

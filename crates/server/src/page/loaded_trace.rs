@@ -3,8 +3,10 @@
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_store::{AnnotationFilter, AnnotationRecord, TraceRow, VerdictLine};
+use serde::Deserialize;
 
 use super::address::PageUrl;
+use super::display_text::parse_time_ns;
 use crate::http_error::ApiError;
 use crate::page::address::format_step_anchor;
 use crate::page::label_authors::KeyNameSet;
@@ -19,7 +21,7 @@ pub(super) struct LoadedTrace {
     pub(super) trajectory: Option<Trajectory>,
     /// All trajectories of the trace in order, the selected one included.
     pub(super) others: Vec<TrajectoryListEntry>,
-    /// Verdicts on the selected trajectory. Lines that cannot be parsed are left out.
+    /// Verdicts on the selected trajectory, in the order of its steps.
     pub(super) outcomes: Vec<RecordedVerdict>,
     /// Annotations of people on the whole trace. `author` is already formatted for display.
     pub(super) said: Vec<AnnotationRecord>,
@@ -39,7 +41,22 @@ pub(super) struct TrajectoryListEntry {
     pub(super) steps: usize,
     /// Whether it has a wrong verdict. Always false while the trace is open.
     pub(super) is_failing: bool,
+    /// The trajectory and the step of it that started this one.
+    pub(super) parent: Option<String>,
+    pub(super) parent_step: Option<u32>,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
 }
+
+/// The part of a stored trajectory that says who started it.
+#[derive(Default, Deserialize)]
+struct ParentReference {
+    parent_trajectory_id: Option<String>,
+    parent_step_index: Option<u32>,
+}
+
+/// Trajectories of one trace whose parents are looked up, since each has to be read for it.
+const MAX_PARENTS: usize = 50;
 
 /// Annotations that are loaded with one trace.
 const MAX_SAID: usize = 2_000;
@@ -80,16 +97,10 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
     if wanted.is_some() && trajectory.is_none() {
         return Err(ApiError::not_found("This trace has no trajectory with this id."));
     }
-    let mut outcomes = Vec::new();
-    if let Some(trajectory) = &trajectory {
-        for VerdictLine { judged_ns, is_wrong, line } in server.store.verdict_lines(&trajectory.trajectory_id)? {
-            outcomes.extend(serde_json::from_str(&line).ok().map(|line| RecordedVerdict {
-                at_ns: judged_ns,
-                is_wrong,
-                line,
-            }));
-        }
-    }
+    let outcomes = match &trajectory {
+        Some(trajectory) => load_verdicts(server, &trajectory.trajectory_id)?,
+        None => Vec::new(),
+    };
     let filter = AnnotationFilter {
         trace_id: Some(id.0),
         annotator: Some("HUMAN".to_owned()),
@@ -111,6 +122,19 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
     Ok(LoadedTrace { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
 }
 
+/// The verdicts on a trajectory in the order of its steps, those on the whole first. Lines that cannot be parsed are left
+/// out.
+pub(super) fn load_verdicts(server: &ServerState, trajectory: &str) -> Result<Vec<RecordedVerdict>, ApiError> {
+    let lines = server.store.verdict_lines(trajectory)?.into_iter();
+    let parsed = lines.filter_map(|VerdictLine { judged_ns, is_wrong, line }| {
+        let line = serde_json::from_str(&line).ok()?;
+        Some(RecordedVerdict { at_ns: judged_ns, is_wrong, line })
+    });
+    let mut verdicts: Vec<RecordedVerdict> = parsed.collect();
+    verdicts.sort_by_key(|given| given.line.step_index);
+    Ok(verdicts)
+}
+
 /// The selected trajectory, and the list of all.
 type TrajectorySelection = (Option<Trajectory>, Vec<TrajectoryListEntry>);
 
@@ -119,14 +143,30 @@ fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Res
     let chosen = row.trajectories.iter().find(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let json = chosen.map(|known| server.store.trajectory_json(&known.trajectory_id)).transpose()?.flatten();
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let others = row.trajectories.iter().map(|known| TrajectoryListEntry {
-        id: known.trajectory_id.clone(),
-        agent: text(&known.agent),
-        query: text(&known.query),
-        steps: usize::try_from(known.steps).unwrap_or(0),
-        is_failing: known.scores.iter().any(|score| score.wrong > 0),
-    });
-    Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others.collect()))
+    let mut others = Vec::with_capacity(row.trajectories.len());
+    for (at, known) in row.trajectories.iter().enumerate() {
+        // A single trajectory has no parent in its trace.
+        let is_looked_up = row.trajectories.len() > 1 && at < MAX_PARENTS;
+        let parent = if is_looked_up { load_parent(server, &known.trajectory_id)? } else { ParentReference::default() };
+        others.push(TrajectoryListEntry {
+            id: known.trajectory_id.clone(),
+            agent: text(&known.agent),
+            query: text(&known.query),
+            steps: usize::try_from(known.steps).unwrap_or(0),
+            is_failing: known.scores.iter().any(|score| score.wrong > 0),
+            parent: parent.parent_trajectory_id,
+            parent_step: parent.parent_step_index,
+            start_ns: known.start_ns,
+            end_ns: known.end_ns,
+        });
+    }
+    Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others))
+}
+
+/// Nothing for a trajectory that cannot be read.
+fn load_parent(server: &ServerState, trajectory: &str) -> Result<ParentReference, ApiError> {
+    let json = server.store.trajectory_json(trajectory)?.unwrap_or_default();
+    Ok(serde_json::from_slice(&json).unwrap_or_default())
 }
 
 /// Assembles the trajectories from the stored records: while a trace arrives, and for a trajectory that begins in
@@ -145,6 +185,10 @@ fn assemble_selection(
         query: one.query.clone(),
         steps: one.steps.len(),
         is_failing: false,
+        parent: one.parent_trajectory_id.clone(),
+        parent_step: one.parent_step_index,
+        start_ns: parse_time_ns(one.start.as_deref()).unwrap_or(0),
+        end_ns: parse_time_ns(one.end.as_deref()).unwrap_or(0),
     });
     let others = others.collect();
     let at = all.iter().position(|one| wanted.is_none_or(|id| one.trajectory_id == id));

@@ -8,14 +8,15 @@
 //! control characters, and every list has a bound.
 
 mod address;
+mod agent_tree;
 mod agreement;
 mod alerts;
 mod asset;
 mod blind_sample;
 mod compare;
 mod display_text;
-mod failing_steps;
 mod failure_groups;
+mod flag_groups;
 mod form;
 mod gzip;
 mod health;
@@ -25,6 +26,7 @@ mod labels;
 mod loaded_trace;
 mod metric_timeline;
 mod metric_value;
+mod model_call;
 mod overview;
 mod pagination;
 mod recorded_verdict;
@@ -33,16 +35,27 @@ mod render;
 mod review;
 mod rubrics;
 mod run_addresses;
+mod run_fact;
+mod run_headline;
 mod run_outcome;
 mod run_trajectory;
 mod runs;
 mod score_cell;
 mod search;
+mod session;
 mod sign_in;
+mod span_detail;
+mod span_scan;
 mod spans;
 mod step;
+mod step_list;
 mod step_mentions;
+mod step_outline;
+mod step_pages;
+mod step_state;
+mod step_verdicts;
 mod text_preview;
+mod time_bar;
 mod tools;
 mod trace;
 mod trace_list_query;
@@ -81,11 +94,13 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
         .route("/traces/{trace}", get(trace::render_trace_page))
+        .route("/traces/{trace}/steps/{step}/verdicts", get(step_verdicts::render_step_verdicts))
         .route("/traces/{trace}/text", get(text_preview::serve_trace_text))
         .route("/traces/{trace}/spans", get(spans::render_spans_page))
         .route("/traces/{trace}/spans/rows", get(spans::render_span_rows))
         .route("/traces/{trace}/spans/{span}", get(spans::render_span_page))
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
+        .route("/sessions/{session}", get(session::render_session_page))
         .route("/labels", post(labels::submit_label).get(label_export::export_labels))
         .route("/review", get(review::render_review_page))
         .route("/agreement", get(agreement::render_agreement_page))

@@ -99,7 +99,10 @@ function arrive() {
   if (!place && there.searchParams.get("step") !== step) {
     there.searchParams.set("step", step);
     location.replace(there);
-  } else if (place && part && sought) {
+    return;
+  }
+  if (place) unfold(place);
+  if (place && part && sought) {
     const text = place.querySelector("pre, .text")?.firstChild;
     const found = text?.data.matchAll(pattern(sought)).next().value;
     if (found) mark(text, found.index, found[0].length);
@@ -108,6 +111,22 @@ function arrive() {
 }
 
 addEventListener("hashchange", arrive);
+
+// Shows something that is folded, and the step of a link.
+function unfold(place) {
+  const step = place.closest("[data-step]");
+  if (step?.querySelector(".step-fold")) step.querySelector(".step-fold").open = true;
+  for (let one = place.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
+}
+
+// All steps of the page; without a script, the link makes the server do it.
+for (const link of all("a[data-unfold]")) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    for (const step of all(".step-fold")) step.open = true;
+    link.remove();
+  });
+}
 
 // Parts that are loaded when they are opened.
 for (const details of all("details[data-src]")) {
@@ -274,6 +293,7 @@ function go(list, way) {
   if (!to) return beyond(list === failing, at, way);
   visited = to;
   history.replaceState(null, "", `#${to.id}`);
+  if (list === failing) unfold(to);
   to.focus({ preventScroll: true });
   to.scrollIntoView({ block: "start" });
 }
@@ -282,7 +302,9 @@ function go(list, way) {
 function beyond(isFailing, at, way) {
   const number = (hash) => Number(/^#step-([0-9]+)$/.exec(hash)?.[1] ?? NaN);
   const now = at >= 0 ? number(`#${steps[at].id}`) : way > 0 ? 0 : Infinity;
-  const chips = isFailing ? all(".failing-list a").filter((chip) => (number(chip.hash) - now) * way > 0) : [];
+  // Chips are in groups: the nearest step is meant, whatever group it is in.
+  const chips = isFailing ? all(".flag-steps a, #whole .mentions a").filter((chip) => (number(chip.hash) - now) * way > 0) : [];
+  chips.sort((a, b) => number(a.hash) - number(b.hash));
   const link = (way > 0 ? chips[0] : chips.at(-1)) ?? (chips.length || (isFailing && !document.querySelector("[data-more-failing]")) ? null : document.querySelector(`.pager a[rel=${way > 0 ? "next" : "prev"}]`));
   if (!link) return;
   const to = new URL(link.href);
@@ -294,13 +316,13 @@ function beyond(isFailing, at, way) {
 // A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled
 // already is done. A verdict that is folded is shown first.
 function ofVerdict(selector) {
-  const place = document.activeElement.closest?.("details, [data-review]") ?? document.querySelector("[data-review]");
-  const open = (where) => `${where} form:not([data-labelled]) ${selector}`;
-  const found = place?.querySelector(selector) ?? here()?.querySelector(open("details[open]"));
+  const place = document.activeElement.closest?.(".verdict-line, [data-review]") ?? document.querySelector("[data-review]");
+  const isShown = (one) => one.checkVisibility();
+  const found = [...place?.querySelectorAll(selector) ?? []].find(isShown) ?? all(`form:not([data-labelled]) ${selector}`, here() ?? document.createElement("i")).find(isShown);
   if (found) return [found, true];
-  const folded = here()?.querySelector(open("details:not([open])"));
-  if (folded) folded.closest("details").open = true;
-  return [folded, false];
+  const folded = here()?.querySelector(`form:not([data-labelled]) ${selector}`);
+  if (folded) unfold(folded);
+  return [folded ?? null, false];
 }
 
 function label(key) {
@@ -325,23 +347,24 @@ function wait(button) {
   waiting?.classList.add("waits");
 }
 
-for (const form of all("form.labelling")) {
-  form.addEventListener("click", (event) => {
-    const button = event.target.closest("button[name=label]");
-    if (button) wait(form.checkValidity() ? null : button);
-  });
-  // Enter in a field gives the label that waits, or what is written as one, and else leaves the field: never a label that
-  // nobody chose.
-  form.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") wait(null);
-    if (event.key !== "Enter" || event.isComposing || !event.target.matches("input")) return;
-    event.preventDefault();
-    const own = event.target.name === "other" && event.target.value.trim() ? form.querySelector("[data-other]") : null;
-    const chosen = own ?? (waiting?.form === form ? waiting : null);
-    if (chosen) give(chosen);
-    else event.target.blur();
-  });
-}
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("form.labelling button[name=label]");
+  if (button) wait(button.form.checkValidity() ? null : button);
+});
+
+// Enter in a field gives the label that waits, or what is written as one, and else leaves the field: never a label that
+// nobody chose.
+document.addEventListener("keydown", (event) => {
+  const form = event.target.closest?.("form.labelling");
+  if (!form) return;
+  if (event.key === "Escape") wait(null);
+  if (event.key !== "Enter" || event.isComposing || !event.target.matches("input")) return;
+  event.preventDefault();
+  const own = event.target.name === "other" && event.target.value.trim() ? form.querySelector("[data-other]") : null;
+  const chosen = own ?? (waiting?.form === form ? waiting : null);
+  if (chosen) give(chosen);
+  else event.target.blur();
+});
 
 const KEYS = {
   j: ["next step", () => go(steps, 1), steps.length > 0],

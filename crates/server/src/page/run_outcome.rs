@@ -1,7 +1,7 @@
 //! How a run ended, which stands at the top of its page: verdicts on single steps mean little if there is no answer.
 
 use gradus_eval::evaluator::OUTCOME;
-use gradus_report::html::text::{self, DisplayText};
+use gradus_report::html::text;
 
 use crate::page::recorded_verdict::RecordedVerdict;
 
@@ -11,7 +11,6 @@ pub(super) struct RunOutcome {
     pub(super) label: String,
     /// Whether the run ended without an answer.
     pub(super) is_dead: bool,
-    pub(super) explanation: Option<DisplayText>,
 }
 
 impl RunOutcome {
@@ -19,12 +18,7 @@ impl RunOutcome {
     pub(super) fn from_outcomes(outcomes: &[RecordedVerdict]) -> Option<RunOutcome> {
         let given =
             outcomes.iter().find(|given| *given.line.evaluator == *OUTCOME && given.line.step_index.is_none())?;
-        let explanation = given.line.explanation.as_deref().filter(|words| !words.is_empty());
-        Some(RunOutcome {
-            label: format_outcome_label(given.line.label.as_deref()?),
-            is_dead: given.is_wrong,
-            explanation: explanation.map(text::format_display_block),
-        })
+        Some(RunOutcome { label: format_outcome_label(given.line.label.as_deref()?), is_dead: given.is_wrong })
     }
 }
 

@@ -14,17 +14,23 @@ use gradus_eval::run::RunManifest;
 use gradus_report::html::{number, text};
 use serde::Deserialize;
 
+use super::flag_groups::{FlagGroup, build_flag_groups};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address, trajectory_address};
+use super::run_fact::RunFact;
+use super::run_headline::{RunHeadline, is_failed_run};
 use super::run_outcome::RunOutcome;
+use super::span_scan::ErrorSpanLink;
 use super::step::{StepView, TrajectoryVerdicts};
+use super::step_list::{fold_many_steps, mute_right_verdicts};
 use super::step_mentions::StepMentions;
+use super::step_outline::{OutlineEntry, build_outline};
+use super::step_state::summarize_other_verdicts;
 use super::text_preview::{self, TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
-use super::{PageLayout, loaded_trace};
+use super::{PageLayout, loaded_trace, step_pages};
 use crate::http_error::ApiError;
-use crate::page::failing_steps::FailingStepLink;
 use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::run_lookup::log_run_failure;
@@ -37,6 +43,8 @@ pub(super) struct RunTrajectoryQuery {
     /// Selects the page of steps that contains this one.
     step: Option<u32>,
     project: Option<String>,
+    /// `all` unfolds all steps of the page.
+    open: Option<String>,
 }
 
 /// As the page of a trace, without labels, spans and defects.
@@ -51,16 +59,20 @@ struct RunTrajectoryPage {
     title: String,
     query: Option<TextPreview>,
     answer: Option<TextPreview>,
-    /// How the run of the agent ended.
-    outcome: Option<RunOutcome>,
-    facts: Vec<(&'static str, String)>,
-    failing: Vec<FailingStepLink>,
-    /// Number of wrong verdicts without a link.
-    more_failing: Option<String>,
+    /// How the run of the agent ended, and what went wrong first.
+    headline: RunHeadline,
+    /// The files of a run have no spans.
+    errors: Vec<ErrorSpanLink>,
+    facts: Vec<RunFact>,
+    flags: Vec<FlagGroup>,
     whole: Vec<VerdictDetailView>,
+    /// What those of them say that flag nothing.
+    other_verdicts: Option<String>,
+    outline: Vec<OutlineEntry>,
+    /// URL of the same page with all steps unfolded. None if all of them are.
+    unfold: Option<String>,
+    /// The last page ends with the thought before the answer.
     steps: Vec<StepView>,
-    /// On the last page of steps.
-    final_thought: Option<StepView>,
     window: Option<PaginationLinks>,
     author: LabelAuthor,
 }
@@ -102,7 +114,8 @@ fn read_run_trajectory(
     let found = reader.find_trajectory(id).map_err(log_run_failure)?;
     let (trajectory, lines) = found.ok_or_else(|| ApiError::not_found("This run has no trajectory with this id."))?;
     let record = reader.record.clone();
-    let outcomes = lines.into_iter().map(|line| to_recorded_verdict(&record, line)).collect();
+    let mut outcomes: Vec<RecordedVerdict> = lines.into_iter().map(|line| to_recorded_verdict(&record, line)).collect();
+    outcomes.sort_by_key(|given| given.line.step_index);
     Ok((record, trajectory, outcomes))
 }
 
@@ -130,38 +143,43 @@ impl RunTrajectoryPage {
         let project = choice.project.as_deref().filter(|name| !name.is_empty());
         let (run, id) = (&record.run_id, &trajectory.trajectory_id);
         let at = |step: Option<u32>| run_trajectory_address(run, id, step, project).with_fragment(String::new());
-        let judged = TrajectoryVerdicts { shelf: TrajectoryLocation::Run { run, trajectory: id }, outcomes, said: &[] };
+        let shelf = TrajectoryLocation::Run { run, trajectory: id };
+        let judged = TrajectoryVerdicts { shelf, trajectory, outcomes, said: &[] };
         let fold = |given: &Option<String>, part: &str| judged.shelf.preview_text(given.as_deref(), None, part);
-        let first = crate::page::failing_steps::first_shown(trajectory, choice.step);
+        let first = step_pages::first_shown(trajectory, choice.step);
         let mentions = StepMentions::from_outcomes(&settings, trajectory, outcomes);
         let shown = trajectory.steps.iter().skip(first).take(loaded_trace::STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(&settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);
-        let mut final_thought = trajectory
+        let final_thought = trajectory
             .final_thought_index()
-            .filter(|_| crate::page::failing_steps::is_last_page(trajectory, first))
+            .filter(|_| step_pages::is_last_page(trajectory, first))
             .and_then(|index| StepView::from_final_thought(&settings, &judged, trajectory, &at(Some(index))));
+        steps.extend(final_thought);
         let whole = outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
             whole.map(|given| VerdictDetailView::from_recorded(&settings, given, &[], &at(None))).collect();
         // Verdicts of a run cannot be labelled: labels belong to the verdicts of live grading.
-        let shown_steps = steps.iter_mut().chain(&mut final_thought);
-        for verdict in whole.iter_mut().chain(shown_steps.flat_map(|step| &mut step.verdicts)) {
+        for verdict in whole.iter_mut().chain(steps.iter_mut().flat_map(|step| &mut step.verdicts)) {
             verdict.labelling = None;
         }
         mentions.link_verdicts(&mut whole, at);
-        let (failing, more_failing) =
-            crate::page::failing_steps::build_failing_links(&settings, outcomes, &mentions, at);
-        let outcome = RunOutcome::from_outcomes(outcomes);
-        let mut facts: Vec<_> = outcome.iter().map(|outcome| ("Outcome", outcome.label.clone())).collect();
-        facts.push(("Judge", text::format_display_line(&record.judge)));
+        if is_failed_run(trajectory, RunOutcome::from_outcomes(outcomes).as_ref()) {
+            mute_right_verdicts(&mut whole, &mut steps);
+        }
+        let is_unfolded = choice.open.as_deref() == Some("all");
+        fold_many_steps(&mut steps);
+        steps.iter_mut().for_each(|step| step.is_open |= is_unfolded);
+        let mut facts = vec![RunFact::new("Judge", text::format_display_line(&record.judge))];
         let named =
             [("Agent", &trajectory.agent), ("Version", &trajectory.agent_version), ("Model", &trajectory.model)];
         facts.extend(
-            named.into_iter().filter_map(|(name, value)| Some((name, text::format_display_line(value.as_deref()?)))),
+            named
+                .into_iter()
+                .filter_map(|(name, value)| Some(RunFact::new(name, text::format_display_line(value.as_deref()?)))),
         );
-        facts.push(("Steps", number::format_count(trajectory.steps.len() as u64)));
+        facts.push(RunFact::new("Steps", number::format_count(trajectory.steps.len() as u64)));
         Ok(RunTrajectoryPage {
             frame: PageLayout::new("/runs", project, headers),
             run_id: text::format_display_line(run),
@@ -170,14 +188,19 @@ impl RunTrajectoryPage {
             title: trajectory.query.as_deref().map_or_else(|| text::format_display_line(id), text::format_display_line),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),
-            outcome,
+            headline: RunHeadline::from_run(&settings, trajectory, outcomes, &[], at),
+            errors: Vec::new(),
             facts,
-            failing,
-            more_failing,
+            flags: build_flag_groups(&settings, outcomes, at),
+            other_verdicts: summarize_other_verdicts(&whole),
             whole,
-            window: crate::page::failing_steps::build_step_pagination(trajectory, first, at),
+            outline: build_outline(trajectory, outcomes, &steps, first, at),
+            unfold: steps
+                .iter()
+                .any(|step| !step.is_open)
+                .then(|| at(trajectory.steps.get(first).map(|step| step.index)).with("open", Some("all")).to_string()),
+            window: step_pages::build_step_pagination(trajectory, first, at),
             steps,
-            final_thought,
             author: LabelAuthor::read_only(),
         })
     }

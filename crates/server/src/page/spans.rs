@@ -7,29 +7,27 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_core::span::{AttributeValue, Span, SpanId, StatusCode, TraceId};
+use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_store::StoredTraceGroup;
 
-use super::display_text::{format_byte_size, format_duration};
+use super::display_text::format_duration;
 use super::render::{self, PageError};
+use super::span_detail::SpanDetailView;
+use super::time_bar::TimeScale;
 use super::{PageLayout, loaded_trace};
 use crate::http_error::ApiError;
 use crate::span_export::visit_spans;
 use crate::state::ServerState;
-use gradus_core::visible::make_printable;
 use gradus_report::html::number::format_count;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
 /// Spans on one page. Traces can have hundreds of thousands; the API returns all of them.
 const MAX_ROWS: usize = 1_000;
+/// Spans with errors that are listed before the tree.
+const MAX_ERRORS: usize = 20;
 /// Deeper spans are not indented further, so that names stay visible.
 const MAX_INDENT: usize = 12;
-/// Bytes of one attribute value that are shown.
-const MAX_VALUE: usize = 20_000;
-/// Attributes and events of one span that are shown.
-const MAX_ATTRIBUTES: usize = 500;
-const MAX_EVENTS: usize = 100;
 
 /// A row of the tree, ready to be displayed.
 struct SpanTreeRow {
@@ -52,6 +50,8 @@ struct SpanTreeView {
     omitted: Option<String>,
     /// Duration from the first start to the last end.
     whole: String,
+    /// Spans that ended in an error, in order of time: name, URL and message.
+    errors: Vec<(String, String, String)>,
 }
 
 #[derive(Template)]
@@ -67,36 +67,6 @@ struct SpanTreePage {
 #[template(path = "span_rows.html")]
 struct SpanRowsPart {
     tree: SpanTreeView,
-}
-
-/// An attribute. `note` says how much of a long value is missing.
-struct SpanAttributeRow {
-    name: String,
-    value: String,
-    /// Shown as a block below the name instead of beside it.
-    is_long: bool,
-    note: Option<String>,
-}
-
-/// An event of a span, with its time after the start of the span.
-struct SpanEventRow {
-    name: String,
-    at: String,
-    attributes: Vec<SpanAttributeRow>,
-}
-
-/// One span with attributes, events and resource.
-struct SpanDetailView {
-    name: String,
-    id: String,
-    scope: String,
-    status: String,
-    attributes: Vec<SpanAttributeRow>,
-    /// How many attributes are left out, as a sentence.
-    more_attributes: Option<String>,
-    events: Vec<SpanEventRow>,
-    more_events: Option<String>,
-    resource: Vec<SpanAttributeRow>,
 }
 
 #[derive(Template)]
@@ -230,29 +200,31 @@ impl SpanTreeView {
         spans.sort_by_key(|span| (span.start_ns, span.id));
         let from = spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
         let to = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
-        let length = (to - from).max(1) as f64;
+        let scale = TimeScale::from_times(from as i64, to as i64);
         let rows: Vec<SpanTreeRow> = order_span_tree(&spans)
             .into_iter()
             .take(MAX_ROWS)
             .map(|(at, depth)| {
                 let span = &spans[at];
-                let share = |ns: u64| (ns - from) as f64 / length;
-                let took = format_duration((span.end_ns - span.start_ns) as i64);
-                let began = format_duration((span.start_ns - from) as i64);
                 SpanTreeRow {
                     href: format!("/traces/{trace}/spans/{}", span.id),
                     id: span.id.to_string(),
                     depth: depth.min(MAX_INDENT),
                     name: span.name.clone(),
                     kind: span.kind.clone(),
-                    bar: draw_span_bar(share(span.start_ns), share(span.end_ns), span, &began, &took),
-                    took,
+                    bar: scale.draw_bar(find_bar_class(span), span.start_ns as i64, span.end_ns as i64),
+                    took: format_duration((span.end_ns - span.start_ns) as i64),
                     error: span.error.clone(),
                 }
             })
             .collect();
         let more = spans.len().saturating_sub(MAX_ROWS);
+        let error = |span: &SpanTreeNode| {
+            let message = span.error.clone()?;
+            Some((span.name.clone(), format!("/traces/{trace}/spans/{}", span.id), message))
+        };
         SpanTreeView {
+            errors: spans.iter().filter_map(error).take(MAX_ERRORS).collect(),
             rows,
             omitted: (more > 0).then(|| format_count(more as u64)),
             whole: format_duration((to - from) as i64),
@@ -288,81 +260,13 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     listed
 }
 
-/// `from` and `to` are fractions of the whole duration. A bar is at least 1.5 units wide, so that short spans stay
-/// visible.
-fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
-    const WIDTH: f64 = 400.0;
-    let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("starts after {began}, duration {took}"));
-    let class = match span.kind.as_str() {
+/// The CSS class of the bar of a span.
+fn find_bar_class(span: &SpanTreeNode) -> &'static str {
+    match span.kind.as_str() {
         _ if span.error.is_some() => "w-error",
         "LLM" => "w-model",
         "TOOL" => "w-tool",
         _ => "w-other",
-    };
-    svg.rect("w-track", 0.0, 5.5, WIDTH, 1.0);
-    svg.rect(class, from * WIDTH, 1.0, ((to - from) * WIDTH).max(1.5), 10.0);
-    svg.finish()
-}
-
-impl SpanDetailView {
-    /// Attributes, events and resource are bounded each; names and values are any text of the sender.
-    fn from_span(span: &Span<'_>) -> SpanDetailView {
-        let status = match span.status.code {
-            StatusCode::Unset => "unset",
-            StatusCode::Ok => "ok",
-            StatusCode::Error => "error",
-        };
-        let message = text::format_display_line(&span.status.message);
-        let event = |event: &gradus_core::span::SpanEvent<'_>| SpanEventRow {
-            name: text::format_display_line(&event.name),
-            at: format_duration(event.time_ns.saturating_sub(span.start_ns) as i64),
-            attributes: build_attribute_rows(event.attributes.iter()),
-        };
-        SpanDetailView {
-            name: text::format_display_line(&span.name),
-            id: span.span_id.to_string(),
-            scope: text::format_display_line(&span.scope),
-            status: if message.is_empty() { status.to_owned() } else { format!("{status}: {message}") },
-            attributes: build_attribute_rows(span.attributes.iter()),
-            more_attributes: left_out(span.attributes.iter().count(), MAX_ATTRIBUTES),
-            events: span.events.iter().take(MAX_EVENTS).map(event).collect(),
-            more_events: left_out(span.events.len(), MAX_EVENTS),
-            resource: build_attribute_rows(span.resource.attributes.iter()),
-        }
-    }
-}
-
-/// None if nothing is left out.
-fn left_out(all: usize, most: usize) -> Option<String> {
-    let more = all.checked_sub(most).filter(|more| *more > 0)?;
-    Some(format!("And {} more; the API has all of them.", format_count(more as u64)))
-}
-
-/// Cut before sorting: the first attributes of a span are those that its instrumentation set first.
-fn build_attribute_rows<'a, 's: 'a>(
-    all: impl Iterator<Item = (&'a str, &'a AttributeValue<'s>)>,
-) -> Vec<SpanAttributeRow> {
-    let mut shown: Vec<SpanAttributeRow> =
-        all.take(MAX_ATTRIBUTES).map(|(name, value)| build_attribute_row(name, value)).collect();
-    shown.sort_by(|a, b| a.name.cmp(&b.name));
-    shown
-}
-
-/// JSON in strings is indented, because instrumentations record messages and arguments that way. The value is cut after
-/// formatting, at a character boundary.
-fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
-    let whole = match value {
-        AttributeValue::Str(text) => text.to_string(),
-        AttributeValue::Null => String::new(),
-        other => other.to_json().to_string(),
-    };
-    let shown = text::whole_json(&whole).unwrap_or_else(|| whole.clone());
-    let end = shown.floor_char_boundary(MAX_VALUE);
-    SpanAttributeRow {
-        name: text::format_display_line(name),
-        note: (end < shown.len()).then(|| format!("Truncated: the full value has {}.", format_byte_size(whole.len()))),
-        is_long: shown.len() > 120 || shown.contains('\n'),
-        value: make_printable(&shown[..end].replace("\r\n", "\n")).into_owned(),
     }
 }
 

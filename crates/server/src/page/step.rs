@@ -1,17 +1,27 @@
 //! One step: on the page of its trajectory, and where a verdict on it is reviewed.
 
-use gradus_core::trajectory::{Trajectory, TrajectoryStep};
+use std::borrow::Cow;
+
+use gradus_core::trajectory::{TokenUsage, Trajectory, TrajectoryStep};
 use gradus_eval::evaluator::CALL_VALIDITY;
+use gradus_llm::CompletionUsage;
+use gradus_report::html::number;
+use gradus_report::html::svg::Svg;
+use gradus_report::html::text::{self, DisplayText};
 use gradus_store::AnnotationRecord;
 
-use super::address::PageUrl;
-use super::display_text::format_duration;
+use super::address::{PageUrl, encode_path_segment};
+use super::agent_tree::StartedAgent;
+use super::display_text::{format_duration, parse_time_ns};
+use super::step_state::{StepState, summarize_other_verdicts};
 use super::text_preview::{TextPreview, TrajectoryLocation};
+use super::time_bar::TimeScale;
 use super::verdict::VerdictDetailView;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
-use gradus_report::html::number;
-use gradus_report::html::text::{self, DisplayText};
+
+/// Bytes of a text that are looked at for its line in a folded step.
+const LINE_BYTES: usize = 400;
 
 /// A step, ready to be displayed.
 pub(super) struct StepView {
@@ -24,24 +34,64 @@ pub(super) struct StepView {
     pub(super) arguments: Option<TextPreview>,
     /// Why the tool cannot accept the call: the wrong verdict of the call validity evaluator.
     pub(super) violation: Option<ToolCallViolation>,
+    /// The parameters of the tool, beside a call that it cannot accept. Filled in by the page.
+    pub(super) schema: Option<DisplayText>,
     pub(super) observation: Option<TextPreview>,
     pub(super) is_error: bool,
-    /// Called in the same model reply as the step before.
+    /// Called in the same model reply as the step before, or as the one after.
     pub(super) is_parallel: bool,
-    /// Duration, tokens and agent, as far as they are recorded.
+    /// Arguments and result on one line each, for a folded step.
+    pub(super) call_line: Option<String>,
+    pub(super) result_line: Option<String>,
+    /// Duration, tokens, estimated cost and agent, as far as they are recorded.
     pub(super) facts: Vec<String>,
+    /// When it happened, within the run. None without times.
+    pub(super) bar: Option<Svg>,
+    pub(super) state: StepState,
     pub(super) verdicts: Vec<VerdictDetailView>,
+    /// What the verdicts say that flag nothing.
+    pub(super) other_verdicts: Option<String>,
+    /// Where those are loaded from when they are unfolded. None if the page has them. Filled in by the page.
+    pub(super) verdicts_src: Option<String>,
     pub(super) is_failing: bool,
+    /// Whether it is shown unfolded.
+    pub(super) is_open: bool,
     /// Titles of evaluators whose verdict on the whole trajectory mentions this step. Filled in by `StepMentions`.
     pub(super) named_by: Vec<String>,
+    /// The recorded spans. Empty where they need not be on this server.
+    pub(super) spans: Vec<StepSpanLink>,
+    /// Agents that this step started. Filled in by the page.
+    pub(super) started: Vec<StartedAgent>,
 }
+
+/// A span of a step, whose attributes are loaded when they are unfolded.
+pub(super) struct StepSpanLink {
+    /// What it recorded.
+    pub(super) title: &'static str,
+    pub(super) id: String,
+    pub(super) href: String,
+}
+
+/// Spans of one step that are linked.
+const MAX_STEP_SPANS: usize = 8;
 
 /// The context of the steps of one trajectory.
 pub(super) struct TrajectoryVerdicts<'j> {
     pub(super) shelf: TrajectoryLocation<'j>,
+    pub(super) trajectory: &'j Trajectory,
+    /// In the order of their steps.
     pub(super) outcomes: &'j [RecordedVerdict],
     /// Annotations of people on the trace, or nothing for runs.
     pub(super) said: &'j [AnnotationRecord],
+}
+
+impl TrajectoryVerdicts<'_> {
+    /// Found by halving: a long run has thousands of verdicts, and the page asks for hundreds of steps.
+    fn outcomes_of_step(&self, step: u32) -> &[RecordedVerdict] {
+        let from = self.outcomes.partition_point(|given| given.line.step_index < Some(step));
+        let to = self.outcomes.partition_point(|given| given.line.step_index <= Some(step));
+        &self.outcomes[from..to]
+    }
 }
 
 /// Explanation and evidence of an invalid call, shown next to its arguments.
@@ -59,7 +109,7 @@ impl StepView {
         here: &PageUrl,
     ) -> StepView {
         let fold = |given: Option<&str>, part: &str| judged.shelf.preview_text(given, Some(step.index), part);
-        let of_step = || judged.outcomes.iter().filter(|given| given.line.step_index == Some(step.index));
+        let of_step = || judged.outcomes_of_step(step.index).iter();
         let verdicts: Vec<VerdictDetailView> =
             of_step().map(|given| VerdictDetailView::from_recorded(settings, given, judged.said, here)).collect();
         let is_invalid = |given: &&RecordedVerdict| given.is_wrong && *given.line.evaluator == *CALL_VALIDITY;
@@ -67,33 +117,31 @@ impl StepView {
             what: text::format_display_block(line.explanation.as_deref().unwrap_or("The tool cannot take this call.")),
             evidence: line.evidence.iter().take(8).map(|piece| text::format_display_block(piece)).collect(),
         });
-        let mut facts = Vec::new();
-        // Trajectories have times as RFC 3339 text. Those that cannot be parsed give no duration.
-        let time = |text: &Option<String>| -> Option<i64> {
-            let time: jiff::Timestamp = text.as_deref()?.parse().ok()?;
-            i64::try_from(time.as_nanosecond()).ok()
-        };
-        if let (Some(start), Some(end)) = (time(&step.start), time(&step.end)) {
-            facts.push(format_duration(end.saturating_sub(start)));
-        }
-        let tokens = step.tokens.total();
-        if tokens > 0 {
-            facts.push(format!("{} tokens", number::format_count(tokens)));
-        }
-        facts.extend(step.agent.as_deref().map(text::format_display_line));
+        let arguments = step.arguments_text();
+        let is_failing = verdicts.iter().any(VerdictDetailView::is_wrong);
         StepView {
             number: step.index,
             tool: text::format_display_line(&step.tool),
             is_final_thought: false,
             thought: fold(step.thought.as_deref(), "thought"),
-            arguments: fold(step.arguments_text().as_deref(), "arguments"),
+            call_line: arguments.as_deref().and_then(format_first_line),
+            arguments: fold(arguments.as_deref(), "arguments"),
             violation,
+            schema: None,
+            result_line: step.observation.as_deref().and_then(format_first_line),
             observation: fold(step.observation.as_deref(), "observation"),
             is_error: step.is_error,
-            is_parallel: step.parallel_with_previous,
-            facts,
-            is_failing: verdicts.iter().any(VerdictDetailView::is_wrong),
+            is_parallel: is_parallel_step(judged.trajectory, step),
+            facts: list_step_facts(settings, judged.trajectory, step),
+            bar: draw_step_bar(judged.trajectory, step),
+            state: StepState::from_verdicts(&verdicts, step.is_error),
+            other_verdicts: summarize_other_verdicts(&verdicts),
+            verdicts_src: None,
+            is_failing,
+            is_open: is_failing || step.is_error,
             named_by: Vec::new(),
+            spans: list_step_spans(judged, step),
+            started: Vec::new(),
             verdicts,
         }
     }
@@ -106,8 +154,82 @@ impl StepView {
         here: &PageUrl,
     ) -> Option<StepView> {
         let row = StepView::from_step(settings, judged, &make_final_thought_step(trajectory)?, here);
-        Some(StepView { is_final_thought: true, ..row })
+        let line = trajectory.final_thought.as_deref().and_then(format_first_line);
+        Some(StepView { is_final_thought: true, call_line: line, ..row })
     }
+}
+
+/// The beginning of a text on one line. None for a blank one.
+fn format_first_line(given: &str) -> Option<String> {
+    let beginning = &given[..given.floor_char_boundary(LINE_BYTES)];
+    let line = text::format_display_line(beginning);
+    (!line.trim().is_empty()).then_some(line)
+}
+
+/// Whether the model asked for this call together with another one.
+fn is_parallel_step(trajectory: &Trajectory, step: &TrajectoryStep) -> bool {
+    // Steps are numbered from 1, so the next one is at the position that the number gives.
+    let next = trajectory.steps.get(step.index as usize).filter(|next| next.index == step.index + 1);
+    step.parallel_with_previous || next.is_some_and(|next| next.parallel_with_previous)
+}
+
+/// Start and end in nanoseconds, if both are recorded.
+fn step_times(step: &TrajectoryStep) -> Option<(i64, i64)> {
+    Some((parse_time_ns(step.start.as_deref())?, parse_time_ns(step.end.as_deref())?))
+}
+
+/// Duration, tokens, estimated cost and agent.
+fn list_step_facts(settings: &ReloadableSettings, trajectory: &Trajectory, step: &TrajectoryStep) -> Vec<String> {
+    let mut facts = Vec::new();
+    facts.extend(step_times(step).map(|(start, end)| format_duration(end.saturating_sub(start))));
+    let tokens = step.tokens.total();
+    if tokens > 0 {
+        facts.push(format!("{} tokens", number::format_count(tokens)));
+    }
+    facts.extend(estimate_step_cost(settings, trajectory, step.tokens).map(number::format_usd));
+    // The agent of the whole run stands at the top of the page.
+    let agent = step.agent.as_deref().filter(|agent| Some(*agent) != trajectory.agent.as_deref());
+    facts.extend(agent.map(text::format_display_line));
+    facts
+}
+
+/// What the tokens of a step cost. None without tokens or a known price, and where calls name several models: which of
+/// them made the step is not recorded.
+pub(super) fn estimate_step_cost(
+    settings: &ReloadableSettings,
+    trajectory: &Trajectory,
+    tokens: TokenUsage,
+) -> Option<f64> {
+    if tokens.total() == 0 || trajectory.model_usage.len() > 1 {
+        return None;
+    }
+    let price = settings.prices.find_price(trajectory.model.as_deref()?)?;
+    let TokenUsage { prompt, completion, cached_prompt } = tokens;
+    Some(price.cost_of_usage(CompletionUsage { prompt, completion, cached_prompt }))
+}
+
+/// The time of the step within the run, so that calls that ran at the same time are seen below each other.
+fn draw_step_bar(trajectory: &Trajectory, step: &TrajectoryStep) -> Option<Svg> {
+    let scale =
+        TimeScale::from_times(parse_time_ns(trajectory.start.as_deref())?, parse_time_ns(trajectory.end.as_deref())?);
+    let (start, end) = step_times(step)?;
+    Some(scale.draw_bar(if step.is_error { "w-error" } else { "w-tool" }, start, end))
+}
+
+/// The model call comes first, then the runs of the tool. A run of other files has no spans here.
+fn list_step_spans(judged: &TrajectoryVerdicts<'_>, step: &TrajectoryStep) -> Vec<StepSpanLink> {
+    let TrajectoryLocation::Trace { trace, .. } = judged.shelf else { return Vec::new() };
+    let trace = step.trace_id.as_deref().map_or(Cow::Borrowed(trace), |id| Cow::Owned(encode_path_segment(id)));
+    let link = |(at, id): (usize, &String)| StepSpanLink {
+        title: match (at, step.span_ids.len()) {
+            (_, 1) => "Raw attributes",
+            (0, _) => "Model call: messages and raw attributes",
+            _ => "Tool run: raw attributes",
+        },
+        href: format!("/traces/{trace}/spans/{}", encode_path_segment(id)),
+        id: text::format_display_line(id),
+    };
+    step.span_ids.iter().enumerate().take(MAX_STEP_SPANS).map(link).collect()
 }
 
 /// The thought before the answer as a step without a call, numbered as its verdicts are.
@@ -121,7 +243,7 @@ pub(super) fn make_final_thought_step(trajectory: &Trajectory) -> Option<Traject
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use askama::Template;
     use gradus_core::trajectory::TokenUsage;
     use gradus_eval::evaluator::THOUGHT_TO_TOOL;
@@ -138,7 +260,7 @@ mod tests {
         author: LabelAuthor,
     }
 
-    fn verdict(evaluator: &str, label: &str, is_wrong: bool) -> RecordedVerdict {
+    pub(in super::super) fn verdict(evaluator: &str, label: &str, is_wrong: bool) -> RecordedVerdict {
         let line = OutcomeLine {
             run_id: "r".into(),
             trajectory_id: "t1".into(),
@@ -173,7 +295,13 @@ mod tests {
     /// With a tag on each line.
     fn render_step(step: &TrajectoryStep, outcomes: &[RecordedVerdict], said: &[AnnotationRecord]) -> String {
         let shelf = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
-        let judged = TrajectoryVerdicts { shelf, outcomes, said };
+        let trajectory = Trajectory {
+            model: Some("gpt-4o".to_owned()),
+            start: Some("2026-03-02T09:41:06Z".to_owned()),
+            end: Some("2026-03-02T09:41:11Z".to_owned()),
+            ..Trajectory::default()
+        };
+        let judged = TrajectoryVerdicts { shelf, trajectory: &trajectory, outcomes, said };
         let here = PageUrl::from_path("/traces/0af7651916cd43dd8448eb211c80319c");
         let step = StepView::from_step(&ReloadableSettings::without_rules(), &judged, step, &here);
         let author = LabelAuthor { identifier: "ann".to_owned(), name: "ann".to_owned(), may_label: true };
@@ -194,6 +322,7 @@ mod tests {
             start: Some("2026-03-02T09:41:07Z".to_owned()),
             end: Some("2026-03-02T09:41:08.5Z".to_owned()),
             tokens: TokenUsage { prompt: 2_140, completion: 312, cached_prompt: 0 },
+            span_ids: vec!["00f067aa0ba902b7".to_owned(), "00f067aa0ba902b8".to_owned()],
             ..TrajectoryStep::default()
         };
         let label = AnnotationRecord {
@@ -246,7 +375,7 @@ mod tests {
         let mut final_verdict = verdict(THOUGHT_TO_TOOL, "incorrect", true);
         final_verdict.line.step_index = Some(1);
         let shelf = TrajectoryLocation::Trace { trace: "0af7651916cd43dd8448eb211c80319c", trajectory: "t1" };
-        let judged = TrajectoryVerdicts { shelf, outcomes: &[final_verdict], said: &[] };
+        let judged = TrajectoryVerdicts { shelf, trajectory: &trajectory, outcomes: &[final_verdict], said: &[] };
         let here = PageUrl::from_path("/traces/0af7651916cd43dd8448eb211c80319c");
         let settings = ReloadableSettings::without_rules();
         let step = StepView::from_final_thought(&settings, &judged, &trajectory, &here).unwrap();

@@ -69,12 +69,6 @@ impl StepMentions {
                 .collect();
         }
     }
-
-    /// Steps that this evaluator is the first to mention, so that each step is listed once.
-    pub(super) fn only_by(&self, title: &str) -> impl Iterator<Item = u32> {
-        let is_by = move |titles: &Vec<String>| titles.first().is_some_and(|first| first == title);
-        self.by_step.iter().filter(move |(_, titles)| is_by(titles)).map(|(step, _)| *step)
-    }
 }
 
 /// The numbers behind "step" or "steps" in a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`. Ranges are

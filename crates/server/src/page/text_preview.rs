@@ -34,6 +34,11 @@ pub(super) struct TextPreview {
 }
 
 impl TextPreview {
+    /// Whether it needs no folding: two lines on most screens.
+    pub(super) fn is_short(&self) -> bool {
+        self.rest.is_none() && self.text.len() <= 160 && !self.text.contains('\n')
+    }
+
     /// `whole` gives the URL of the whole text and is only called if the text is cut.
     pub(super) fn from_text(given: &str, whole: impl FnOnce() -> PageUrl) -> TextPreview {
         let moved = moved_in(given);

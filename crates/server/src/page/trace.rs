@@ -6,35 +6,44 @@ use askama::Template;
 use axum::extract::{Extension, Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_core::trajectory::Trajectory;
+use gradus_core::trajectory::{DefectKind, Trajectory};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_report::html::{number, text};
 use serde::Deserialize;
 
 use super::PageLayout;
 use super::address::PageUrl;
+use super::agent_tree::{AgentLink, build_agent_tree};
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
+use super::flag_groups::{FlagGroup, build_flag_groups};
 use super::loaded_trace::{self, LoadedTrace, STEPS_OF_A_PAGE};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
+use super::run_fact::RunFact;
+use super::run_headline::{RunHeadline, is_failed_run};
 use super::run_outcome::RunOutcome;
 use super::search::{StepSearchHit, search_steps};
+use super::session::build_session_url;
+use super::span_scan::{ErrorSpanLink, TraceSpanScan};
 use super::step::{StepView, TrajectoryVerdicts};
+use super::step_list::{fold_many_steps, mute_right_verdicts};
 use super::step_mentions::StepMentions;
+use super::step_outline::{OutlineEntry, build_outline};
+use super::step_state::summarize_other_verdicts;
+use super::step_verdicts::step_verdicts_url;
 use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
 use crate::caller::RequestCaller;
-use crate::page::failing_steps::{
-    FailingStepLink, build_failing_links, build_step_pagination, first_shown, is_last_page,
-};
 use crate::page::label_authors::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
+use crate::page::step_pages::{build_step_pagination, first_shown, is_last_page};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// Rows of the list of defects, and tabs of the other trajectories of the trace.
+/// Runs with more steps have the verdicts that flag nothing loaded when they are unfolded.
+const MAX_INLINE_STEPS: usize = 40;
+/// Rows of the list of defects.
 const MAX_DEFECTS: usize = 50;
-const MAX_OTHERS: usize = 50;
 
 /// Parameters of `/traces/{trace}`.
 #[derive(Default, Deserialize)]
@@ -46,6 +55,8 @@ pub(super) struct TraceDetailQuery {
     step: Option<u32>,
     /// Text to search for in all steps.
     q: Option<String>,
+    /// `all` unfolds all steps of the page.
+    open: Option<String>,
 }
 
 /// All texts of the template. Long texts are previews; the rest is loaded on request.
@@ -57,27 +68,31 @@ struct TraceDetailPage {
     query: Option<TextPreview>,
     /// The request on one line, or the name of the trace.
     title: String,
-    /// How the run ended.
-    outcome: Option<RunOutcome>,
-    facts: Vec<(&'static str, String)>,
-    /// Number of spans that ended in an error, in words.
-    errors: Option<String>,
+    /// How the run ended, and what went wrong first.
+    headline: RunHeadline,
+    /// Spans in which errors began, beside the one that the headline is about.
+    errors: Vec<ErrorSpanLink>,
+    facts: Vec<RunFact>,
     /// The trace may still grow; the page says so, because verdicts are missing.
     is_open: bool,
     quarantine_reason: Option<String>,
-    others: Vec<TrajectoryTab>,
+    /// All agents of the trace. Empty for a single one.
+    agents: Vec<AgentLink>,
     /// URL of the step that started this trajectory, for an agent called by another one.
     parent: Option<String>,
     /// Verdicts on the whole trajectory.
     whole: Vec<VerdictDetailView>,
-    /// Links to wrong verdicts on any page, and the number of those without a link.
-    failing: Vec<FailingStepLink>,
-    more_failing: Option<String>,
+    /// What those of them say that flag nothing.
+    other_verdicts: Option<String>,
+    /// Wrong verdicts on steps of any page.
+    flags: Vec<FlagGroup>,
     /// Other trajectories of the trace that fail, if this one does not: the cause may be there.
-    failing_others: Vec<TrajectoryTab>,
+    failing_others: Vec<AgentLink>,
+    outline: Vec<OutlineEntry>,
+    /// URL of the same page with all steps unfolded. None if all of them are.
+    unfold: Option<String>,
+    /// The last page ends with the thought before the answer.
     steps: Vec<StepView>,
-    /// On the last page of steps.
-    final_thought: Option<StepView>,
     window: Option<PaginationLinks>,
     /// The search text and its hits.
     sought: Option<String>,
@@ -92,22 +107,10 @@ struct TraceDetailPage {
     spans_page: String,
     project_traces: String,
     author: LabelAuthor,
-    is_judged: bool,
     /// Number of questions that failed.
     unjudged: Option<String>,
-    /// Number of questions that the judge cannot decide.
-    undecided: Option<String>,
     /// Whether the trajectory waits for a judge model.
     waits: bool,
-}
-
-/// A link to one trajectory of the trace.
-struct TrajectoryTab {
-    href: String,
-    title: String,
-    steps: String,
-    is_here: bool,
-    is_failing: bool,
 }
 
 /// A defect that assembly reported, with the id of the span where it was found.
@@ -129,7 +132,8 @@ pub(super) async fn render_trace_page(
     let author = LabelAuthor::from_headers(&headers, &caller);
     render::of_large(&server, move |server| {
         let opened = loaded_trace::load_trace(server, &id, choice.trajectory.as_deref())?;
-        Ok(TraceDetailPage::from_trace(&server.reloadable(), &opened, &choice, author, &headers))
+        let scan = TraceSpanScan::load(server, &opened)?;
+        Ok(TraceDetailPage::from_trace(&server.reloadable(), &opened, scan, &choice, author, &headers))
     })
     .await
 }
@@ -139,6 +143,7 @@ impl TraceDetailPage {
     fn from_trace(
         settings: &ReloadableSettings,
         opened: &LoadedTrace,
+        scan: TraceSpanScan,
         choice: &TraceDetailQuery,
         author: LabelAuthor,
         headers: &HeaderMap,
@@ -156,31 +161,53 @@ impl TraceDetailPage {
         // Index of the first step of the selected page.
         let first = first_shown(trajectory, choice.step);
         let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
-        let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
+        let judged = TrajectoryVerdicts { shelf, trajectory, outcomes: &opened.outcomes, said: &opened.said };
         let fold = |given: &Option<String>, part: &str| shelf.preview_text(given.as_deref(), None, part);
         let mentions = StepMentions::from_outcomes(settings, trajectory, &opened.outcomes);
         let shown = trajectory.steps.iter().skip(first).take(STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark_steps(&mut steps);
+        scan.add_schemas(trajectory, &mut steps);
         let final_thought = trajectory
             .final_thought_index()
             .filter(|_| is_last_page(trajectory, first))
             .and_then(|index| StepView::from_final_thought(settings, &judged, trajectory, &at(Some(index))));
+        // It is one more row, with an id of its own.
+        steps.extend(final_thought);
         let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
             whole.map(|given| VerdictDetailView::from_recorded(settings, given, &opened.said, &at(None))).collect();
         mentions.link_verdicts(&mut whole, at);
-        let (failing, more_failing) = build_failing_links(settings, &opened.outcomes, &mentions, at);
+        let flags = build_flag_groups(settings, &opened.outcomes, at);
+        let headline = RunHeadline::from_run(settings, trajectory, &opened.outcomes, &scan.errors, at);
+        if is_failed_run(trajectory, RunOutcome::from_outcomes(&opened.outcomes).as_ref()) {
+            mute_right_verdicts(&mut whole, &mut steps);
+        }
+        let is_unfolded = choice.open.as_deref() == Some("all");
+        fold_many_steps(&mut steps);
+        let agents = build_agent_tree(&trace_id, &opened.others, id);
+        for step in &mut steps {
+            step.is_open |= is_unfolded;
+            // With forms for each verdict, a page of many steps would be megabytes.
+            step.verdicts_src = Some(step_verdicts_url(&trace_id, id, step.number))
+                .filter(|_| trajectory.steps.len() > MAX_INLINE_STEPS && !is_unfolded);
+            let started = agents.iter().filter(|agent| agent.is_started_by(id, step.number));
+            step.started = started.map(AgentLink::to_started).collect();
+        }
+        let outline = build_outline(trajectory, &opened.outcomes, &steps, first, at);
+        let is_bad = headline.class == "bad";
+        let is_of_step = |error: &ErrorSpanLink| {
+            let mut spans = trajectory.steps.iter().flat_map(|step| &step.span_ids);
+            spans.any(|id| error.href.ends_with(id.as_str()))
+        };
+        let is_flagged = opened.outcomes.iter().any(|given| given.is_wrong);
         let (hits, more_hits) = match choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
             Some(text) => search_steps(trajectory, text, at),
             None => (Vec::new(), false),
         };
-        let others = build_trajectory_tabs(opened, &trace_id, id);
-        let failing_others = build_trajectory_tabs(opened, &trace_id, id)
-            .into_iter()
-            .filter(|tab| tab.is_failing && !tab.is_here && failing.is_empty())
-            .collect();
+        let mut failing_others = build_agent_tree(&trace_id, &opened.others, id);
+        failing_others.retain(|agent| agent.is_failing && !agent.is_here && !is_flagged);
         TraceDetailPage {
             frame: PageLayout::new("/traces", Some(&row.project), headers),
             title: trajectory
@@ -188,24 +215,32 @@ impl TraceDetailPage {
                 .as_deref()
                 .map_or_else(|| text::format_display_line(&row.name), text::format_display_line),
             query: fold(&trajectory.query, "query"),
-            outcome: RunOutcome::from_outcomes(&opened.outcomes),
-            facts: list_trace_properties(opened, trajectory),
-            errors: (row.errors > 0)
-                .then(|| number::format_counted_noun(row.errors as u64, "span with an error", "spans with errors")),
+            // Those that the headline or a step is about are not repeated.
+            errors: scan
+                .errors
+                .into_iter()
+                .filter(|error| !headline.is_about(&error.href) && !is_of_step(error))
+                .collect(),
+            headline,
+            facts: list_trace_properties(settings, opened, trajectory),
             is_open: opened.is_open,
             quarantine_reason: opened.quarantine_reason.as_deref().map(text::format_display_line),
-            others,
+            agents,
             failing_others,
             parent: trajectory
                 .parent_trajectory_id
                 .as_ref()
                 .map(|parent| loaded_trace::step_address(&trace_id, Some(parent), trajectory.parent_step_index)),
+            other_verdicts: summarize_other_verdicts(&whole),
             whole,
-            failing,
-            more_failing,
+            flags,
+            outline,
+            unfold: steps
+                .iter()
+                .any(|step| !step.is_open)
+                .then(|| at(trajectory.steps.get(first).map(|step| step.index)).with("open", Some("all")).to_string()),
             window: build_step_pagination(trajectory, first, at),
             steps,
-            final_thought,
             sought: choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned),
             hits,
             more_hits,
@@ -214,6 +249,8 @@ impl TraceDetailPage {
             defects: trajectory
                 .defects
                 .iter()
+                // The headline says so.
+                .filter(|defect| defect.kind != DefectKind::RunFailed || !is_bad)
                 .take(MAX_DEFECTS)
                 .map(|defect| TraceDefectRow {
                     kind: defect.kind.name().replace('_', " "),
@@ -226,9 +263,7 @@ impl TraceDetailPage {
             project_traces: PageUrl::from_path("/traces").with("project", Some(&row.project)).to_string(),
             trace_id,
             author,
-            is_judged: opened.outcomes.iter().any(|given| given.line.score.is_some()),
             unjudged: format_question_count(&opened.outcomes, OutcomeKind::Failed),
-            undecided: format_question_count(&opened.outcomes, OutcomeKind::Abstained),
             waits: opened.waits,
         }
     }
@@ -240,51 +275,46 @@ fn format_question_count(outcomes: &[RecordedVerdict], kind: OutcomeKind) -> Opt
     (count > 0).then(|| number::format_counted_noun(count, "question", "questions"))
 }
 
-/// Name and value of each property that is recorded.
-fn list_trace_properties(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
+/// Each property that is recorded. How the run ended is in the headline.
+fn list_trace_properties(settings: &ReloadableSettings, opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<RunFact> {
     let row = &opened.row;
-    let ended = RunOutcome::from_outcomes(&opened.outcomes).map(|outcome| ("Outcome", outcome.label));
-    let mut facts: Vec<_> = ended.into_iter().collect();
-    facts.push(("Project", text::format_display_line(&row.project)));
+    let traces = |name: &'static str, value: &str| {
+        PageUrl::from_path("/traces").with("project", Some(&row.project)).with(name, Some(value)).to_string()
+    };
+    let mut facts = vec![RunFact::with_link(
+        "Project",
+        &row.project,
+        PageUrl::from_path("/traces").with("project", Some(&row.project)).to_string(),
+    )];
     let named = [
-        ("Agent", &trajectory.agent),
-        ("Version", &trajectory.agent_version),
-        ("Model", &trajectory.model),
-        ("Session", &trajectory.session_id),
+        ("Agent", "agent", &trajectory.agent),
+        ("Version", "version", &trajectory.agent_version),
+        ("Model", "model", &trajectory.model),
     ];
-    facts.extend(
-        named.into_iter().filter_map(|(name, value)| Some((name, text::format_display_line(value.as_deref()?)))),
-    );
-    facts.push(("Started", format_timestamp(row.start_ns)));
-    facts.push(("Duration", format_duration(row.end_ns.saturating_sub(row.start_ns))));
-    facts.push(("Steps", number::format_count(trajectory.steps.len() as u64)));
-    facts.push(("Spans", format_whole_number(row.spans)));
+    facts.extend(named.into_iter().filter_map(|(name, parameter, value)| {
+        let value = value.as_deref()?;
+        Some(RunFact::with_link(name, value, traces(parameter, value)))
+    }));
+    if let Some(session) = trajectory.session_id.as_deref().filter(|session| !session.is_empty()) {
+        facts.push(RunFact::with_link("Session", session, build_session_url(session, &row.project).to_string()));
+    }
+    facts.push(RunFact::new("Started", format_timestamp(row.start_ns)));
+    facts.push(RunFact::new("Duration", format_duration(row.end_ns.saturating_sub(row.start_ns))));
+    facts.push(RunFact::new("Steps", number::format_count(trajectory.steps.len() as u64)));
     let tokens = trajectory.tokens;
     if tokens.total() > 0 {
-        facts.push((
-            "Tokens",
-            format!("{} in, {} out", number::format_count(tokens.prompt), number::format_count(tokens.completion)),
-        ));
+        let count = number::format_count;
+        facts.push(RunFact::new("Tokens", format!("{} in, {} out", count(tokens.prompt), count(tokens.completion))));
     }
-    facts.extend(trajectory.cost_usd.map(|cost| ("Cost", number::format_usd(cost))));
+    let cost = gradus_eval::report::known_agent_cost(trajectory, &settings.prices);
+    facts.extend(cost.map(|cost| RunFact::new("Cost", number::format_usd(cost))));
+    let spans = format!("/traces/{}/spans", row.trace_id);
+    facts.push(RunFact::with_link("Spans", &format_whole_number(row.spans), spans.clone()));
+    if row.errors > 0 {
+        let errors = number::format_counted_noun(row.errors as u64, "span", "spans");
+        facts.push(RunFact { is_error: true, ..RunFact::with_link("With errors", &errors, format!("{spans}#errors")) });
+    }
     facts
-}
-
-/// Empty for a single trajectory: there is nothing to choose.
-fn build_trajectory_tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> Vec<TrajectoryTab> {
-    if opened.others.len() < 2 {
-        return Vec::new();
-    }
-    let tab = |(at, other): (usize, &loaded_trace::TrajectoryListEntry)| TrajectoryTab {
-        href: PageUrl::from_path(format!("/traces/{trace_id}"))
-            .with("trajectory", Some(other.id.as_str()).filter(|_| at > 0))
-            .to_string(),
-        title: text::format_display_line(other.agent.as_deref().or(other.query.as_deref()).unwrap_or("trajectory")),
-        steps: number::format_counted_noun(other.steps as u64, "step", "steps"),
-        is_here: other.id == chosen,
-        is_failing: other.is_failing,
-    };
-    opened.others.iter().enumerate().take(MAX_OTHERS).map(tab).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One verdict: label, explanation, evidence, judge, and the labels of people.
 
-use gradus_eval::evaluator::{OFFLINE, RULES};
+use gradus_eval::evaluator::{OFFLINE, OUTCOME, RULES};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_report::html::number;
 use gradus_report::html::text::{self, DisplayText};
@@ -20,11 +20,17 @@ const MAX_EVIDENCE: usize = 20;
 
 /// A verdict, ready to be displayed.
 pub(super) struct VerdictDetailView {
-    /// `pass`, `fail`, `unsure` or `na`: CSS class and name of the icon.
+    /// `pass`, `ok` (right by rules, which is shown without a colour), `fail`, `unsure` or `na`: the CSS class.
     pub(super) class: &'static str,
     pub(super) title: String,
+    /// Whether it is the verdict on how the run ended, which stands at the top of its page.
+    pub(super) is_outcome: bool,
+    /// Whether rules decided, and no model.
+    pub(super) is_rules: bool,
     /// The label, or why there is none.
     pub(super) label: String,
+    /// Whether the judge gave a label.
+    pub(super) is_answered: bool,
     pub(super) explanation: Option<DisplayText>,
     pub(super) evidence: Vec<DisplayText>,
     /// What rules noticed without deciding anything.
@@ -123,10 +129,13 @@ impl VerdictDetailView {
     ) -> VerdictDetailView {
         let RecordedVerdict { at_ns, is_wrong, line } = given;
         let known = find_evaluator_labels(settings, &line.evaluator);
+        let is_rules = matches!(&*line.judge, OFFLINE | RULES);
         let class = match line.outcome {
             OutcomeKind::Scored if *is_wrong => "fail",
             // A label without a score is neither good nor bad.
             OutcomeKind::Scored if line.score.is_none() => "na",
+            // Rules notice mistakes: that none did is no praise.
+            OutcomeKind::Scored if is_rules => "ok",
             OutcomeKind::Scored => "pass",
             OutcomeKind::Failed => "unsure",
             OutcomeKind::NotApplicable | OutcomeKind::Abstained => "na",
@@ -134,6 +143,7 @@ impl VerdictDetailView {
         let label = match (line.outcome, &line.label) {
             (_, Some(label)) => text::format_display_line(label),
             (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
+            (OutcomeKind::Abstained, None) if is_rules => "no rule fired".to_owned(),
             (OutcomeKind::Abstained, None) => "cannot judge".to_owned(),
             (_, None) => "could not be judged".to_owned(),
         };
@@ -143,13 +153,22 @@ impl VerdictDetailView {
         let is_about = |one: &&AnnotationRecord| {
             one.target == target && one.name == *line.evaluator && one.annotator == "HUMAN" && one.label.is_some()
         };
-        let is_rules = matches!(&*line.judge, OFFLINE | RULES);
         VerdictDetailView {
             class,
             title: find_evaluator_title(settings, &line.evaluator),
+            is_outcome: *line.evaluator == *OUTCOME,
+            is_rules,
+            is_answered: line.label.is_some(),
             label,
             explanation: words.filter(|words| !words.is_empty()).map(text::format_display_block),
-            evidence: line.evidence.iter().take(MAX_EVIDENCE).map(|piece| text::format_display_block(piece)).collect(),
+            evidence: line
+                .evidence
+                .iter()
+                // The explanation may quote it already.
+                .filter(|piece| !words.is_some_and(|words| words.contains(piece.trim())))
+                .take(MAX_EVIDENCE)
+                .map(|piece| text::format_display_block(piece))
+                .collect(),
             remarks: line
                 .remarks
                 .iter()

@@ -167,7 +167,8 @@ fn list_trace_trajectories(sql: &SqlConnection, trace: i64) -> Result<Vec<Trajec
     Ok(rows)
 }
 
-fn trajectory_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
+/// From the columns of `list_trace_trajectories`, in their order.
+pub(super) fn trajectory_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
     Ok(TrajectoryRow {
         no: row.get(0)?,
         trajectory_id: row.get(1)?,
@@ -186,7 +187,7 @@ fn trajectory_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError> {
 }
 
 /// Sums by evaluator, computed from the outcomes themselves: a trajectory has few.
-fn list_trajectory_scores(sql: &SqlConnection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
+pub(super) fn list_trajectory_scores(sql: &SqlConnection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), count(CASE WHEN kind = 2 THEN 1 END), \
          count(CASE WHEN kind = 1 THEN 1 END), count(CASE WHEN is_wrong THEN 1 END), \

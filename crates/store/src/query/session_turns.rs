@@ -1,0 +1,109 @@
+//! The trajectories of one session in order of time, with what they come to together.
+
+use gradus_core::span::TraceId;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::project_number;
+use super::trace_rows::{TrajectoryRow, list_trajectory_scores, trajectory_row};
+use crate::Store;
+use crate::error::StoreError;
+
+/// Trajectories of one session that are summed up.
+const MAX_SUMMED: i64 = 10_000;
+
+/// A page of a session. The same name in two projects is two sessions.
+#[derive(Clone, Debug)]
+pub struct SessionTurnPage {
+    pub project: String,
+    pub totals: SessionTotals,
+    /// In order of their start.
+    pub turns: Vec<SessionTurnRow>,
+}
+
+/// What the trajectories of a session come to, up to 10,000.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionTotals {
+    pub trajectories: i64,
+    pub tokens: i64,
+    /// The sum of the known costs; `None` if no cost is known.
+    pub cost_usd: Option<f64>,
+    /// Trajectories without a known cost.
+    pub unpriced: i64,
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// A trajectory of a session, with the trace in which it begins.
+#[derive(Clone, Debug)]
+pub struct SessionTurnRow {
+    pub trace_id: TraceId,
+    pub trajectory: TrajectoryRow,
+}
+
+impl Store {
+    /// Trajectories of a session from an offset on. Without a project, the first one that has a session of this name.
+    /// `None` if there is no such session.
+    pub fn session_turns(
+        &self,
+        session: &str,
+        project: Option<&str>,
+        offset: usize,
+        limit: usize,
+    ) -> Result<Option<SessionTurnPage>, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let number = match project {
+            Some(name) => project_number(sql, name)?,
+            None => sql
+                .prepare_cached(
+                    "SELECT min(project) FROM trajectory INDEXED BY trajectory_by_session \
+                     WHERE session = ? AND session <> ''",
+                )?
+                .query_row([session], |row| row.get(0))?,
+        };
+        let Some(number) = number else { return Ok(None) };
+        let totals = sum_session(sql, session, number)?;
+        if totals.trajectories == 0 {
+            return Ok(None);
+        }
+        let name: Option<String> = sql
+            .prepare_cached("SELECT name FROM project WHERE no = ?")?
+            .query_row([number], |row| row.get(0))
+            .optional()?;
+        let mut statement = sql.prepare_cached(
+            "SELECT t.no, trajectory_id, agent, version, model, query, steps, is_error, t.start_ns, t.end_ns, tokens, \
+             cost_usd, trace.trace_id \
+             FROM trajectory t INDEXED BY trajectory_by_session JOIN trace ON trace.no = t.trace \
+             WHERE session = ? AND session <> '' AND t.project = ? ORDER BY t.start_ns, t.no LIMIT ? OFFSET ?",
+        )?;
+        let rows = statement.query_map(params![session, number, limit as i64, offset as i64], |row| {
+            let id: [u8; 16] = row.get(12)?;
+            Ok(SessionTurnRow { trace_id: TraceId(u128::from_be_bytes(id)), trajectory: trajectory_row(row)? })
+        })?;
+        let mut turns: Vec<SessionTurnRow> = rows.collect::<Result<_, _>>()?;
+        for turn in &mut turns {
+            turn.trajectory.scores = list_trajectory_scores(sql, turn.trajectory.no)?;
+        }
+        Ok(Some(SessionTurnPage { project: name.unwrap_or_default(), totals, turns }))
+    }
+}
+
+/// Bounded, since any sender can add to a session.
+fn sum_session(sql: &Connection, session: &str, project: i64) -> Result<SessionTotals, StoreError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT count(*), coalesce(sum(tokens), 0), sum(cost_usd), count(*) - count(cost_usd), \
+         coalesce(min(start_ns), 0), coalesce(max(end_ns), 0) FROM \
+         (SELECT tokens, cost_usd, start_ns, end_ns FROM trajectory INDEXED BY trajectory_by_session \
+          WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?) AS part",
+    )?;
+    Ok(statement.query_row(params![session, project, MAX_SUMMED], |row| {
+        Ok(SessionTotals {
+            trajectories: row.get(0)?,
+            tokens: row.get(1)?,
+            cost_usd: row.get(2)?,
+            unpriced: row.get(3)?,
+            start_ns: row.get(4)?,
+            end_ns: row.get(5)?,
+        })
+    })?)
+}
