@@ -37,7 +37,15 @@ pub struct ServerConfig {
     /// Loads what a run's folder holds in addition to verdicts, such as the results of a benchmark. A function, because
     /// this crate does not know the benchmark.
     pub supplements: SupplementLoader,
+    /// Plays the demo; `None` offers none. A function, because this crate does not know the benchmark.
+    pub demo: Option<DemoPlayer>,
 }
+
+/// Receives the spans of the demo as OTLP export requests, one after another.
+pub type DemoSink<'s> = &'s mut dyn FnMut(Vec<u8>) -> Result<(), String>;
+
+/// Plays the demo and passes its spans on. The error is a line for the page and the log.
+pub type DemoPlayer = fn(DemoSink<'_>) -> Result<(), String>;
 
 impl ServerConfig {
     /// The default configuration with this state folder.
@@ -56,6 +64,7 @@ impl ServerConfig {
             credentials: JudgeCredentials::default(),
             annotations: AnnotationSettings::default(),
             supplements: |_| Ok(None),
+            demo: None,
         }
     }
 }

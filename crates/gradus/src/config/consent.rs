@@ -166,6 +166,7 @@ impl ConsentFinder<'_> {
             // Within the budget of a rule whose model has consent.
             anchors: _,
             anchor_every: _,
+            alert_networks,
             redact,
         } = section;
         self.add_listener("serve.http", http.as_deref());
@@ -177,6 +178,9 @@ impl ConsentFinder<'_> {
         }
         for (index, origin) in cors_origins.iter().enumerate() {
             self.add_text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
+        }
+        for (index, network) in alert_networks.iter().enumerate() {
+            self.add_text(&format!("serve.alert_networks[{index}]"), ConsentEffect::SendsTo, Some(network));
         }
         for (index, path) in calibration.iter().enumerate() {
             self.add_path(&format!("serve.calibration[{index}]"), Some(path));
