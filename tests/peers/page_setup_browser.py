@@ -124,7 +124,7 @@ def alerts_from_the_page(browser):
     expect(page.get_by_role("alert")).to_contain_text("private address")
     page.trouble.clear()
     fill_alert(page, webhook=f"{IDS['hook']}/missing?token=secret")
-    rule = page.locator("tr", has=page.get_by_role("rowheader", name=re.compile("^calls")))
+    rule = page.get_by_role("region", name="Alert rules").locator("tr", has=page.get_by_role("rowheader", name=re.compile("^calls")))
     expect(rule).to_contain_text("made here")
     expect(rule).not_to_contain_text("secret")
     accessible(browser, "/alerts")

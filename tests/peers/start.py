@@ -24,7 +24,7 @@ from collector import GRADED_WITHIN_S, RUNS_WITHIN_S, Server, checked, clean_env
 from experiment import AGENTS
 from github_clients import npm_folder
 from loopback import Service, tool_call
-from run import OTEL, PEERS, NotInstalled, Skipped, finish, python_for, run_checks
+from run import OTEL, PEERS, NotInstalled, finish, python_for, run_checks
 
 REQUEST, ANSWER = "How many lamps are there?", "There are 12 lamps."
 # The seconds without a span after which a trace is graded, as the server has them by default.
@@ -109,8 +109,6 @@ def prepare(name):
         if not shutil.which("node"):
             raise NotInstalled("there is no node")
         return [shutil.which("node")], npm_folder("start-vercel", NODE), set(NODE)
-    if name in HEAVY and name not in sys.argv[2:] and not os.environ.get("GRADUS_HEAVY"):
-        raise Skipped("it installs hundreds of packages; name it, or set GRADUS_HEAVY=1")
     packages, folder = PYTHON[name]
     return [python_for(f"start-{name}", packages, folder)], None, {re.split(r"\[|==", package)[0] for package in packages}
 
@@ -172,7 +170,11 @@ def check_graded(server, status):
 
 def main():
     gradus = os.path.abspath(sys.argv[1])
-    names = [name for name in [*PYTHON, "vercel-ai"] if len(sys.argv) < 3 or name in sys.argv[2:]]
+    chosen = sys.argv[2:]
+    left_out = set() if chosen or os.environ.get("GRADUS_HEAVY") else HEAVY
+    for name in sorted(left_out):
+        print(f"peer start {name}: left out, it installs hundreds of packages; name it, or set GRADUS_HEAVY=1", flush=True)
+    names = [name for name in [*PYTHON, "vercel-ai"] if name not in left_out and (not chosen or name in chosen)]
     finish(*run_checks({f"start {name}": functools.partial(run_snippet, gradus, name) for name in names}))
 
 

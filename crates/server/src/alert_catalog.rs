@@ -7,7 +7,7 @@ use gradus_store::{Store, StoreError};
 
 use crate::alert::{AlertRule, AlertTarget, StoredAlertRule, TargetHealth};
 use crate::clock::now_ns;
-use crate::settings::{ReloadableSettings, check_alert_section};
+use crate::settings::{ReloadableSettings, ServerSettingsError, check_alert_section};
 
 /// One version of the list. It is built anew when the settings, a rule or a muting changes.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ impl AlertCatalog {
                 Some(_) if settings.alerts.iter().any(|rule| rule.name == row.name) => {
                     Err("gradus.toml has a rule of this name, which is used instead".to_owned())
                 }
-                Some(stored) => check_stored_rule(settings, stored),
+                Some(stored) => check_stored_rule(settings, stored).map_err(|error| error.to_string()),
             };
             match (checked, stored) {
                 (Ok(rule), Some(stored)) => {
@@ -105,10 +105,12 @@ impl AlertCatalog {
     }
 }
 
-/// Checks a rule of the page like a table of the file. Its targets are kept away from private addresses. The error is a
-/// line for the person who made it.
-pub(crate) fn check_stored_rule(settings: &ReloadableSettings, stored: &StoredAlertRule) -> Result<AlertRule, String> {
-    let mut rule = check_alert_section(stored.to_section(), &settings.library).map_err(|error| error.to_string())?;
+/// Checks a rule of the page like a table of the file. Its targets are kept away from private addresses.
+pub(crate) fn check_stored_rule(
+    settings: &ReloadableSettings,
+    stored: &StoredAlertRule,
+) -> Result<AlertRule, ServerSettingsError> {
+    let mut rule = check_alert_section(stored.to_section(), &settings.library)?;
     for target in &mut rule.targets {
         *target = match std::mem::replace(target, AlertTarget::Log) {
             AlertTarget::Webhook(url) => AlertTarget::Webhook(url.guarded()),

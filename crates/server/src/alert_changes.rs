@@ -48,7 +48,6 @@ pub(crate) async fn save_alert_rule(
     rule: StoredAlertRule,
     replaces: Option<String>,
 ) -> Result<(), ApiError> {
-    let bad = |reason: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, reason);
     let catalog = server.alerts.catalog();
     let known = replaces.as_deref().map(|name| {
         let stored = catalog.find(name).map(|listed| match &listed.origin {
@@ -62,7 +61,8 @@ pub(crate) async fn save_alert_rule(
         stored.unwrap_or_else(|| unusable().ok_or_else(|| ApiError::not_found("there is no alert rule of this name")))
     });
     let before = known.transpose()?;
-    let checked = check_stored_rule(&server.reloadable(), &rule).map_err(bad)?;
+    let checked = check_stored_rule(&server.reloadable(), &rule)
+        .map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     // The name that counts is the trimmed one.
     let rule = StoredAlertRule { name: checked.name.clone(), ..rule };
     let is_taken = catalog.find(&rule.name).is_some() || catalog.unusable.iter().any(|one| one.name == rule.name);

@@ -9,7 +9,7 @@ use crate::client_address::ClientAddress;
 use crate::http_error::ApiError;
 use crate::memory::MemoryUse;
 use crate::receive::{ReceiveRefusal, prepare_spans, store_spans};
-use crate::server_config::DemoPlayer;
+use crate::server_config::{DemoLoadError, DemoPlayer};
 use crate::state::ServerState;
 
 /// Where the traces go.
@@ -44,10 +44,10 @@ impl DemoLoad {
         is_free
     }
 
-    fn end(&self, played: Result<(), String>) {
+    fn end(&self, played: Result<(), DemoLoadError>) {
         *self.lock() = match played {
             Ok(()) => DemoLoadStatus::Loaded,
-            Err(reason) => DemoLoadStatus::Failed(reason),
+            Err(error) => DemoLoadStatus::Failed(error.to_string()),
         };
     }
 
@@ -70,7 +70,7 @@ pub(crate) fn start_demo(server: &Arc<ServerState>) -> Result<(), ApiError> {
         let played = play_demo(&server, player, client, &runtime);
         match &played {
             Ok(()) => tracing::info!(project = DEMO_PROJECT, "loaded the demo"),
-            Err(reason) => tracing::warn!(reason, "failed to load the demo"),
+            Err(error) => tracing::warn!(%error, "failed to load the demo"),
         }
         server.demo.end(played);
     });
@@ -82,16 +82,15 @@ fn play_demo(
     player: DemoPlayer,
     client: ClientAddress,
     runtime: &Handle,
-) -> Result<(), String> {
+) -> Result<(), DemoLoadError> {
     player(&mut |export| {
         if server.is_stopping.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err("the server is stopping".to_owned());
+            return Err(DemoLoadError("the server is stopping".to_owned()));
         }
+        let refused = |refusal: ReceiveRefusal| DemoLoadError(refusal.to_string());
         let mut lease = server.memory.open_lease(client, MemoryUse::Request);
-        lease.grow(export.len()).map_err(|refusal| ReceiveRefusal::from(refusal).to_string())?;
-        let prepared =
-            prepare_spans(server, export, DEMO_PROJECT.into(), &mut lease).map_err(|refusal| refusal.to_string())?;
-        let stored = runtime.block_on(client.scope(store_spans(server, prepared, lease)));
-        stored.map(drop).map_err(|refusal| refusal.to_string())
+        lease.grow(export.len()).map_err(|refusal| refused(refusal.into()))?;
+        let prepared = prepare_spans(server, export, DEMO_PROJECT.into(), &mut lease).map_err(refused)?;
+        runtime.block_on(client.scope(store_spans(server, prepared, lease))).map(drop).map_err(refused)
     })
 }

@@ -71,7 +71,7 @@ mod time_text;
 mod trace_group;
 mod work_pool;
 
-pub use crate::server_config::{DemoPlayer, DemoSink, ServerConfig};
+pub use crate::server_config::{DemoLoadError, DemoPlayer, DemoSink, ServerConfig};
 pub use clock::now_ns;
 pub use ephemeral::{EphemeralAddresses, run_ephemeral_server};
 pub use grading_rule::GradingRuleError;

@@ -42,10 +42,15 @@ pub struct ServerConfig {
 }
 
 /// Receives the spans of the demo as OTLP export requests, one after another.
-pub type DemoSink<'s> = &'s mut dyn FnMut(Vec<u8>) -> Result<(), String>;
+pub type DemoSink<'s> = &'s mut dyn FnMut(Vec<u8>) -> Result<(), DemoLoadError>;
 
-/// Plays the demo and passes its spans on. The error is a line for the page and the log.
-pub type DemoPlayer = fn(DemoSink<'_>) -> Result<(), String>;
+/// Plays the demo and passes its spans on.
+pub type DemoPlayer = fn(DemoSink<'_>) -> Result<(), DemoLoadError>;
+
+/// Why the demo could not be played or stored: a line for the page and the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DemoLoadError(pub String);
 
 impl ServerConfig {
     /// The default configuration with this state folder.

@@ -111,3 +111,34 @@ fn forget_states(sql: &rusqlite::Connection, states: &[String]) -> Result<(), St
     states.iter().try_for_each(|state| statement.execute(params![state]).map(drop))?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StoreOptions;
+
+    fn row(body: &str) -> AlertRuleRow {
+        AlertRuleRow { name: "calls".to_owned(), body: body.to_owned(), author: "ann".to_owned(), changed_ns: 7 }
+    }
+
+    #[test]
+    fn a_rule_is_replaced_and_deleted_with_its_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        store.put_alert_rule(row("first"), Vec::new()).unwrap().wait().unwrap();
+        store.put_alert_state("calls".to_owned(), "firing".to_owned(), None, 1).unwrap().wait().unwrap();
+        store.put_alert_rule(row("second"), Vec::new()).unwrap().wait().unwrap();
+        assert_eq!(store.alert_rules().unwrap(), [row("second")]);
+        assert_eq!(store.alert_state("calls").unwrap().as_deref(), Some("firing"));
+        // A rule that watches something else begins anew.
+        store.put_alert_rule(row("third"), vec!["calls".to_owned()]).unwrap().wait().unwrap();
+        assert_eq!(store.alert_state("calls").unwrap(), None);
+        let mute = |until_ns| AlertMuteRow { rule: "calls".to_owned(), until_ns, author: "ann".to_owned() };
+        store.put_alert_mute(mute(Some(9))).unwrap().wait().unwrap();
+        store.put_alert_mute(mute(None)).unwrap().wait().unwrap();
+        assert_eq!(store.alert_mutes().unwrap(), [mute(None)]);
+        let delete = || store.delete_alert_rule("calls".to_owned(), Vec::new()).unwrap().wait().unwrap();
+        assert!(delete() && !delete());
+        assert!(store.alert_rules().unwrap().is_empty() && store.alert_mutes().unwrap().is_empty());
+    }
+}

@@ -24,7 +24,7 @@ use gradus_core::visible::printable_line;
 use gradus_github_bench::results::{BenchReport, BenchResults};
 use gradus_report::ReportTable;
 use gradus_report::{BOLD, DIM, format_counted_noun};
-use gradus_server::DemoSink;
+use gradus_server::{DemoLoadError, DemoSink};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -167,9 +167,9 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
 }
 
 /// Plays the demo for a running server, which stores the spans itself.
-pub(super) fn send_demo_traces(sink: DemoSink<'_>) -> Result<(), String> {
-    let played = play_demo(&mut |spans| sink(spans).map_err(anyhow::Error::msg));
-    played.map(drop).map_err(|error| printable_line(&format!("{error:#}")))
+pub(super) fn send_demo_traces(sink: DemoSink<'_>) -> Result<(), DemoLoadError> {
+    let played = play_demo(&mut |spans| Ok(sink(spans)?));
+    played.map(drop).map_err(|error| DemoLoadError(printable_line(&format!("{error:#}"))))
 }
 
 /// Plays all trials and passes their spans on as OTLP export requests of some megabytes.

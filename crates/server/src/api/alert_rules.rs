@@ -160,8 +160,8 @@ pub(super) async fn test_alert(
     let sent = alert_changes::send_test_notice(&server, &name).await?;
     let items = sent.into_iter().map(|one| TestNoticeItem {
         kind: one.target.kind().name(),
-        is_sent: one.result.is_ok(),
-        reason: one.result.err(),
+        is_sent: one.failure.is_none(),
+        reason: one.failure,
     });
     Ok(Json(TestNoticeResult { items: items.collect() }))
 }

@@ -219,9 +219,9 @@ pub(super) async fn submit_alert_test(
 ) -> Result<Response, PageError> {
     let given: AlertActionForm = form::read_form(&server, &headers, body).await?;
     let sent = alert_changes::send_test_notice(&server, &given.rule).await?;
-    let lines = sent.iter().map(|one| match &one.result {
-        Ok(()) => (true, text::format_display_line(&format!("{}: accepted", one.target))),
-        Err(reason) => (false, text::format_display_line(&format!("{}: failed: {reason}", one.target))),
+    let lines = sent.iter().map(|one| match &one.failure {
+        None => (true, text::format_display_line(&format!("{}: accepted", one.target))),
+        Some(reason) => (false, text::format_display_line(&format!("{}: failed: {reason}", one.target))),
     });
     let title = text::format_display_line(&format!("Test notice of {}", given.rule));
     let message = AlertMessage { title, lines: lines.collect() };

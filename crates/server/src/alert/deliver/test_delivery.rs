@@ -6,11 +6,12 @@ use super::{DeliveryContext, DeliverySettings, StartError, log_notice};
 use crate::alert::notice::AlertNotice;
 use crate::alert::target::AlertTarget;
 
-/// The result of one target. The reason is free of addresses.
+/// What came of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestDelivery {
     pub target: AlertTarget,
-    pub result: Result<(), String>,
+    /// Why it was not accepted; free of addresses.
+    pub failure: Option<String>,
 }
 
 /// Sends a notice to one target after another, without a queue and without a retry, and waits for the results. Its time is
@@ -23,16 +24,16 @@ pub async fn deliver_test_notice(
     let context = DeliveryContext::new(settings)?;
     let mut results = Vec::new();
     for target in targets {
-        let result = match target {
+        let failure = match target {
             AlertTarget::Log => {
                 log_notice(notice);
-                Ok(())
+                None
             }
-            target => attempt_delivery(target, notice, &context).await.map_err(|failure| match failure {
+            target => attempt_delivery(target, notice, &context).await.err().map(|failure| match failure {
                 DeliveryFailure::ForNow { reason, .. } | DeliveryFailure::ForGood { reason } => reason,
             }),
         };
-        results.push(TestDelivery { target: target.clone(), result });
+        results.push(TestDelivery { target: target.clone(), failure });
     }
     Ok(results)
 }

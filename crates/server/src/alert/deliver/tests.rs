@@ -156,13 +156,13 @@ async fn a_target_of_the_page_is_kept_away_from_private_addresses() {
     let url = WebhookUrl::parse(&server.address).expect("an address").guarded();
     let target = AlertTarget::Webhook(url);
     let refused = deliver_test_notice(&any_notice(), std::slice::from_ref(&target), hasty()).await.expect("a client");
-    let reason = refused[0].result.clone().expect_err("refused");
+    let reason = refused[0].failure.clone().expect("refused");
     assert!(reason.contains("private address") && !reason.contains("secret"), "{reason}");
     assert!(server.posted.try_recv().is_err());
     let network = crate::client_address::IpNetwork::parse("127.0.0.0/8").expect("a network");
     let settings = DeliverySettings { guard: TargetGuard::new(vec![network]), ..hasty() };
     let sent = deliver_test_notice(&any_notice(), std::slice::from_ref(&target), settings).await.expect("a client");
-    assert_eq!(sent[0].result, Ok(()));
+    assert_eq!(sent[0].failure, None);
     assert_eq!(server.next().await.body["rule"], "tool <choice>");
 }
 

@@ -1,4 +1,5 @@
-// First start: buttons that copy a snippet. Without a script the text can be selected.
+// First start: buttons that copy a snippet. Without a script the text can be selected, and the page does not change by itself.
+for (const remark of document.querySelectorAll("[data-without-script]")) remark.hidden = true;
 for (const button of document.querySelectorAll("[data-copy]")) {
   // Clipboards are for trustworthy connections only.
   button.hidden = !navigator.clipboard;
