@@ -342,7 +342,7 @@ mod tests {
             [judge]\nname = 'gpt-4o'\nbase_url = 'http://127.0.0.1:9/v1'\n\
             [eval]\nrubrics = ['mine', '../x']\ntools = '../t'\ntool_notes = '/n'\nprices = 'a/../../p'\ncalibration = '../c.json'\n\
             [serve]\nhttp = '0.0.0.0:4318'\ngrpc = 'host.example:1'\npublic_url = 'https://evil.example'\n\
-            cors_origins = ['https://evil.example']\nretention = { max_age = '1s', max_size = '1KB' }\n\
+            cors_origins = ['https://evil.example']\nalert_networks = ['10.0.0.0/8']\nretention = { max_age = '1s', max_size = '1KB' }\n\
             [[rule]]\njudge = 'gpt-4o'\nbase_url = 'http://x'\ntools = '/t'\ntool_notes = '../n'\n\
             [[alert]]\nname = 'a'\nwhen = 'w'\nwebhook = 'http://x'\nslack = 'http://y'\ncommand = ['sh']\nenv = ['K']\n";
         assert_eq!(
@@ -360,6 +360,7 @@ mod tests {
                 "serve.grpc",
                 "serve.public_url",
                 "serve.cors_origins[0]",
+                "serve.alert_networks[0]",
                 "serve.retention.max_age",
                 "serve.retention.max_size",
                 "rule[0].judge",
