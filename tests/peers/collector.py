@@ -61,11 +61,11 @@ def exporting(service, port, compression, **extra):
 class Server:
     """`gradus serve` with a store of its own; stopped with SIGTERM and looked over in the end."""
 
-    def __init__(self, gradus, folder, http_port=None, grpc_port=None, settings=""):
+    def __init__(self, gradus, folder, http_port=None, grpc_port=None, settings="", quiet_s=0.3):
         self.gradus, self.data, self.log = gradus, pathlib.Path(folder) / "data", pathlib.Path(folder) / "log.txt"
         self.http_port, self.grpc_port = http_port or 4318, grpc_port or 4317
         config = pathlib.Path(folder) / "gradus.toml"
-        config.write_text(f"[serve]\nquiet_s = 0.3\n{settings}")
+        config.write_text(f"[serve]\nquiet_s = {quiet_s}\n{settings}")
         command = [gradus, "serve", "--data", self.data, "--config", config]
         if http_port:
             command += ["--http", f"127.0.0.1:{http_port}", "--grpc", f"127.0.0.1:{grpc_port}"]

@@ -3,8 +3,9 @@
 they did. And what `gradus eval` sends to judges is held against the official clients' own types, and `gradus serve` is
 sent to by exporters in two languages (collector.py) and asked by Phoenix's own clients (phoenix_clients.py), a real
 Phoenix is read from and written to (phoenix.py), `gradus simulate` is used by real GitHub clients (github_clients.py),
-the tools of real MCP servers are called (mcp_servers.py) and our own by real MCP clients (mcp_tools.py), the page is looked at in a real browser (page.py), and pages of
-other sites attack it there (cross_site.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
+the tools of real MCP servers are called (mcp_servers.py) and our own by real MCP clients (mcp_tools.py), the page is looked at in a real browser (page.py), a server is set up there (page_setup.py), and pages of
+other sites attack it there (cross_site.py), each snippet of the first page is run (start.py), Prometheus scrapes
+what the Grafana dashboard shows (dashboard.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
 dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examples are run (examples.py). Packages are installed
 (packages.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
 peer gets an environment of its own below the cache folder.
@@ -231,7 +232,7 @@ def main():
     gradus = os.path.abspath(sys.argv[1])
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     lanes = [
-        [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "cross_site"])],
+        [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "page_setup", "cross_site", "start", "dashboard"])],
         [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector", "examples"]],
     ]
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:

@@ -40,9 +40,11 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
         _ if path.starts_with("/opentelemetry.") => RequiredScope::Ingest,
         _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
+        // The only GETs that need more: the answer has addresses of webhooks, which are secrets.
+        "/alerts/export" | "/api/v1/alert-rules/export" => RequiredScope::Admin,
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
-        // A key that may send spans may annotate them.
-        "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
+        // A key that may send spans may annotate them, and may send those of the demo.
+        "/api/v1/annotations" | "/labels" | "/api/v1/demo" | "/start/demo" => RequiredScope::Ingest,
         _ => RequiredScope::Admin,
     }
 }
@@ -107,7 +109,7 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
 /// Answers a CORS preflight request of a configured origin. Browsers cache it for ten minutes.
 fn answer_preflight() -> Response {
     let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE")),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
             HeaderValue::from_static(

@@ -47,7 +47,7 @@ impl ClientAddress {
 
     /// The client of a request. Headers count only when the connection comes from a trusted proxy; of the addresses in
     /// them, the last one that is no trusted proxy is the client: what stands before it, a client can write itself.
-    pub(super) fn from_request(peer: IpAddr, headers: &HeaderMap, proxies: &[ProxyNetwork]) -> ClientAddress {
+    pub(super) fn from_request(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNetwork]) -> ClientAddress {
         let is_proxy = |ip: &IpAddr| proxies.iter().any(|network| network.contains(*ip));
         if !is_proxy(&peer) {
             return ClientAddress::from_ip(peer);
@@ -100,16 +100,16 @@ fn parse_node(text: &str) -> Option<IpAddr> {
     text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// Addresses of proxies, as `10.0.0.0/8` or a single one.
+/// A network of addresses, as `10.0.0.0/8` or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ProxyNetwork {
+pub(super) struct IpNetwork {
     address: IpAddr,
     prefix: u8,
 }
 
-impl ProxyNetwork {
+impl IpNetwork {
     /// Reads CIDR notation. `None` if the address is invalid or the prefix is longer than the address.
-    pub(super) fn parse(text: &str) -> Option<ProxyNetwork> {
+    pub(super) fn parse(text: &str) -> Option<IpNetwork> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
             None => (text, None),
@@ -117,7 +117,7 @@ impl ProxyNetwork {
         let address: IpAddr = address.trim().parse().ok()?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.unwrap_or(bits);
-        (prefix <= bits).then_some(ProxyNetwork { address, prefix })
+        (prefix <= bits).then_some(IpNetwork { address, prefix })
     }
 
     /// An IPv4 network also contains the IPv4-mapped IPv6 form of its addresses.
@@ -149,21 +149,20 @@ mod tests {
 
     #[test]
     fn networks_hold_their_addresses() {
-        let holds =
-            |network: &str, address: &str| ProxyNetwork::parse(network).expect("a network").contains(ip(address));
+        let holds = |network: &str, address: &str| IpNetwork::parse(network).expect("a network").contains(ip(address));
         assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
         assert!(holds("0.0.0.0/0", "1.2.3.4") && !holds("0.0.0.0/0", "::2"));
         assert!(holds("127.0.0.2", "127.0.0.2") && !holds("127.0.0.2", "127.0.0.3"));
         assert!(holds("127.0.0.2", "::ffff:127.0.0.2"));
         assert!(holds("fd00::/8", "fd12::1") && !holds("fd00::/8", "fe00::1"));
         for wrong in ["", "10.0.0.0/33", "::/129", "proxy.example", "10.0.0.0/x"] {
-            assert_eq!(ProxyNetwork::parse(wrong), None, "{wrong}");
+            assert_eq!(IpNetwork::parse(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn headers_count_only_from_proxies() {
-        let proxies = [ProxyNetwork::parse("10.0.0.0/8").expect("a network")];
+        let proxies = [IpNetwork::parse("10.0.0.0/8").expect("a network")];
         let client = |peer: &str, header: &'static str, value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header, value.parse().expect("a value"));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::client_address::{ClientAddress, ProxyNetwork};
+use super::client_address::{ClientAddress, IpNetwork};
 use super::connection::{ConnectionCloseReason, ConnectionRestriction, ConnectionState, ConnectionTimeouts};
 use super::memory::OVERLOAD_REPORT;
 use crate::throttled_log::ThrottledLog;
@@ -34,7 +34,7 @@ pub(super) struct ConnectionLimits {
     pub(super) total: usize,
     /// For one client address. Connections of trusted proxies are exempt, because many clients share them.
     pub(super) per_address: Option<usize>,
-    pub(super) trusted_proxies: Vec<ProxyNetwork>,
+    pub(super) trusted_proxies: Vec<IpNetwork>,
 }
 
 /// All open connections and the admission policy. One mutex guards them: it is held for bookkeeping only, never while a
@@ -423,7 +423,7 @@ impl ConnectionRegistry {
         self.lock().refused_at.is_some_and(|at| at.elapsed() < OVERLOAD_REPORT)
     }
 
-    pub(super) fn trusted_proxies(&self) -> &[ProxyNetwork] {
+    pub(super) fn trusted_proxies(&self) -> &[IpNetwork] {
         &self.limits.trusted_proxies
     }
 }
@@ -434,7 +434,7 @@ mod tests {
     use crate::connection::ActiveRequest;
 
     fn registry(total: usize, per_address: Option<usize>) -> Arc<ConnectionRegistry> {
-        let trusted_proxies = vec![ProxyNetwork::parse("10.0.0.1").expect("an address")];
+        let trusted_proxies = vec![IpNetwork::parse("10.0.0.1").expect("an address")];
         Arc::new(ConnectionRegistry::new(ConnectionLimits { total, per_address, trusted_proxies }))
     }
 

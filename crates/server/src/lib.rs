@@ -5,6 +5,8 @@
 //! that reads one where settings can be reloaded.
 
 pub mod alert;
+mod alert_catalog;
+mod alert_changes;
 mod alert_measurements;
 mod annotation_limits;
 mod api;
@@ -14,6 +16,7 @@ mod client_address;
 mod clock;
 mod connection;
 mod connections;
+mod demo_traces;
 mod ephemeral;
 mod evaluators;
 mod grading_rule;
@@ -30,6 +33,7 @@ mod logging;
 mod mcp;
 mod memory;
 mod metered_stream;
+mod own_address;
 mod page;
 mod page_cache;
 mod phoenix;
@@ -57,6 +61,7 @@ mod settling;
 mod signature;
 mod span_export;
 mod spilled_body;
+mod start_status;
 mod state;
 mod store_source;
 pub mod stored_records;
@@ -67,7 +72,7 @@ mod time_text;
 mod trace_group;
 mod work_pool;
 
-pub use crate::server_config::ServerConfig;
+pub use crate::server_config::{DemoLoadError, DemoPlayer, DemoSink, ServerConfig};
 pub use clock::now_ns;
 pub use ephemeral::{EphemeralAddresses, run_ephemeral_server};
 pub use grading_rule::GradingRuleError;
@@ -170,6 +175,7 @@ async fn serve_until_signal(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerStartError::System)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(ServerStartError::System)?;
     let mut running = RunningServer::start(settings, reloadable, store).await?;
+    own_address::announce_address(&running.server.settings, running.http);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -230,6 +236,7 @@ impl RunningServer {
         };
         let server = ServerState::new(store, settings, reloadable);
         let server = Arc::new(server.map_err(ServerStartError::System)?);
+        server.refresh_alerts();
         let guard = Arc::new(auth::AuthGuard::new(Arc::clone(&server)));
         let router = router::build_router(Arc::clone(&server))
             .layer(axum::middleware::from_fn_with_state(guard, auth::authorize_request));

@@ -108,6 +108,10 @@ pub struct ServeSection {
     /// How often anchors are asked: `"1d"`, `"12h"`.
     #[schemars(extend("x-type" = "duration", "x-default" = defaults::ANCHOR_INTERVAL))]
     pub anchor_every: Option<String>,
+    /// Private addresses or networks (`10.0.0.0/8`) that [alerts made on the page](alerts.md#alerts-from-the-page) may send to.
+    #[serde(default)]
+    #[schemars(extend("x-type" = "list of networks", "x-trust" = "yes"))]
+    pub alert_networks: Vec<String>,
     #[serde(default)]
     pub redact: Vec<RedactSection>,
 }

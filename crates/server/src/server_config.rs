@@ -39,7 +39,20 @@ pub struct ServerConfig {
     /// Loads what a run's folder holds in addition to verdicts, such as the results of a benchmark. A function, because
     /// this crate does not know the benchmark.
     pub supplements: SupplementLoader,
+    /// Plays the demo; `None` offers none. A function, because this crate does not know the benchmark.
+    pub demo: Option<DemoPlayer>,
 }
+
+/// Receives the spans of the demo as OTLP export requests, one after another.
+pub type DemoSink<'s> = &'s mut dyn FnMut(Vec<u8>) -> Result<(), DemoLoadError>;
+
+/// Plays the demo and passes its spans on.
+pub type DemoPlayer = fn(DemoSink<'_>) -> Result<(), DemoLoadError>;
+
+/// Why the demo could not be played or stored: a line for the page and the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DemoLoadError(pub String);
 
 impl ServerConfig {
     /// The default configuration with this state folder.
@@ -59,6 +72,7 @@ impl ServerConfig {
             credentials: JudgeCredentials::default(),
             annotations: AnnotationSettings::default(),
             supplements: |_| Ok(None),
+            demo: None,
         }
     }
 }

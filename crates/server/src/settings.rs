@@ -1,7 +1,7 @@
 //! Checks a [`ServerConfig`] and turns it into typed settings. Every error is found here, before a port or the store is
 //! opened.
 
-use crate::server_config::ServerConfig;
+use crate::server_config::{DemoPlayer, ServerConfig};
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use gradus_report::SupplementLoader;
 use gradus_store::RetentionPolicy;
 use gradus_store::StoreLocation;
 
-use super::client_address::ProxyNetwork;
+use super::client_address::IpNetwork;
 use super::connection::ConnectionTimeouts;
 use super::connections::ConnectionLimits;
 use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
@@ -46,6 +46,8 @@ pub(crate) struct ServerSettings {
     pub(super) store: StoreLocation,
     /// The URL of this server for people; used for links in notices and to recognise requests of its own pages.
     pub(super) public_url: String,
+    /// Whether `serve.public_url` is set, so that `public_url` is no guess.
+    pub(super) has_public_url: bool,
     /// A trace is assembled after this long without new spans if its root span has ended, and after `give_up`
     /// otherwise.
     pub(super) quiet: Duration,
@@ -69,7 +71,10 @@ pub(crate) struct ServerSettings {
     /// Whether requests need an API key: always when an address is not loopback.
     pub(super) needs_key: bool,
     pub(super) supplements: SupplementLoader,
+    pub(super) demo: Option<DemoPlayer>,
     pub(super) anchors: AnchorSettings,
+    /// Private networks that alerts made on the page may send to.
+    pub(super) alert_networks: Vec<IpNetwork>,
 }
 
 /// How judges are asked the same questions again, to notice that their answers moved.
@@ -128,6 +133,8 @@ pub enum ServerSettingsError {
         "serve.max_memory_per_address_mb must be at least three times serve.max_request_mb ({max_request_mb} MB), or 0 for no limit"
     )]
     AddressMemoryBelowRequest { max_request_mb: usize },
+    #[error("serve.alert_networks: {text:?} is no network; write it as 10.0.0.0/8 or 10.0.0.5")]
+    AlertNetwork { text: String },
     #[error("serve.trusted_proxies: {text:?} is no address; write it as 10.0.0.5 or 10.0.0.0/8")]
     TrustedProxy { text: String },
     #[error("{option} {text:?}: {source}; write it as 127.0.0.1:4318")]
@@ -210,6 +217,7 @@ impl ServerConfig {
                     None => StoreLocation::Folder(self.data.clone()),
                 },
                 public_url: serve.public_url.clone().unwrap_or_else(|| format!("http://{http}")),
+                has_public_url: serve.public_url.is_some(),
                 quiet: span(serve.quiet_s, defaults::QUIET_S, "quiet_s")?,
                 give_up: span(serve.give_up_s, defaults::GIVE_UP_S, "give_up_s")?,
                 max_request_bytes,
@@ -236,7 +244,9 @@ impl ServerConfig {
                 // Phoenix's port is on the address of HTTP, so it needs no condition of its own.
                 needs_key: !http.ip().is_loopback() || !grpc.ip().is_loopback() || serve.require_key,
                 supplements: self.supplements,
+                demo: self.demo,
                 anchors: parse_anchor_settings(serve)?,
+                alert_networks: parse_alert_networks(serve)?,
             },
             reloadable,
         ))
@@ -260,6 +270,12 @@ impl ServerConfig {
             needs_key: settings.needs_key,
         })
     }
+}
+
+fn parse_alert_networks(serve: &ServeSection) -> Result<Vec<IpNetwork>, ServerSettingsError> {
+    let parse =
+        |text: &String| IpNetwork::parse(text).ok_or_else(|| ServerSettingsError::AlertNetwork { text: text.clone() });
+    serve.alert_networks.iter().map(parse).collect()
 }
 
 /// Of fewer than ten anchors, most would have to change before that shows more than chance: six of ten, seven of twenty.
@@ -297,9 +313,8 @@ fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSet
         // The remaining quarter stays available to other addresses.
         None => Some((total * 3 / 4).max(1)),
     };
-    let parse = |text: &String| {
-        ProxyNetwork::parse(text).ok_or_else(|| ServerSettingsError::TrustedProxy { text: text.clone() })
-    };
+    let parse =
+        |text: &String| IpNetwork::parse(text).ok_or_else(|| ServerSettingsError::TrustedProxy { text: text.clone() });
     let trusted_proxies = serve.trusted_proxies.iter().map(parse).collect::<Result<_, _>>()?;
     Ok(ConnectionLimits { total, per_address, trusted_proxies })
 }
@@ -324,21 +339,12 @@ impl ReloadableSettings {
     /// misspelt evaluator would never fire.
     fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, ServerSettingsError> {
         let library = rubric_library(&config.rubrics).map_err(|error| ServerSettingsError::Rubrics(error.into()))?;
-        let rule_evaluators: Vec<Evaluator> = RULE_EVALUATORS.iter().map(|make| make()).collect();
-        let known = list_alertable_evaluators(&library, &rule_evaluators);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
-            let rule = alert::AlertRule::from_section(section.clone(), &known)
-                .map_err(|error| ServerSettingsError::Alert(error.into()))?;
+            let rule = check_alert_section(section.clone(), &library)?;
             // The store keys the state of an alert by its name.
             if alerts.iter().any(|known| known.name == rule.name) {
                 return Err(ServerSettingsError::DuplicateAlert { name: rule.name });
-            }
-            if let Some(evaluator) = judges_trajectories(&rule.condition, &library) {
-                return Err(ServerSettingsError::AlertCountsSteps {
-                    alert: rule.name,
-                    evaluator: evaluator.to_owned(),
-                });
             }
             alerts.push(rule);
         }
@@ -353,6 +359,23 @@ impl ReloadableSettings {
             calibrations: LiveCalibrations::load(&config.serve.calibration)
                 .map_err(|error| ServerSettingsError::Calibration(error.into()))?,
         })
+    }
+}
+
+/// Checks an alert against the rubrics. The caller checks that its name is unique.
+pub(super) fn check_alert_section(
+    section: alert::AlertSection,
+    library: &RubricLibrary,
+) -> Result<alert::AlertRule, ServerSettingsError> {
+    let rule_evaluators: Vec<Evaluator> = RULE_EVALUATORS.iter().map(|make| make()).collect();
+    let known = list_alertable_evaluators(library, &rule_evaluators);
+    let rule =
+        alert::AlertRule::from_section(section, &known).map_err(|error| ServerSettingsError::Alert(error.into()))?;
+    match judges_trajectories(&rule.condition, library) {
+        Some(evaluator) => {
+            Err(ServerSettingsError::AlertCountsSteps { evaluator: evaluator.to_owned(), alert: rule.name })
+        }
+        None => Ok(rule),
     }
 }
 
@@ -465,6 +488,7 @@ mod tests {
             ServerSettingsError::CorsOrigin { origin: "*".to_owned() },
             ServerSettingsError::MemoryBelowRequest { max_request_mb: 64 },
             ServerSettingsError::AddressMemoryBelowRequest { max_request_mb: 64 },
+            ServerSettingsError::AlertNetwork { text: text() },
             ServerSettingsError::TrustedProxy { text: text() },
             ServerSettingsError::Address {
                 option: "--listen",

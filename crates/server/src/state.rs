@@ -12,9 +12,11 @@ use gradus_core::visible::is_hidden;
 use gradus_store::{NewAnnotation, Store, StoreError, WriteLane};
 use tokio::sync::Semaphore;
 
+use super::alert_catalog::AlertRegistry;
 use super::alert_measurements::AlertMeasurementCache;
 use super::client_address::ClientAddress;
 use super::connections::ConnectionRegistry;
+use super::demo_traces::DemoLoad;
 use super::identity_key::IdentityKey;
 use super::judge_pause::JudgePauseRegistry;
 use super::memory::{MemoryBudget, MemoryUse};
@@ -62,12 +64,16 @@ pub(super) struct ServerState {
     pub(super) summaries: RunReportCache,
     /// What alert rules found last.
     pub(super) readings: AlertMeasurementCache,
+    /// Alert rules of the file and of the page, and which of them fire.
+    pub(super) alerts: AlertRegistry,
     /// Rules whose model is not asked at the moment.
     pub(super) standstills: JudgePauseRegistry,
     /// Clients that wait until everything received is judged.
     pub(super) settling: SettleRequests,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: RubricTrialCache,
+    /// Whether the demo is being loaded.
+    pub(super) demo: DemoLoad,
     /// The server is stopping: workers finish and take nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -107,9 +113,11 @@ impl ServerState {
             kept_pages: PageCache::default(),
             summaries: RunReportCache::new(settings.supplements),
             readings: AlertMeasurementCache::default(),
+            alerts: AlertRegistry::default(),
             standstills: JudgePauseRegistry::default(),
             settling: SettleRequests::default(),
             trials: RubricTrialCache::default(),
+            demo: DemoLoad::default(),
             identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
@@ -215,6 +223,14 @@ impl ServerState {
     /// Operations that are under way keep the version that they have taken.
     pub(super) fn set_reloadable(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
+        self.refresh_alerts();
+    }
+
+    /// Reads the alert rules of the page again, after the settings or one of them changed.
+    pub(super) fn refresh_alerts(&self) {
+        if let Err(error) = self.alerts.refresh(&self.store, &self.reloadable()) {
+            tracing::error!(%error, "failed to read the stored alert rules; keeping the previous ones");
+        }
     }
 }
 

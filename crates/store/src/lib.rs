@@ -5,6 +5,7 @@
 //! interpret spans: bodies are compressed OTLP export requests.
 
 mod alert_events;
+mod alert_rules;
 mod anchor_sets;
 mod annotations;
 mod buckets;
@@ -45,6 +46,7 @@ mod writer;
 pub use crate::records::BlockSignal;
 pub use crate::records::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use alert_events::AlertEvent;
+pub use alert_rules::{AlertMuteRow, AlertRuleRow};
 pub use anchor_sets::AnchorSetRow;
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
@@ -60,9 +62,7 @@ pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_moni
 pub use projects::ProjectInfo;
 pub use query::{
     AnnotationQuery, BUCKET_NS, ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow,
-    JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow,
-    OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound,
-    ScoreMoments, ScoreRow, SessionRow, SessionTotals, SessionTrace, SessionTurnPage, SessionTurnRow, StoredBlock,
+    GradedTrajectory, JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTotals, SessionTrace, SessionTurnPage, SessionTurnRow, StoredBlock, StoreProgress,
     StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow,
     TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
 };

@@ -40,6 +40,8 @@ const TABLES: &[&str] = &[
     "annotation",
     "alert_state",
     "alert_event",
+    "alert_rule",
+    "alert_mute",
     "anchor_set",
 ];
 /// Version of the export format, in its first line.

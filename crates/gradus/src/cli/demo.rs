@@ -24,6 +24,7 @@ use gradus_core::visible::printable_line;
 use gradus_github_bench::results::{BenchReport, BenchResults};
 use gradus_report::ReportTable;
 use gradus_report::{BOLD, DIM, format_counted_noun};
+use gradus_server::{DemoLoadError, DemoSink};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -146,6 +147,33 @@ fn print_demo_step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
 /// Plays all trials and sends their traces to a private server whose store is in `data`. Returns the results, the
 /// address of the server, and the number of bytes sent. The server is stopped before it returns, also after an error.
 fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let server = runtime.block_on(gradus_server::RunningServer::start_private(data)).map_err(anyhow::Error::msg)?;
+    let address = server.http.to_string();
+    let http = gradus_http::http_client().build()?;
+    let mut bytes = 0;
+    let played = play_demo(&mut |spans: Vec<u8>| {
+        bytes += spans.len();
+        let request = http
+            .post(format!("http://{address}/v1/traces"))
+            .header("content-type", "application/x-protobuf")
+            .body(spans);
+        let answer = runtime.block_on(request.send())?;
+        anyhow::ensure!(answer.status().is_success(), "the server did not take the spans: {}", answer.status());
+        Ok(())
+    });
+    runtime.block_on(server.stop());
+    Ok((played?, address.clone(), bytes))
+}
+
+/// Plays the demo for a running server, which stores the spans itself.
+pub(super) fn send_demo_traces(sink: DemoSink<'_>) -> Result<(), DemoLoadError> {
+    let played = play_demo(&mut |spans| Ok(sink(spans)?));
+    played.map(drop).map_err(|error| DemoLoadError(printable_line(&format!("{error:#}"))))
+}
+
+/// Plays all trials and passes their spans on as OTLP export requests of some megabytes.
+fn play_demo(send: &mut dyn FnMut(Vec<u8>) -> anyhow::Result<()>) -> anyhow::Result<Vec<TrialLine>> {
     let suite = TaskSuite::built_in()?;
     let tasks = suite.select(TASKS)?;
     let worlds = load_worlds(&tasks).map_err(anyhow::Error::msg)?;
@@ -155,22 +183,8 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
     // Part of the session ids: traces of an earlier demo may be in the same folder.
     let bench = format!("{:08x}", fastrand::u32(..));
     let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT, bench: &bench };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let server = runtime.block_on(gradus_server::RunningServer::start_private(data)).map_err(anyhow::Error::msg)?;
-    let address = server.http.to_string();
-    let http = gradus_http::http_client().build()?;
-    let send = |spans: Vec<u8>| -> anyhow::Result<()> {
-        let request = http
-            .post(format!("http://{address}/v1/traces"))
-            .header("content-type", "application/x-protobuf")
-            .body(spans);
-        let answer = runtime.block_on(request.send())?;
-        anyhow::ensure!(answer.status().is_success(), "the server did not take the spans: {}", answer.status());
-        Ok(())
-    };
-    let (mut lines, mut waiting, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut lines, mut waiting) = (Vec::new(), Vec::new());
     let mut take = |finished: FinishedTrial| -> Result<(), DemoError> {
-        bytes += finished.otlp.len();
         // Protobuf messages of one type concatenate, so several export requests are one.
         waiting.extend_from_slice(&finished.otlp);
         lines.push(finished.line);
@@ -180,12 +194,11 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
         Ok(())
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let played = run_all(TrialConcurrency { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take);
-    let sent = played.map_err(|error| error.0).and_then(|()| send(waiting));
-    runtime.block_on(server.stop());
-    sent?;
+    run_all(TrialConcurrency { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take)
+        .map_err(|error| error.0)?;
+    send(waiting)?;
     lines.sort_by_key(|line: &TrialLine| (line.number, line.trial));
-    Ok((lines, address.clone(), bytes))
+    Ok(lines)
 }
 
 /// The error of the callback of `run_all`: of a trial, or of sending its trace.

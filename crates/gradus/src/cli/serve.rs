@@ -95,6 +95,7 @@ impl ServerOptions {
             credentials: environment.judge_credentials(),
             annotations: file.phoenix.annotation_settings(),
             supplements: crate::experiment_report::load_run_supplement,
+            demo: Some(super::demo::send_demo_traces),
         })
     }
 }
@@ -148,7 +149,10 @@ fn run_ephemeral(options: &ServerOptions, format: LogFormat) -> CommandExit {
         }
     };
     let mut config = match &options.config {
-        None => ServerConfig::new(folder.path().to_owned()),
+        None => {
+            let config = ServerConfig::new(folder.path().to_owned());
+            ServerConfig { demo: Some(super::demo::send_demo_traces), ..config }
+        }
         Some(_) => match options.read_config() {
             Ok(config) => config,
             Err(error) => {

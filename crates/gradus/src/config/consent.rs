@@ -166,6 +166,7 @@ impl ConsentFinder<'_> {
             // Within the budget of a rule whose model has consent.
             anchors: _,
             anchor_every: _,
+            alert_networks,
             redact,
         } = section;
         self.add_listener("serve.http", http.as_deref());
@@ -177,6 +178,9 @@ impl ConsentFinder<'_> {
         }
         for (index, origin) in cors_origins.iter().enumerate() {
             self.add_text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
+        }
+        for (index, network) in alert_networks.iter().enumerate() {
+            self.add_text(&format!("serve.alert_networks[{index}]"), ConsentEffect::SendsTo, Some(network));
         }
         for (index, path) in calibration.iter().enumerate() {
             self.add_path(&format!("serve.calibration[{index}]"), Some(path));
@@ -338,7 +342,7 @@ mod tests {
             [judge]\nname = 'gpt-4o'\nbase_url = 'http://127.0.0.1:9/v1'\n\
             [eval]\nrubrics = ['mine', '../x']\ntools = '../t'\ntool_notes = '/n'\nprices = 'a/../../p'\ncalibration = '../c.json'\n\
             [serve]\nhttp = '0.0.0.0:4318'\ngrpc = 'host.example:1'\npublic_url = 'https://evil.example'\n\
-            cors_origins = ['https://evil.example']\nretention = { max_age = '1s', max_size = '1KB' }\n\
+            cors_origins = ['https://evil.example']\nalert_networks = ['10.0.0.0/8']\nretention = { max_age = '1s', max_size = '1KB' }\n\
             [[rule]]\njudge = 'gpt-4o'\nbase_url = 'http://x'\ntools = '/t'\ntool_notes = '../n'\n\
             [[alert]]\nname = 'a'\nwhen = 'w'\nwebhook = 'http://x'\nslack = 'http://y'\ncommand = ['sh']\nenv = ['K']\n";
         assert_eq!(
@@ -356,6 +360,7 @@ mod tests {
                 "serve.grpc",
                 "serve.public_url",
                 "serve.cors_origins[0]",
+                "serve.alert_networks[0]",
                 "serve.retention.max_age",
                 "serve.retention.max_size",
                 "rule[0].judge",

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
+mod alert_rules;
 mod alerts;
 mod amplified;
 mod api;
@@ -13,6 +14,7 @@ mod cross_site;
 mod duplicates;
 mod durability;
 mod ephemeral;
+mod first_start;
 mod health;
 mod hostile;
 mod http2;

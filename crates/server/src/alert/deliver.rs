@@ -9,6 +9,9 @@ mod command;
 mod counters;
 mod delivery_lane;
 mod failure;
+mod target_guard;
+mod target_health;
+mod test_delivery;
 mod webhook;
 
 use std::collections::HashMap;
@@ -20,8 +23,13 @@ use tokio::time::Instant;
 
 pub use counters::{DeliveryCounts, KindCounts};
 use delivery_lane::DeliveryLane;
+pub(crate) use target_guard::TargetGuard;
+pub use target_guard::TargetRefusal;
+pub use target_health::{TargetFailure, TargetHealth};
+pub use test_delivery::{TestDelivery, deliver_test_notice};
 
 use self::counters::DeliveryCounters;
+use self::target_health::TargetHealthRegistry;
 use super::notice::{AlertNotice, NoticeKind};
 use super::target::{AlertTarget, TargetKind};
 
@@ -44,6 +52,8 @@ pub struct DeliverySettings {
     /// For one HTTP request, and for one run of a command with all processes that it starts.
     pub request_timeout: Duration,
     pub command_timeout: Duration,
+    /// Networks that webhooks of the page may reach although they are private.
+    pub(crate) guard: TargetGuard,
 }
 
 impl Default for DeliverySettings {
@@ -57,6 +67,7 @@ impl Default for DeliverySettings {
             longest_pause: Duration::from_secs(300),
             request_timeout: Duration::from_secs(10),
             command_timeout: Duration::from_secs(30),
+            guard: TargetGuard::default(),
         }
     }
 }
@@ -84,14 +95,29 @@ pub struct NoticeDispatcher {
 struct DeliveryContext {
     settings: DeliverySettings,
     http: reqwest::Client,
+    /// For addresses that were entered on the page.
+    guarded_http: reqwest::Client,
     counters: DeliveryCounters,
+    health: TargetHealthRegistry,
+}
+
+impl DeliveryContext {
+    fn new(settings: DeliverySettings) -> Result<DeliveryContext, StartError> {
+        let timeout = settings.request_timeout;
+        Ok(DeliveryContext {
+            http: webhook::build_webhook_client(timeout).map_err(StartError)?,
+            guarded_http: webhook::build_guarded_client(timeout, settings.guard.clone()).map_err(StartError)?,
+            counters: DeliveryCounters::default(),
+            health: TargetHealthRegistry::default(),
+            settings,
+        })
+    }
 }
 
 impl NoticeDispatcher {
     /// Has to be called inside a tokio runtime, which then runs the deliveries.
     pub fn start(settings: DeliverySettings) -> Result<NoticeDispatcher, StartError> {
-        let http = webhook::build_webhook_client(settings.request_timeout).map_err(StartError)?;
-        let shared = Arc::new(DeliveryContext { settings, http, counters: DeliveryCounters::default() });
+        let shared = Arc::new(DeliveryContext::new(settings)?);
         Ok(NoticeDispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
     }
 
@@ -121,6 +147,11 @@ impl NoticeDispatcher {
     /// A snapshot for `/metrics`.
     pub fn counts(&self) -> DeliveryCounts {
         self.shared.counters.snapshot()
+    }
+
+    /// How the latest delivery to each target went, for pages.
+    pub fn health(&self) -> HashMap<AlertTarget, TargetHealth> {
+        self.shared.health.snapshot()
     }
 
     /// Notices that are queued or being delivered, over all targets.
@@ -157,7 +188,7 @@ fn log_notice(notice: &AlertNotice) {
         NoticeKind::Fired | NoticeKind::Reminder => {
             tracing::warn!(kind = kind_name, rule, project, condition, value = value_text, count, %since, "alert");
         }
-        NoticeKind::Resolved => {
+        NoticeKind::Resolved | NoticeKind::Test => {
             tracing::info!(kind = kind_name, rule, project, condition, value = value_text, count, %since, "alert");
         }
     }

@@ -8,19 +8,26 @@ mod deliver;
 mod measurement;
 mod name_suggestion;
 mod notice;
+mod private_address;
 mod rule;
 mod score_watch;
 mod slack;
 mod state;
+mod stored_rule;
 mod subject;
 mod target;
 
 pub use crate::alert::measurement::{AlertExample, AlertMeasurement};
 pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSize, ThresholdComparison};
-pub use deliver::{DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError};
+pub(crate) use deliver::TargetGuard;
+pub use deliver::{
+    DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError, TargetFailure, TargetHealth,
+    TargetRefusal, TestDelivery, deliver_test_notice,
+};
 pub use notice::{AlertNotice, NoticeKind, SCHEMA};
 pub use rule::{AlertRule, AlertRuleError, AlertSection, AlertSettingError, ClearingThreshold};
 pub use score_watch::{FALSE_ALARMS, ScoreWatch};
 pub use state::{AlertState, advance_alert_state};
+pub use stored_rule::{StoredAlertRule, export_rules_toml};
 pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};
 pub use target::{AlertTarget, TargetKind, WebhookUrl, WebhookUrlError};

@@ -7,7 +7,7 @@
 //! | field | what |
 //! |---|---|
 //! | `schema` | [`SCHEMA`] |
-//! | `kind` | `fired`, `reminder` or `resolved` |
+//! | `kind` | `fired`, `reminder`, `resolved`, or `test` for a notice that somebody asked for |
 //! | `rule` | the rule's name |
 //! | `project` | the rule's project, or null for all |
 //! | `condition` | the condition as text |
@@ -61,6 +61,8 @@ pub enum NoticeKind {
     /// The condition still holds after the cool-down.
     Reminder,
     Resolved,
+    /// Somebody tries out whether notices arrive.
+    Test,
 }
 
 impl NoticeKind {
@@ -69,6 +71,7 @@ impl NoticeKind {
             NoticeKind::Fired => "fired",
             NoticeKind::Reminder => "reminder",
             NoticeKind::Resolved => "resolved",
+            NoticeKind::Test => "test",
         }
     }
 }
@@ -103,6 +106,11 @@ impl AlertNotice {
             at,
             examples: Vec::new(),
         }
+    }
+
+    /// A notice that says nothing but that it arrived, with the latest measurement if there is one.
+    pub fn for_test(rule: &AlertRule, measured: Option<AlertMeasurement>, at: Timestamp) -> AlertNotice {
+        AlertNotice::new(rule, NoticeKind::Test, measured.unwrap_or_default(), at, at)
     }
 
     /// Appends examples, worst first, up to the bound.

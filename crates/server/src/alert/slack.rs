@@ -22,6 +22,7 @@ impl AlertNotice {
             NoticeKind::Fired => ("🔴", "Alert"),
             NoticeKind::Reminder => ("🟠", "Still firing"),
             NoticeKind::Resolved => ("🟢", "Resolved"),
+            NoticeKind::Test => ("⚪", "Test of"),
         };
         let name = escape_truncated(&self.rule, MAX_TEXT);
         let mut blocks = vec![json!({

@@ -69,7 +69,11 @@ impl fmt::Display for AlertTarget {
 
 /// An `http` or `https` address with a host. `Display` and `Debug` show scheme and host only.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct WebhookUrl(Url);
+pub struct WebhookUrl {
+    url: Url,
+    /// Entered on the page: it must not lead to private addresses.
+    is_guarded: bool,
+}
 
 /// Why a text is not the address of a webhook. The message is one line and repeats nothing of the address but its
 /// scheme.
@@ -88,14 +92,24 @@ impl WebhookUrl {
     pub fn parse(text: &str) -> Result<WebhookUrl, WebhookUrlError> {
         let url = Url::parse(text.trim()).map_err(WebhookUrlError::Syntax)?;
         match (url.scheme(), url.has_host()) {
-            ("http" | "https", true) => Ok(WebhookUrl(url)),
+            ("http" | "https", true) => Ok(WebhookUrl { url, is_guarded: false }),
             (scheme, _) => Err(WebhookUrlError::Scheme { scheme: scheme.to_owned() }),
         }
     }
 
     /// The whole address, for the request only. It must not be logged.
     pub(super) fn expose(&self) -> &Url {
-        &self.0
+        &self.url
+    }
+
+    /// The same address, which must not lead to private addresses.
+    #[must_use]
+    pub(crate) fn guarded(self) -> WebhookUrl {
+        WebhookUrl { is_guarded: true, ..self }
+    }
+
+    pub(super) fn is_guarded(&self) -> bool {
+        self.is_guarded
     }
 }
 
@@ -104,7 +118,7 @@ const EXPECTED: &str = "write an http or https address, as \"https://hooks.examp
 
 impl fmt::Display for WebhookUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.0.scheme(), self.0.host_str().unwrap_or_default())
+        write!(f, "{}://{}", self.url.scheme(), self.url.host_str().unwrap_or_default())
     }
 }
 

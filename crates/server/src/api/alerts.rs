@@ -31,6 +31,8 @@ pub(super) struct AlertParams {
 #[schema(as = Alerts)]
 pub(super) struct AlertList {
     rules: Vec<AlertRuleStatus>,
+    /// Rules that were created here and do not fit the settings any more.
+    unusable: Vec<UnusableAlertRule>,
     /// The latest first.
     events: Vec<AlertEventBody>,
     next_cursor: Option<i64>,
@@ -52,6 +54,61 @@ pub(super) struct AlertRuleStatus {
     clear_at: Option<f64>,
     /// The latest measurement; null before the first.
     now: Option<AlertReading>,
+    /// `file` for a rule of the settings file, `page` for one that somebody created here.
+    origin: &'static str,
+    /// Whether notices go to the log only.
+    is_muted: bool,
+    /// When the muting ends; null if somebody has to end it, or if the rule is not muted.
+    muted_until: Option<String>,
+    /// Who is notified.
+    targets: Vec<AlertTargetStatus>,
+}
+
+/// A target of notices, with how the latest delivery went.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AlertTargetStatus {
+    /// `log`, `webhook`, `slack` or `command`.
+    kind: &'static str,
+    /// Scheme and host of an address, or the program of a command. The rest is secret.
+    name: String,
+    /// When a notice was last accepted, since the start of the server.
+    last_sent: Option<String>,
+    /// Present while deliveries fail.
+    failure: Option<AlertTargetFailure>,
+}
+
+/// Failed attempts without a success in between.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AlertTargetFailure {
+    since: String,
+    attempts: u64,
+    reason: String,
+    /// Whether the notice was given up after the last attempt.
+    is_given_up: bool,
+}
+
+impl AlertTargetStatus {
+    fn new(server: &ServerState, target: &alert::AlertTarget) -> AlertTargetStatus {
+        let health = server.alerts.target_health(target);
+        AlertTargetStatus {
+            kind: target.kind().name(),
+            name: target.to_string(),
+            last_sent: health.sent_at.map(|at| at.to_string()),
+            failure: health.failure.map(|failure| AlertTargetFailure {
+                since: failure.since.to_string(),
+                attempts: failure.attempts,
+                reason: failure.reason,
+                is_given_up: failure.is_given_up,
+            }),
+        }
+    }
+}
+
+/// A rule that was created here and is not in force.
+#[derive(Serialize, ToSchema)]
+pub(super) struct UnusableAlertRule {
+    name: String,
+    reason: String,
 }
 
 /// A measurement of a rule.
@@ -90,7 +147,7 @@ pub(super) struct AlertEventBody {
     id: i64,
     at: String,
     rule: String,
-    /// `fired`, `reminder` or `resolved`.
+    /// `fired`, `reminder` or `resolved`. Test notices are not listed.
     kind: String,
     /// The notice as webhooks get it.
     #[schema(value_type = Object)]
@@ -112,7 +169,10 @@ pub(super) async fn list_alerts(
     run_store_query(&server, move |server| {
         let mut rules = Vec::new();
         // Only rules of the current settings: states of removed rules stay in the store and are not listed.
-        for rule in &server.reloadable().alerts {
+        let catalog = server.alerts.catalog();
+        for listed in &catalog.alerts {
+            let rule = &listed.rule;
+            let mute = listed.mute();
             let state = server.store.alert_state(&rule.name)?;
             rules.push(AlertRuleStatus {
                 name: rule.name.clone(),
@@ -121,6 +181,10 @@ pub(super) async fn list_alerts(
                 state: state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
                 clear_at: rule.clears_at(),
                 now: server.readings.find_for_rule(rule).map(|reading| AlertReading::from_measurement(rule, reading)),
+                origin: if listed.is_stored() { "page" } else { "file" },
+                is_muted: mute.is_some(),
+                muted_until: mute.and_then(|mute| mute.until_ns).map(time::format_rfc3339),
+                targets: rule.targets.iter().map(|target| AlertTargetStatus::new(server, target)).collect(),
             });
         }
         let events = server.store.alert_events(params.cursor.unwrap_or(i64::MAX), limit)?;
@@ -133,7 +197,10 @@ pub(super) async fn list_alerts(
             kind: event.kind,
             notice: serde_json::from_str(&event.body).unwrap_or_default(),
         });
-        Ok(Json(AlertList { rules, events: events.collect(), next_cursor }))
+        let unusable = catalog.unusable.iter();
+        let unusable =
+            unusable.map(|one| UnusableAlertRule { name: one.name.clone(), reason: one.reason.clone() }).collect();
+        Ok(Json(AlertList { rules, unusable, events: events.collect(), next_cursor }))
     })
     .await
 }

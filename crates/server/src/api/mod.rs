@@ -1,5 +1,7 @@
 //! The JSON API. `/openapi.json` is generated from these functions, so the description cannot differ from the code.
 
+mod agent_metrics;
+mod alert_rules;
 mod alerts;
 mod annotations;
 mod body;
@@ -17,6 +19,7 @@ mod sessions;
 mod settle;
 mod span_line;
 mod spans;
+mod start;
 mod table;
 mod traces;
 
@@ -61,7 +64,14 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(quarantine::retry_one))
         .routes(routes!(settle::settle_traces))
         .routes(routes!(alerts::list_alerts))
+        .routes(routes!(alert_rules::create_alert_rule))
+        .routes(routes!(alert_rules::replace_alert_rule, alert_rules::delete_alert_rule))
+        .routes(routes!(alert_rules::mute_alert, alert_rules::unmute_alert))
+        .routes(routes!(alert_rules::test_alert))
+        .routes(routes!(alert_rules::export_alert_rules))
         .routes(routes!(alerts::list_grading_rules))
+        .routes(routes!(start::report_start_status))
+        .routes(routes!(start::load_demo))
         .routes(routes!(health::report_health))
         .routes(routes!(health::report_readiness))
         .routes(routes!(health::export_server_metrics))

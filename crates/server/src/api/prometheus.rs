@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::agent_metrics::register_agents;
 use crate::connection::ConnectionCloseReason;
 use crate::judge_anchors::current_anchor_sets;
 use crate::server_metrics::{CounterFamily, MetricLabels};
@@ -20,20 +21,40 @@ use crate::state::ServerState;
 pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     let mut registry = Registry::with_prefix("gradus");
     let meters = &server.meters;
-    registry.register("ingest_requests", "OTLP requests by answer", meters.requests.clone());
-    registry.register("ingest_records", "Spans and log records by what became of them", meters.records.clone());
-    registry.register("ingest_bytes", "Bytes of OTLP requests, unpacked", meters.bytes.clone());
-    registry.register("trajectories_assembled", "Trajectories that were new or changed", meters.assembled.clone());
-    registry.register("assembly_setbacks", "Traces that could not be assembled", meters.setbacks.clone());
-    registry.register("outcomes", "Verdicts by evaluator", meters.outcomes.clone());
-    registry.register("judge_calls", "Requests to judges", meters.judge_calls.clone());
+    registry.register(
+        "ingest_requests",
+        "OTLP requests that were answered, by signal, transport and status",
+        meters.requests.clone(),
+    );
+    registry.register(
+        "ingest_records",
+        "Spans and log records that were received, by what became of them",
+        meters.records.clone(),
+    );
+    registry.register("ingest_bytes", "Bytes of OTLP requests after decompression", meters.bytes.clone());
+    registry.register(
+        "trajectories_assembled",
+        "Trajectories that were assembled because they were new or changed",
+        meters.assembled.clone(),
+    );
+    registry.register(
+        "assembly_setbacks",
+        "Attempts to assemble a trace that failed, by reason",
+        meters.setbacks.clone(),
+    );
+    registry.register(
+        "outcomes",
+        "Verdicts and questions without one, by evaluator and outcome",
+        meters.outcomes.clone(),
+    );
+    registry.register("judge_calls", "Requests that were sent to model judges", meters.judge_calls.clone());
     registry.register("judge_cost_usd", "Dollars spent on judges, as far as prices are known", meters.cost.clone());
     registry.register(
         "judge_unpriced_calls",
         "Requests to judges whose price is not known",
         meters.unpriced_calls.clone(),
     );
-    registry.register("alerts", "Notices by rule", meters.alerts.clone());
+    registry.register("alerts", "Notices of alert rules, by rule and kind", meters.alerts.clone());
     registry.register(
         "streams_stalled",
         "Streams of HTTP/2 that were reset because the client did not read",
@@ -42,6 +63,7 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     register_connections(server, &mut registry);
     register_state(server, &mut registry);
     register_anchors(server, &mut registry);
+    register_agents(server, &mut registry);
     let mut text = String::new();
     // OpenMetrics requires the `# EOF` marker; without it a scraper rejects the answer as truncated.
     if encode(&mut text, &registry).is_err() {
@@ -57,8 +79,12 @@ fn register_connections(server: &ServerState, registry: &mut Registry) {
         counter.inc_by(value);
         registry.register(name, help, counter);
     };
-    counter("memory_refusals", "Requests and responses that found no memory", server.memory.refusals());
-    counter("connections_refused", "Connections that found no place", server.connections.refused_count());
+    counter("memory_refusals", "Requests and responses that were refused for lack of memory", server.memory.refusals());
+    counter(
+        "connections_refused",
+        "Connections that were refused because too many were open",
+        server.connections.refused_count(),
+    );
     let closed = CounterFamily::default();
     for reason in ConnectionCloseReason::ALL {
         let labels = vec![("reason", reason.name().to_owned())];
@@ -93,45 +119,81 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
         gauge.set(value);
         registry.register(name, help, gauge);
     };
-    gauge("uptime_seconds", "Since the server started", server.started.elapsed().as_secs_f64());
+    gauge("uptime_seconds", "Seconds since the server started", server.started.elapsed().as_secs_f64());
     let (requests, responses) = server.memory.used_bytes();
-    gauge("request_memory_bytes", "Held by requests that are being taken in", requests as f64);
-    gauge("response_memory_bytes", "Held by responses that wait to be read", responses as f64);
-    gauge("memory_limit_bytes", "What requests and responses may hold", server.memory.total_bytes() as f64);
-    gauge("response_file_bytes", "Large responses that wait on disk to be read", server.spilled.used_bytes().0 as f64);
+    gauge("request_memory_bytes", "Bytes of memory that requests hold while they are received", requests as f64);
+    gauge("response_memory_bytes", "Bytes of memory that responses hold until they are read", responses as f64);
+    gauge(
+        "memory_limit_bytes",
+        "Bytes of memory that requests and responses may hold together",
+        server.memory.total_bytes() as f64,
+    );
+    gauge(
+        "response_file_bytes",
+        "Bytes of large responses that wait on disk to be read",
+        server.spilled.used_bytes().0 as f64,
+    );
     let (open, keyed) = server.connections.open_count();
     gauge("connections_open", "Connections that are open", open as f64);
     gauge("connections_keyed", "Connections that have shown a valid key", keyed as f64);
     // None if the store is open for reading only.
     if let Some(status) = server.store.writer_status() {
         let number = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
-        gauge("store_queue_bytes", "Waiting to be written", status.queued_bytes.load(Ordering::Relaxed) as f64);
-        gauge("store_queue_tasks", "Waiting to be written", status.queued_tasks.load(Ordering::Relaxed) as f64);
-        gauge("store_commits", "Transactions so far", number(&status.commits));
-        gauge("store_failed_commits", "Transactions that failed so far", number(&status.failed_commits));
-        gauge("store_commit_seconds", "Time spent in transactions so far", number(&status.commit_ns) / 1e9);
+        gauge(
+            "store_queue_bytes",
+            "Bytes that wait to be written to the store",
+            status.queued_bytes.load(Ordering::Relaxed) as f64,
+        );
+        gauge(
+            "store_queue_tasks",
+            "Tasks that wait to be written to the store",
+            status.queued_tasks.load(Ordering::Relaxed) as f64,
+        );
+        gauge("store_commits", "Transactions of the store since the start", number(&status.commits));
+        gauge(
+            "store_failed_commits",
+            "Transactions of the store that failed since the start",
+            number(&status.failed_commits),
+        );
+        gauge(
+            "store_commit_seconds",
+            "Seconds spent in transactions of the store since the start",
+            number(&status.commit_ns) / 1e9,
+        );
     }
     // Totals, exported as gauges because the pool keeps the numbers itself.
     for (result, count) in server.queries.counts().by_result() {
-        gauge(&format!("queries_{result}"), "Queries so far by their result", count as f64);
+        gauge(&format!("queries_{result}"), "Queries with this result since the start", count as f64);
     }
     let (under_way, waiting) = server.queries.under_way();
-    gauge("queries_under_way", "Queries that run or take turns", under_way as f64);
-    gauge("queries_waiting", "Queries that wait to be let in", waiting as f64);
+    gauge("queries_under_way", "Queries that are admitted and run or take turns", under_way as f64);
+    gauge("queries_waiting", "Queries that wait to be admitted", waiting as f64);
     // A poisoned lock still holds valid numbers.
     let deliveries = *server.meters.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
     for (kind, counts) in deliveries.iter() {
         let kind = kind.name();
-        gauge(&format!("alert_{kind}_sent"), "Notices that went out so far", counts.sent as f64);
-        gauge(&format!("alert_{kind}_failed"), "Notices that were given up so far", counts.failed as f64);
-        gauge(&format!("alert_{kind}_dropped"), "Notices that found no room so far", counts.dropped as f64);
+        gauge(
+            &format!("alert_{kind}_sent"),
+            "Alert notices that this kind of target accepted since the start",
+            counts.sent as f64,
+        );
+        gauge(
+            &format!("alert_{kind}_failed"),
+            "Alert notices to this kind of target that were given up since the start",
+            counts.failed as f64,
+        );
+        gauge(
+            &format!("alert_{kind}_dropped"),
+            "Alert notices to this kind of target that a full queue dropped since the start",
+            counts.dropped as f64,
+        );
     }
     if let Ok((used, free)) = server.store.used_and_free_bytes() {
-        gauge("store_used_bytes", "Of the store's file, in use", used as f64);
-        gauge("store_free_bytes", "Of the store's file, free", free as f64);
+        gauge("store_used_bytes", "Bytes of the store's file that are in use", used as f64);
+        gauge("store_free_bytes", "Bytes of the store's file that are free", free as f64);
     }
     if let Ok(due) = server.store.due_count() {
-        gauge("traces_due", "Traces that something came for since they were assembled", due as f64);
+        gauge("traces_due", "Traces with records that have not been assembled yet", due as f64);
     }
     if let Ok(quarantined) = server.store.quarantined_count() {
         gauge(
@@ -141,6 +203,6 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
         );
     }
     if let Ok(ungraded) = server.store.ungraded_count() {
-        gauge("trajectories_ungraded", "Trajectories that wait for a model", ungraded as f64);
+        gauge("trajectories_ungraded", "Trajectories that wait for a model judge", ungraded as f64);
     }
 }

@@ -10,6 +10,7 @@ use super::measure;
 use crate::alert::{
     self, AlertExample, AlertMeasurement, AlertMetric, AlertNotice, AlertRule, AlertState, NoticeDispatcher, ScoreWatch,
 };
+use crate::alert_changes::{delivery_settings, watch_state_key};
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
@@ -22,11 +23,7 @@ const LAST_NOTICES: Duration = Duration::from_secs(5);
 
 /// The alert loop. It ends when `stop` fires, after a last attempt to deliver pending notices.
 pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
-    let settings = alert::DeliverySettings {
-        base_url: Some(server.settings.public_url.clone()),
-        ..alert::DeliverySettings::default()
-    };
-    let dispatcher = match NoticeDispatcher::start(settings) {
+    let dispatcher = match NoticeDispatcher::start(delivery_settings(&server.settings)) {
         Ok(dispatcher) => dispatcher,
         Err(error) => {
             tracing::error!(%error, "failed to start alert delivery; no alerts are sent");
@@ -56,6 +53,7 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
             Err(error) => tracing::error!(%error, "failed to evaluate alert rules"),
         }
         server.meters.set_delivery_counts(&dispatcher.counts());
+        server.alerts.set_target_health(dispatcher.health());
     }
     // The store already has these notices as sent, so they are not repeated after a restart.
     let left = dispatcher.drain(LAST_NOTICES).await;
@@ -66,23 +64,30 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
 
 /// One round over all rules. A rule that cannot be measured does not stop the others.
 fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
-    let reloadable = server.reloadable();
-    let mut notices = Vec::new();
-    for rule in &reloadable.alerts {
+    let catalog = server.alerts.catalog();
+    let (mut notices, mut firing) = (Vec::new(), Vec::new());
+    for listed in &catalog.alerts {
+        let rule = &listed.rule;
         match look_at(server, rule) {
-            Ok(Some(notice)) => notices.push((notice, rule.targets.clone())),
-            Ok(None) => {}
+            Ok((after, notice)) => {
+                notices.extend(notice.map(|notice| (notice, listed.notified_targets())));
+                if matches!(after, AlertState::Firing { .. }) && listed.mute().is_none() {
+                    firing.push(rule.name.clone());
+                }
+            }
             Err(error) => {
                 server.readings.remove_after_failure(rule);
                 tracing::error!(rule = rule.name, %error, "failed to evaluate an alert rule");
             }
         }
     }
+    server.alerts.set_firing(firing);
     notices
 }
 
-/// Measures one rule, advances its state machine and stores the new state. Returns the notice that is to be sent.
-fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>, StoreError> {
+/// Measures one rule, advances its state machine and stores the new state. Returns that state, and the notice that is to
+/// be sent.
+fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option<AlertNotice>), StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
     let before: AlertState = known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -118,8 +123,8 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
         }
         let text = serde_json::to_string(&watch).unwrap_or_default();
         // Before the state: what was proven is not lost if the server ends in between.
-        if store.alert_state(&watch_key(rule))?.as_deref() != Some(&text) {
-            store.put_alert_state(watch_key(rule), text, None, now)?.wait()?;
+        if store.alert_state(&watch_state_key(&rule.name))?.as_deref() != Some(&text) {
+            store.put_alert_state(watch_state_key(&rule.name), text, None, now)?.wait()?;
         }
     }
     let state = serde_json::to_string(&after).unwrap_or_default();
@@ -128,17 +133,12 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
         // repeating it.
         store.put_alert_state(rule.name.clone(), state, event, now)?.wait()?;
     }
-    Ok(notice)
+    Ok((after, notice))
 }
 
 /// How long a trajectory that waits for its judge holds back the scores of later ones: 15 minutes. Scores are taken in the
 /// order of arrival, so that slow verdicts are no other sample than fast ones.
 const MAX_WAIT_NS: i64 = 15 * 60 * 1_000_000_000;
-
-/// Where the watch of a rule is stored. No rule has a control character in its name.
-fn watch_key(rule: &AlertRule) -> String {
-    format!("\u{1}{}", rule.name)
-}
 
 /// The watch of a rule on scores, or a new one that begins with the window.
 fn load_score_watch(
@@ -147,7 +147,7 @@ fn load_score_watch(
     windows: &[TrajectoryWindow],
 ) -> Result<Option<ScoreWatch>, StoreError> {
     let Some(mut new) = ScoreWatch::new(rule, 0) else { return Ok(None) };
-    let known = server.store.alert_state(&watch_key(rule))?;
+    let known = server.store.alert_state(&watch_state_key(&rule.name))?;
     let known: Option<ScoreWatch> = known.as_deref().and_then(|text| serde_json::from_str(text).ok());
     match (known.filter(|known| known.is_of(rule)), windows.first()) {
         (Some(known), _) => Ok(Some(known)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -11,12 +12,15 @@ use serde_json::Value as Json;
 use super::display_text::{format_duration, format_timestamp};
 use super::loaded_trace::{self, trace_id};
 use super::render::{self, PageError, PageQuery};
-use super::{NavigationQuery, PageLayout};
-use crate::alert::{AlertMetric, AlertRule};
+use super::{NavigationQuery, PageLayout, PageUrl};
+use crate::alert::{AlertMetric, AlertRule, AlertTarget};
+use crate::alert_catalog::ListedAlert;
 use crate::alert_measurements::LatestAlertMeasurement;
+use crate::caller::{RequestCaller, RequiredScope};
+use crate::http_error::ApiError;
 use crate::live::RECENT_NS;
 use crate::state::ServerState;
-use gradus_report::html::number::{format_count, format_minute};
+use gradus_report::html::number::{format_count, format_counted_noun, format_minute};
 use gradus_report::html::text;
 
 /// Latest notices on the page. The API pages through all of them.
@@ -26,15 +30,42 @@ const MAX_TOOLS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "alerts.html")]
-struct AlertListPage {
+pub(super) struct AlertListPage {
     frame: PageLayout,
     rules: Vec<AlertRuleRow>,
+    unusable: Vec<UnusableAlertRow>,
     events: Vec<AlertEventRow>,
+    /// Whether the caller may create and change rules.
+    may_change: bool,
+    /// Whether there is something to export.
+    has_stored: bool,
+    message: Option<AlertMessage>,
 }
 
-/// A rule of the current settings.
+/// A stored rule that is not in force.
+struct UnusableAlertRow {
+    name: String,
+    /// The name as it is stored, for forms.
+    key: String,
+    reason: String,
+    edit: Option<String>,
+}
+
+/// Who is notified, and why that fails.
+struct AlertTargetView {
+    name: String,
+    failure: Option<String>,
+}
+
+/// A rule that is in force.
 struct AlertRuleRow {
     name: String,
+    /// The name as it is stored, for forms.
+    key: String,
+    origin: &'static str,
+    /// URL of the form; rules of the file have none.
+    edit: Option<String>,
+    muted: Option<String>,
     project: String,
     condition: String,
     /// The value at which the alert is over, with its unit.
@@ -42,7 +73,7 @@ struct AlertRuleRow {
     now: AlertMeasurementView,
     is_firing: bool,
     since: Option<String>,
-    targets: String,
+    targets: Vec<AlertTargetView>,
 }
 
 /// The latest measurement of a rule, or why there is none.
@@ -103,49 +134,108 @@ struct AlertEventRow {
     examples: Vec<(String, String)>,
 }
 
+/// What came of something that somebody asked for.
+pub(super) struct AlertMessage {
+    pub(super) title: String,
+    /// Whether it went well, and words.
+    pub(super) lines: Vec<(bool, String)>,
+}
+
 /// `GET /alerts`
 pub(super) async fn render_alerts_page(
     State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
-    render::render_page(&server, move |server| {
-        let mut rules = Vec::new();
-        for rule in &server.reloadable().alerts {
-            let state = server.store.alert_state(&rule.name)?;
-            let state: Json = state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-            let targets: Vec<&str> = rule.targets.iter().map(|target| target.kind().name()).collect();
-            rules.push(AlertRuleRow {
-                name: text::format_display_line(&rule.name),
-                project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),
-                condition: text::format_display_line(&rule.condition.to_string()),
-                clears: rule.clears_at().map(|value| rule.condition.subject.format_value(value)),
-                now: AlertMeasurementView::for_rule(rule, server.readings.find_for_rule(rule)),
-                is_firing: state["state"] == "firing",
-                since: state["since"].as_str().map(format_minute),
-                targets: if targets.is_empty() { "the log".to_owned() } else { targets.join(", ") },
-            });
+    let frame = PageLayout::new("/alerts", looked.project(), &headers);
+    render::render_page(&server, move |server| build_alerts_page(server, &caller, frame, None)).await
+}
+
+pub(super) fn build_alerts_page(
+    server: &ServerState,
+    caller: &RequestCaller,
+    frame: PageLayout,
+    message: Option<AlertMessage>,
+) -> Result<AlertListPage, ApiError> {
+    let catalog = server.alerts.catalog();
+    let mut rules = Vec::new();
+    for listed in &catalog.alerts {
+        rules.push(AlertRuleRow::new(server, listed)?);
+    }
+    let events = server.store.alert_events(i64::MAX, MAX_EVENTS)?;
+    let events = events.iter().map(|event| {
+        let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
+        AlertEventRow {
+            at: format_timestamp(event.at_ns),
+            rule: text::format_display_line(&event.rule),
+            class: if event.kind == "resolved" { "pass" } else { "fail" },
+            kind: text::format_display_line(&event.kind),
+            value: text::format_display_line(notice["value_text"].as_str().unwrap_or_default()),
+            unseen: list_unseen_tools(&notice),
+            examples: list_example_links(&notice),
         }
-        let events = server.store.alert_events(i64::MAX, MAX_EVENTS)?;
-        let events = events.iter().map(|event| {
-            let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
-            AlertEventRow {
-                at: format_timestamp(event.at_ns),
-                rule: text::format_display_line(&event.rule),
-                class: if event.kind == "resolved" { "pass" } else { "fail" },
-                kind: text::format_display_line(&event.kind),
-                value: text::format_display_line(notice["value_text"].as_str().unwrap_or_default()),
-                unseen: list_unseen_tools(&notice),
-                examples: list_example_links(&notice),
-            }
-        });
-        Ok(AlertListPage {
-            frame: PageLayout::new("/alerts", looked.project(), &headers),
-            rules,
-            events: events.collect(),
-        })
+    });
+    let unusable = catalog.unusable.iter().map(|one| UnusableAlertRow {
+        name: text::format_display_line(&one.name),
+        key: one.name.clone(),
+        reason: text::format_display_line(&one.reason),
+        edit: one.stored.is_some().then(|| edit_url(&one.name)),
+    });
+    Ok(AlertListPage {
+        frame,
+        may_change: caller.has_scope(RequiredScope::Admin),
+        has_stored: catalog.alerts.iter().any(ListedAlert::is_stored) || !catalog.unusable.is_empty(),
+        unusable: unusable.collect(),
+        rules,
+        events: events.collect(),
+        message,
     })
-    .await
+}
+
+fn edit_url(name: &str) -> String {
+    PageUrl::from_path("/alerts/edit").with("rule", Some(name)).to_string()
+}
+
+impl AlertRuleRow {
+    fn new(server: &ServerState, listed: &ListedAlert) -> Result<AlertRuleRow, ApiError> {
+        let rule = &listed.rule;
+        let state = server.store.alert_state(&rule.name)?;
+        let state: Json = state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        Ok(AlertRuleRow {
+            name: text::format_display_line(&rule.name),
+            key: rule.name.clone(),
+            origin: if listed.is_stored() { "made here" } else { "from gradus.toml" },
+            edit: listed.is_stored().then(|| edit_url(&rule.name)),
+            muted: listed.mute().map(|mute| match mute.until_ns {
+                Some(until) => format!("muted until {}", format_timestamp(until)),
+                None => "muted".to_owned(),
+            }),
+            project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),
+            condition: text::format_display_line(&rule.condition.to_string()),
+            clears: rule.clears_at().map(|value| rule.condition.subject.format_value(value)),
+            now: AlertMeasurementView::for_rule(rule, server.readings.find_for_rule(rule)),
+            is_firing: state["state"] == "firing",
+            since: state["since"].as_str().map(format_minute),
+            targets: rule.targets.iter().map(|target| AlertTargetView::new(server, target)).collect(),
+        })
+    }
+}
+
+impl AlertTargetView {
+    fn new(server: &ServerState, target: &AlertTarget) -> AlertTargetView {
+        let failure = server.alerts.target_health(target).failure;
+        AlertTargetView {
+            name: text::format_display_line(&target.to_string()),
+            failure: failure.map(|failure| {
+                let attempts = format_counted_noun(failure.attempts, "attempt", "attempts");
+                let next = if failure.is_given_up { "given up" } else { "retrying" };
+                let since = format_minute(&failure.since.to_string());
+                let reason = text::format_display_line(&failure.reason);
+                format!("failing since {since}: {reason}; {attempts}, {next}")
+            }),
+        }
+    }
 }
 
 /// Tools that were not called in the window before.

@@ -27,11 +27,19 @@ impl StaticAsset {
 
 static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
     // The style sheet of reports comes first, so that pages can override it.
-    let text = format!("{}\n{}\n{}", html::STYLE, include_str!("page.css"), include_str!("trace.css"));
+    let sheets = [
+        html::STYLE,
+        include_str!("page.css"),
+        include_str!("trace.css"),
+        include_str!("start/start.css"),
+        include_str!("alerts.css"),
+    ];
+    let text = sheets.join("\n");
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
 static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
-    StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", include_str!("page.js").to_owned())
+    let text = [include_str!("page.js"), include_str!("start/start.js")].join("\n");
+    StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", text)
 });
 static ICON: LazyLock<StaticAsset> =
     LazyLock::new(|| StaticAsset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use gradus_store::{MetricPeriod, ScoreMoments};
 
-use crate::alert::AlertMetric;
 use crate::evaluators::{find_evaluator_scale, find_evaluator_title};
+use crate::page::alert_bands::{ChartAlert, ChartAlerts};
 use crate::page::metric_value::build_metric_result;
-use crate::project_pattern;
 use crate::settings::ReloadableSettings;
 use gradus_report::html::charts::{ResponsiveChart, ThresholdBand, TimelinePoint, TimelineScale, draw_timeline};
 use gradus_report::html::number::{self, format_count};
@@ -189,6 +188,7 @@ pub(super) struct ScorePeriodRow {
 /// One series for each evaluator in `rows`, in alphabetical order.
 pub(super) fn build_all_series<'r>(
     settings: &ReloadableSettings,
+    alerts: &ChartAlerts,
     project: Option<&str>,
     rows: impl Iterator<Item = &'r MetricPeriod>,
     time: &OverviewTimeRange,
@@ -199,9 +199,9 @@ pub(super) fn build_all_series<'r>(
         by_evaluator.entry(&row.evaluator).or_default().insert(row.start_ns, row.moments);
     }
     let made = by_evaluator.into_iter().map(|(name, periods)| {
-        let bands = find_threshold_bands(settings, name, project);
+        let alerts: Vec<&ChartAlert> = alerts.find(name, project).collect();
         let periods: Vec<(i64, ScoreMoments)> = periods.into_iter().collect();
-        build_evaluator_series(settings, name, &periods, &bands, time, now_ns)
+        build_evaluator_series(settings, name, &periods, &alerts, time, now_ns)
     });
     made.collect()
 }
@@ -224,31 +224,12 @@ pub(super) fn merge_periods<T: Copy + Default + std::ops::AddAssign>(
     (longer, sums.into_iter().collect())
 }
 
-/// Thresholds of the alert rules on this evaluator that apply to the selected project. Without a project only rules for
-/// all projects apply.
-fn find_threshold_bands(settings: &ReloadableSettings, evaluator: &str, project: Option<&str>) -> Vec<ThresholdBand> {
-    let rules = settings.alerts.iter().filter(|rule| match (rule.project.as_deref(), project) {
-        (pattern, _) if project_pattern::is_all(pattern) => true,
-        (Some(pattern), Some(project)) => project_pattern::is_project_match(pattern, project),
-        _ => false,
-    });
-    let mut bands = Vec::new();
-    for rule in rules {
-        if let (AlertMetric::Evaluator { name, .. }, Some(bar)) = (&rule.condition.subject, rule.condition.bar)
-            && name == evaluator
-        {
-            bands.push(ThresholdBand { threshold: bar.threshold, is_below: bar.comparison.is_below() });
-        }
-    }
-    bands
-}
-
 /// Periods without scores are rows of the table but not points of the chart.
 fn build_evaluator_series(
     settings: &ReloadableSettings,
     evaluator: &str,
     rows: &[(i64, ScoreMoments)],
-    bands: &[ThresholdBand],
+    alerts: &[&ChartAlert],
     time: &OverviewTimeRange,
     now_ns: i64,
 ) -> EvaluatorSeries {
@@ -288,8 +269,9 @@ fn build_evaluator_series(
     let title = find_evaluator_title(settings, evaluator);
     let label = format!("{title} over time. The table has the same numbers.");
     let drawn = if best.is_share { TimelineScale::SHARE } else { own_scale(settings, evaluator, &points) };
+    let bands: Vec<ThresholdBand> = alerts.iter().map(|alert| axis.place_alert(alert)).collect();
     EvaluatorSeries {
-        chart: draw_timeline(&points, bands, &axis.ticks(), drawn, &label),
+        chart: draw_timeline(&points, &bands, &axis.ticks(), drawn, &label),
         rows: table,
         has_alarm: !bands.is_empty(),
         title,
@@ -332,6 +314,15 @@ impl PeriodAxis {
         let middle = at_ns.saturating_add(self.period_ns / 2).min(self.to_ns);
         let length = (self.to_ns - self.from_ns).max(1) as f64;
         ((middle - self.from_ns) as f64 / length).clamp(0.0, 1.0)
+    }
+
+    /// The threshold of an alert, with the times in which it fired as fractions of the axis. Times outside are left out.
+    fn place_alert(&self, alert: &ChartAlert) -> ThresholdBand {
+        let length = (self.to_ns - self.from_ns).max(1) as f64;
+        let share = |at: i64| (at.saturating_sub(self.from_ns) as f64 / length).clamp(0.0, 1.0);
+        let is_seen = |(from, to): &&(i64, i64)| *to > self.from_ns && *from < self.to_ns;
+        let fired = alert.fired_ns.iter().filter(is_seen).map(|(from, to)| (share(*from), share(*to)));
+        ThresholdBand { threshold: alert.threshold, is_below: alert.is_below, fired: fired.collect() }
     }
 
     /// Positions as fractions of the axis, with labels.

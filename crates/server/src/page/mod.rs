@@ -10,6 +10,9 @@
 mod address;
 mod agent_tree;
 mod agreement;
+mod alert_badge;
+mod alert_bands;
+mod alert_forms;
 mod alerts;
 mod asset;
 mod blind_sample;
@@ -47,6 +50,7 @@ mod sign_in;
 mod span_detail;
 mod span_scan;
 mod spans;
+mod start;
 mod step;
 mod step_list;
 mod step_mentions;
@@ -90,6 +94,9 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/sign-in", get(sign_in::render_sign_in_page).post(sign_in::submit_sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/", get(overview::render_overview_page))
+        .route("/start", get(start::render_start_page))
+        .route("/start/status", get(start::render_start_status))
+        .route("/start/demo", post(start::submit_demo))
         .route("/groups/{key}", get(failure_groups::render_failure_group).post(failure_groups::submit_failure_group))
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
@@ -111,10 +118,16 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/compare", get(compare::render_comparison_page))
         .route("/rubrics", get(rubrics::render_rubrics_page))
         .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
-        .route("/alerts", get(alerts::render_alerts_page))
+        .route("/alerts", get(alerts::render_alerts_page).post(alert_forms::submit_alert_rule))
+        .route("/alerts/edit", get(alert_forms::render_alert_form))
+        .route("/alerts/delete", post(alert_forms::submit_alert_deletion))
+        .route("/alerts/mute", post(alert_forms::submit_alert_mute))
+        .route("/alerts/test", post(alert_forms::submit_alert_test))
+        .route("/alerts/export", get(alert_forms::export_alerts))
         .route("/server", get(health::render_health_page))
         .route("/server/retry", post(health::submit_retry))
         .layer(axum::middleware::from_fn(crate::page::refusal_page::with_way_out))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), alert_badge::mark_firing))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(server), gzip::gzip_response))
 }
 
@@ -131,6 +144,8 @@ struct PageLayout {
     version: &'static str,
     /// Whether the browser sent a session cookie, which decides on the button to sign out.
     is_signed_in: bool,
+    /// Alerts that fire and are not muted.
+    firing_count: usize,
 }
 
 /// An entry of the main navigation.
@@ -172,6 +187,7 @@ impl PageLayout {
             places: PLACES.into_iter().map(place).collect(),
             version: env!("CARGO_PKG_VERSION"),
             is_signed_in: read_session_cookie(headers).is_some(),
+            firing_count: alert_badge::read_firing_count(headers),
         }
     }
 }
@@ -233,7 +249,9 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path accepts forms of our pages. Requests to these have to pass `is_own`.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry" | "/start/demo")
+        || path == "/alerts"
+        || path.starts_with("/alerts/")
         || path.starts_with("/rubrics/")
         || path.starts_with("/groups/")
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
 use gradus_store::{
@@ -14,6 +15,7 @@ use gradus_store::{
 use serde::Deserialize;
 
 use super::address::PageUrl;
+use super::alert_bands::ChartAlerts;
 use super::display_text::format_timestamp;
 use super::failure_groups::{FailureGroupTable, MAX_LISTED_GROUPS, PeriodTotals};
 use super::loaded_trace;
@@ -22,7 +24,8 @@ use super::render::{self, PageError, PageQuery};
 use super::tools::ToolUsageTable;
 use super::trend_card::DimensionTrendCard;
 use super::usage_overview::UsageOverview;
-use super::{PageLayout, SelectOption, build_project_options};
+use super::{PageLayout, SelectOption, build_project_options, start};
+use crate::caller::RequestCaller;
 use crate::clock::now_ns;
 use crate::http_error::{ApiError, run_store_query};
 use crate::queries;
@@ -110,13 +113,23 @@ struct FailingTaskRow {
     trajectories: String,
 }
 
-/// `GET /`. Pages are cached for a moment, since many people keep this page open.
+/// `GET /`. Pages are cached for a moment, since many people keep this page open. While nothing is graded, it is the
+/// page that says how to send traces.
 pub(super) async fn render_overview_page(
     State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
+    uri: Uri,
     PageQuery(choice): PageQuery<OverviewQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
+    if choice.is_blank() && !run_store_query(&server, |server| Ok(server.store.has_graded()?)).await? {
+        let frame = PageLayout::new("/", None, &headers);
+        return render::render_page(&server, move |server| {
+            start::build_start_page(server, &caller, frame, &headers, &uri)
+        })
+        .await;
+    }
     let range = TimeRangePreset::from_name(choice.range.as_deref().unwrap_or("7d"))
         .ok_or_else(|| ApiError::bad_request("range: 24h, 7d, 30d or all"))?;
     let now = now_ns();
@@ -127,8 +140,8 @@ pub(super) async fn render_overview_page(
         OverviewTimeRange::from_preset(range, now)
     };
     let frame = PageLayout::new("/", choice.project.as_deref(), &headers);
-    // The key of the page cache: everything that the content depends on, the button to sign out included.
-    let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.parameters());
+    // The key of the page cache: everything that the content depends on, the frame included.
+    let asked = format!("{} {} {} {:?}", frame.is_signed_in, frame.firing_count, range.name(), choice.parameters());
     // The page is rendered once for everybody who asks for it at the same time. It is a task of its own, so that it is
     // finished even if the first client disconnects. The caller is passed on for the accounting of queries.
     let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
@@ -194,6 +207,7 @@ fn build_overview_page(
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
     let series = metric_timeline::build_all_series(
         &settings,
+        &ChartAlerts::load(server)?,
         choice.project.as_deref(),
         periods.rows.iter().filter(is_current),
         time,
@@ -291,6 +305,11 @@ impl OverviewQuery {
             *value = value.take().filter(|text| !text.is_empty());
         }
         self
+    }
+
+    /// Whether nothing is selected, as by somebody who opens the server's address.
+    fn is_blank(&self) -> bool {
+        self.parameters().iter().all(|(_, value)| value.is_none())
     }
 
     /// Whether agent, version or model is selected.
@@ -457,7 +476,14 @@ mod tests {
             without_days: None,
             failures: FailureGroupTable { rows: Vec::new(), more: None },
             cards,
-            series: metric_timeline::build_all_series(&settings, None, rows.iter(), &time, now),
+            series: metric_timeline::build_all_series(
+                &settings,
+                &ChartAlerts::default(),
+                None,
+                rows.iter(),
+                &time,
+                now,
+            ),
             has_alarms: false,
             is_cut: false,
             ahead: None,

@@ -181,7 +181,7 @@ fn a_timeline_with_a_gap_and_an_alert() {
         follows,
     };
     let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 0.9, false)];
-    let band = ThresholdBand { threshold: 0.5, is_below: true };
+    let band = ThresholdBand { threshold: 0.5, is_below: true, fired: Vec::new() };
     let ticks = [(0.0, "Mon".to_owned()), (0.5, "Tue".to_owned())];
     let chart = draw_timeline(&points, &[band], &ticks, TimelineScale::SHARE, "Scores");
     insta::assert_snapshot!("timeline_wide", element_lines(&chart.wide));

@@ -20,12 +20,14 @@ pub struct TimelinePoint {
     pub follows: bool,
 }
 
-/// A range in which an alert fires.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A range in which an alert fires, and when it fired.
+#[derive(Clone, Debug, PartialEq)]
 pub struct ThresholdBand {
     pub threshold: f64,
     /// The alert fires below the threshold, else above it.
     pub is_below: bool,
+    /// From and to, as positions on the time axis, from 0 to 1.
+    pub fired: Vec<(f64, f64)>,
 }
 
 /// The vertical axis: its ends, and the format of its labels.
@@ -120,6 +122,11 @@ pub fn draw_timeline(
             let (from, to) = if band.is_below { (y, plot.bottom) } else { (TOP, y) };
             svg.rect("alarm", plot.left, from, plot.right - plot.left, to - from);
             svg.line("gate", (plot.left, y), (plot.right, y));
+            for (from, to) in &band.fired {
+                // A short time is still seen.
+                let from = plot.share_to_x(*from).min(plot.right - 2.0);
+                svg.rect("fired", from, TOP, (plot.share_to_x(*to) - from).max(2.0), plot.bottom - TOP);
+            }
         }
         draw_points(&mut svg, &plot, points);
         svg.finish()
@@ -195,7 +202,7 @@ mod tests {
             follows,
         };
         let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 1.0, false)];
-        let band = ThresholdBand { threshold: 0.5, is_below: true };
+        let band = ThresholdBand { threshold: 0.5, is_below: true, fired: Vec::new() };
         let chart = draw_timeline(&points, &[band], &[(0.0, "Mon".to_owned())], TimelineScale::SHARE, "Scores");
         let wide = chart.wide.to_string();
         assert_eq!(wide.matches("class=\"dot\"").count(), 3);

@@ -3,15 +3,16 @@
 use crate::alert::deliver::failure::DeliveryFailure;
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use super::{DeliveryContext, DeliverySettings, command, webhook};
 use crate::alert::notice::AlertNotice;
-use crate::alert::target::AlertTarget;
+use crate::alert::target::{AlertTarget, WebhookUrl};
 
 /// Returns when the notice was accepted or given up. Both are counted, and giving up is logged.
 pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNotice, shared: &DeliveryContext) {
-    let DeliveryContext { settings, counters, .. } = shared;
+    let DeliveryContext { settings, counters, health, .. } = shared;
     let give_up_at = Instant::now() + settings.give_up_after;
     let mut attempts = 0;
     let reason = loop {
@@ -19,11 +20,13 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
         let (reason, retry_after) = match attempt_delivery(target, notice, shared).await {
             Ok(()) => {
                 counters.count_sent(target.kind());
+                health.record_success(target);
                 return;
             }
             Err(DeliveryFailure::ForGood { reason }) => break reason,
             Err(DeliveryFailure::ForNow { reason, retry_after }) => (reason, retry_after),
         };
+        health.record_failure(target, &reason, false);
         let pause = compute_retry_delay(settings, attempts, retry_after);
         // Checked before the pause: waiting for an attempt that would not be made helps nobody.
         if attempts >= settings.attempts || Instant::now() + pause > give_up_at {
@@ -40,11 +43,12 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
         counters.count_retried(target.kind());
     };
     counters.count_failed(target.kind());
+    health.record_failure(target, &reason, true);
     tracing::warn!(%target, rule = notice.rule, attempts, reason, "failed to deliver an alert; giving up");
 }
 
 /// One attempt. `Log` never gets here: the dispatcher writes it at once.
-async fn attempt_delivery(
+pub(super) async fn attempt_delivery(
     target: &AlertTarget,
     notice: &AlertNotice,
     shared: &DeliveryContext,
@@ -52,12 +56,22 @@ async fn attempt_delivery(
     let base_url = shared.settings.base_url.as_deref();
     match target {
         AlertTarget::Log => Ok(()),
-        AlertTarget::Webhook(url) => webhook::post_webhook(&shared.http, url, &notice.to_json(base_url)).await,
-        AlertTarget::Slack(url) => webhook::post_webhook(&shared.http, url, &notice.to_slack_message(base_url)).await,
+        AlertTarget::Webhook(url) => post_to(shared, url, &notice.to_json(base_url)).await,
+        AlertTarget::Slack(url) => post_to(shared, url, &notice.to_slack_message(base_url)).await,
         AlertTarget::Command { words, env } => {
             command::run_alert_command(words, env, notice, base_url, shared.settings.command_timeout).await
         }
     }
+}
+
+/// Addresses that were entered on the page are checked before each request: a name may have got another address.
+async fn post_to(shared: &DeliveryContext, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
+    if !url.is_guarded() {
+        return webhook::post_webhook(&shared.http, url, body).await;
+    }
+    let checked = shared.settings.guard.check_target(url).await;
+    checked.map_err(|refusal| DeliveryFailure::for_now(refusal.to_string()))?;
+    webhook::post_webhook(&shared.guarded_http, url, body).await
 }
 
 /// Exponential backoff with jitter. `failures` is at least 1; the exponent is capped so that the shift cannot overflow.

@@ -127,6 +127,46 @@ async fn an_error_of_the_server_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_webhook_that_answers_404_is_retried_and_reported_as_failing() {
+    let mut server = Server::start(&["404 Not Found", "404 Not Found", "200 OK"]).await;
+    let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
+    let target = server.webhook();
+    dispatcher.send(numbered(1), std::slice::from_ref(&target));
+    server.next().await;
+    let failure = loop {
+        if let Some(failure) = dispatcher.health().get(&target).and_then(|health| health.failure.clone()) {
+            break failure;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    assert_eq!((failure.reason.as_str(), failure.is_given_up), ("HTTP 404", false));
+    server.next().await;
+    server.next().await;
+    let shared = Arc::clone(&dispatcher.shared);
+    assert_eq!(dispatcher.drain(LONG).await, 0);
+    let health = shared.health.snapshot().remove(&target).expect("known");
+    assert!(health.failure.is_none() && health.sent_at.is_some(), "{health:?}");
+    let counts = shared.counters.snapshot().for_kind(TargetKind::Webhook);
+    assert_eq!(counts, KindCounts { sent: 1, retried: 2, ..KindCounts::default() });
+}
+
+#[tokio::test]
+async fn a_target_of_the_page_is_kept_away_from_private_addresses() {
+    let mut server = Server::start(&["200 OK"]).await;
+    let url = WebhookUrl::parse(&server.address).expect("an address").guarded();
+    let target = AlertTarget::Webhook(url);
+    let refused = deliver_test_notice(&any_notice(), std::slice::from_ref(&target), hasty()).await.expect("a client");
+    let reason = refused[0].failure.clone().expect("refused");
+    assert!(reason.contains("private address") && !reason.contains("secret"), "{reason}");
+    assert!(server.posted.try_recv().is_err());
+    let network = crate::client_address::IpNetwork::parse("127.0.0.0/8").expect("a network");
+    let settings = DeliverySettings { guard: TargetGuard::new(vec![network]), ..hasty() };
+    let sent = deliver_test_notice(&any_notice(), std::slice::from_ref(&target), settings).await.expect("a client");
+    assert_eq!(sent[0].failure, None);
+    assert_eq!(server.next().await.body["rule"], "tool <choice>");
+}
+
+#[tokio::test]
 async fn retry_after_is_honoured() {
     let mut server = Server::start(&["429 Slow\r\nretry-after: 1", "200 OK"]).await;
     let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
@@ -139,7 +179,6 @@ async fn retry_after_is_honoured() {
 async fn a_pause_that_is_too_long_and_a_refusal_are_given_up() {
     for (script, patience) in [
         (["429 Slow\r\nretry-after: 86400"].as_slice(), Duration::from_secs(60)),
-        (&["404 Gone"], Duration::from_secs(60)),
         (&["301 Moved\r\nlocation: http://127.0.0.1:1/"], Duration::from_secs(60)),
         (&["500 Oh"], Duration::from_millis(1)),
     ] {

@@ -1,11 +1,13 @@
 //! Posts JSON to webhooks. Redirects are not followed: a notice goes to the configured address or nowhere, since a
 //! redirect could send recorded text to somebody else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value as Json;
 
+use super::target_guard::TargetGuard;
 use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::target::WebhookUrl;
 
@@ -14,7 +16,13 @@ pub(super) fn build_webhook_client(timeout: Duration) -> reqwest::Result<reqwest
     gradus_http::http_client().timeout(timeout).build()
 }
 
-/// Any 2xx is a success. Timeouts, network errors, 408, 425, 429 and 5xx are retried; every other status is permanent.
+/// A client for addresses that were entered on the page. It uses no proxy, which would resolve names without the guard.
+pub(super) fn build_guarded_client(timeout: Duration, guard: TargetGuard) -> reqwest::Result<reqwest::Client> {
+    gradus_http::http_client().timeout(timeout).no_proxy().dns_resolver(Arc::new(guard)).build()
+}
+
+/// Any 2xx is a success. Redirects are permanent failures. Everything else is retried, 404 as well: a receiver that is
+/// being deployed answers so, and it would be missed otherwise.
 pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
     let request = http.post(url.expose().clone()).header(CONTENT_TYPE, "application/json").body(body.to_string());
     let response = request.send().await.map_err(|error| {
@@ -33,9 +41,6 @@ pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body:
         300..=399 => {
             Err(DeliveryFailure::ForGood { reason: format!("{reason}: it sends us elsewhere; check the address") })
         }
-        408 | 425 | 429 | 500.. => {
-            Err(DeliveryFailure::ForNow { reason, retry_after: gradus_http::retry_after(response.headers()) })
-        }
-        _ => Err(DeliveryFailure::ForGood { reason }),
+        _ => Err(DeliveryFailure::ForNow { reason, retry_after: gradus_http::retry_after(response.headers()) }),
     }
 }
