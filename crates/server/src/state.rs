@@ -21,6 +21,7 @@ use super::memory::{MemoryBudget, MemoryUse};
 use super::page_cache::PageCache;
 use super::queries::QueryPool;
 use super::rubric_trials::RubricTrialCache;
+use super::run_comparison::RunComparisonCache;
 use super::run_reports::RunReportCache;
 use super::server_metrics::PrometheusMetrics;
 use super::settings::{ReloadableSettings, ServerSettings};
@@ -58,6 +59,7 @@ pub(super) struct ServerState {
     pub(super) metrics_turn: Semaphore,
     /// Pages that took long to make.
     pub(super) kept_pages: PageCache,
+    pub(super) comparisons: RunComparisonCache,
     /// What finished runs come to.
     pub(super) summaries: RunReportCache,
     /// What alert rules found last.
@@ -105,6 +107,7 @@ impl ServerState {
             queries: Arc::new(QueryPool::new(settings.queries.clone())),
             metrics_turn: Semaphore::new(1),
             kept_pages: PageCache::default(),
+            comparisons: RunComparisonCache::default(),
             summaries: RunReportCache::new(settings.supplements),
             readings: AlertMeasurementCache::default(),
             standstills: JudgePauseRegistry::default(),

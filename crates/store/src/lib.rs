@@ -52,12 +52,14 @@ pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow,
-    JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow,
-    OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound,
-    ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter,
-    TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage,
-    TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
+    AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, ExampleRow,
+    FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GroupTotals, JudgedCaseRow, LabelRow,
+    LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow, NameScoreRow,
+    NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem, ReviewPlace,
+    RunEndingRow, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace, SortedTraces, StoredBlock,
+    StoredTraceGroup, TaskRow, ToolSums, TraceCount, TraceFilter, TraceGroupLimits, TraceListCursor, TraceOrder,
+    TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods,
+    VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

@@ -35,3 +35,4 @@ mod sources;
 mod spans;
 mod trust;
 mod upgrade;
+mod versions;

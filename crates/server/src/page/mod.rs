@@ -13,9 +13,11 @@ mod alerts;
 mod asset;
 mod blind_sample;
 mod compare;
+mod compare_steps;
 mod display_text;
 mod failing_steps;
 mod failure_groups;
+mod filter_suggestions;
 mod form;
 mod gzip;
 mod health;
@@ -33,6 +35,7 @@ mod render;
 mod review;
 mod rubrics;
 mod run_addresses;
+mod run_endings;
 mod run_outcome;
 mod run_trajectory;
 mod runs;
@@ -45,12 +48,14 @@ mod step_mentions;
 mod text_preview;
 mod tools;
 mod trace;
+mod trace_export;
 mod trace_list_query;
 mod traces;
 mod trend_card;
 mod trials;
 mod usage_overview;
 mod verdict;
+mod versions;
 
 use std::sync::Arc;
 
@@ -80,6 +85,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/groups/{key}", get(failure_groups::render_failure_group).post(failure_groups::submit_failure_group))
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
+        .route("/traces/export", get(trace_export::export_traces))
         .route("/traces/{trace}", get(trace::render_trace_page))
         .route("/traces/{trace}/text", get(text_preview::serve_trace_text))
         .route("/traces/{trace}/spans", get(spans::render_spans_page))
@@ -93,7 +99,9 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/runs/{run}", get(runs::render_run_page))
         .route("/runs/{run}/trajectories/{trajectory}", get(run_trajectory::render_run_trajectory))
         .route("/runs/{run}/trajectories/{trajectory}/text", get(run_trajectory::serve_run_text))
+        .route("/versions", get(versions::render_version_list))
         .route("/compare", get(compare::render_comparison_page))
+        .route("/compare/steps", get(compare_steps::render_step_comparison))
         .route("/rubrics", get(rubrics::render_rubrics_page))
         .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
         .route("/alerts", get(alerts::render_alerts_page))
@@ -126,9 +134,10 @@ struct NavigationLink {
 }
 
 /// Title and path of the entries.
-const PLACES: [(&str, &str); 7] = [
+const PLACES: [(&str, &str); 8] = [
     ("Overview", "/"),
     ("Traces", "/traces"),
+    ("Versions", "/versions"),
     ("Review", "/review"),
     ("Runs", "/runs"),
     ("Rubrics", "/rubrics"),
