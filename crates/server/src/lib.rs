@@ -12,6 +12,7 @@ mod auth;
 mod caller;
 mod client_address;
 mod clock;
+mod comparison_cache;
 mod connection;
 mod connections;
 mod derived_checks;

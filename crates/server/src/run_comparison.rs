@@ -1,8 +1,7 @@
 //! Comparison of two runs in the data folder, by the same code as `gradus compare`.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gradus_eval::report::RunReader;
 use gradus_eval::run::{RunFolder, RunState};
@@ -16,35 +15,6 @@ use crate::state::ServerState;
 
 /// Trajectories that are read of one run. The answer says when a run is cut.
 const MAX_TRAJECTORIES: usize = 50_000;
-
-/// Comparisons that are cached. Each has at most a few hundred rows.
-const MAX_CACHED_COMPARISONS: usize = 16;
-
-/// Comparisons of finished runs, which do not change. To compute one reads all outcomes of both.
-#[derive(Debug, Default)]
-pub(crate) struct RunComparisonCache {
-    /// The latest last.
-    known: Mutex<VecDeque<(ComparedRunKey, Arc<VersionComparison>)>>,
-}
-
-/// Ids of both runs, with when they ended: a run can be resumed.
-type ComparedRunKey = [(String, Option<String>); 2];
-
-impl RunComparisonCache {
-    fn get(&self, key: &ComparedRunKey) -> Option<Arc<VersionComparison>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().find(|(other, _)| other == key).map(|(_, comparison)| Arc::clone(comparison))
-    }
-
-    fn insert(&self, key: ComparedRunKey, comparison: &Arc<VersionComparison>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(other, _)| *other != key);
-        if known.len() == MAX_CACHED_COMPARISONS {
-            known.pop_front();
-        }
-        known.push_back((key, Arc::clone(comparison)));
-    }
-}
 
 /// The comparison of two runs. 400 without two ids, 404 for unknown ones.
 pub(crate) fn compare_runs(

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::alert_measurements::AlertMeasurementCache;
 use super::client_address::ClientAddress;
+use super::comparison_cache::RunComparisonCache;
 use super::connections::ConnectionRegistry;
 use super::identity_key::IdentityKey;
 use super::judge_pause::JudgePauseRegistry;
@@ -21,7 +22,6 @@ use super::memory::{MemoryBudget, MemoryUse};
 use super::page_cache::PageCache;
 use super::queries::QueryPool;
 use super::rubric_trials::RubricTrialCache;
-use super::run_comparison::RunComparisonCache;
 use super::run_reports::RunReportCache;
 use super::server_metrics::PrometheusMetrics;
 use super::settings::{ReloadableSettings, ServerSettings};

@@ -50,6 +50,7 @@ mod tools;
 mod trace;
 mod trace_export;
 mod trace_list_query;
+mod trace_matches;
 mod traces;
 mod trend_card;
 mod trials;

@@ -1,15 +1,13 @@
 //! The list of traces: newest first, filtered by the parameters of the URL, and updated while traces arrive.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
-use gradus_phoenix::filter::FilterExpression;
-use gradus_store::{GroupTotals, ScoreRow, TraceCount, TraceFilter, TraceListCursor, TraceRow};
+use gradus_store::{GroupTotals, ScoreRow, TraceRow};
 
 use super::address::PageUrl;
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
@@ -18,25 +16,16 @@ use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
 use super::score_cell::TraceScoreCell;
 use super::trace_list_query::TraceListQuery;
+use super::trace_matches::{ROWS, SortLink, build_sort_links, format_match_count, load_matches};
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::{ApiError, blocking_large, run_store_query};
 use crate::page::address::format_step_anchor;
-use crate::phoenix;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
-
-/// Rows on one page.
-const ROWS: usize = 50;
-/// Traces of one query when a condition on spans has to be tested.
-const TRIED_AT_ONCE: usize = 10;
-/// Limits of testing a condition in one request, since spans are not indexed. Afterwards the page is short and the
-/// cursor continues from there.
-const MAX_TRIED: usize = 1_000;
-const TRIES_FOR: Duration = Duration::from_millis(50);
 
 /// The rows of one page with their columns.
 struct TraceListTable {
@@ -55,30 +44,6 @@ struct TraceListTable {
     is_short: bool,
     /// Whether a filter is set, which changes the text for an empty list.
     is_narrowed: bool,
-}
-
-/// A link that sorts the list.
-struct SortLink {
-    title: &'static str,
-    href: String,
-    is_chosen: bool,
-}
-
-fn build_sort_links(choice: &TraceListQuery) -> Vec<SortLink> {
-    let address = choice.to_page_url("/traces");
-    let orders = [
-        ("newest", None),
-        ("most flagged", Some("wrong")),
-        ("longest", Some("duration")),
-        ("most steps", Some("steps")),
-        ("most expensive", Some("cost")),
-    ];
-    let link = |(title, sort): (&'static str, Option<&str>)| SortLink {
-        title,
-        href: address.with_replaced("sort", sort).to_string(),
-        is_chosen: choice.sort.as_deref() == sort,
-    };
-    orders.map(link).into()
 }
 
 /// A trace, ready to be displayed.
@@ -294,83 +259,6 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         next: next.map(|cursor| choice.to_page_url("/traces").with("cursor", Some(&cursor)).to_string()),
         rows,
     })
-}
-
-/// The traces of a page, the cursor of the next one, and what a sorted list covers.
-type MatchedPage = (Vec<TraceRow>, Option<String>, Option<String>);
-
-fn load_matches(server: &ServerState, choice: &TraceListQuery, filter: &TraceFilter) -> Result<MatchedPage, ApiError> {
-    let bad_cursor = || ApiError::bad_request("cursor: not a position in the list");
-    if let (None, Some(order)) = (&choice.condition, choice.order()?) {
-        let skip = match choice.cursor.as_deref() {
-            None => 0,
-            Some(text) => text.strip_prefix('s').and_then(|skip| skip.parse().ok()).ok_or_else(bad_cursor)?,
-        };
-        let page = server.store.sorted_traces(filter, order, skip, ROWS)?;
-        let next = skip.saturating_add(ROWS);
-        let sorted = page.is_cut.then(|| {
-            let most = number::format_count(page.sorted_count as u64);
-            format!("Sorted are the latest {most} matches; older ones are not in this list.")
-        });
-        return Ok((page.traces, (next < page.sorted_count).then(|| format!("s{next}")), sorted));
-    }
-    let cursor: Option<TraceListCursor> = match &choice.cursor {
-        Some(text) => Some(text.parse().map_err(|()| bad_cursor())?),
-        None => None,
-    };
-    let (found, next) = match &choice.condition {
-        None => {
-            let page = server.store.traces(filter, cursor, ROWS)?;
-            (page.traces, page.next)
-        }
-        Some(text) => {
-            let condition =
-                FilterExpression::parse(text).map_err(|error| ApiError::bad_request(format!("where: {error}")))?;
-            list_where(server, filter, &condition, cursor)?
-        }
-    };
-    let sorted = choice.sort.is_some().then(|| "A list with a span filter is sorted by time.".to_owned());
-    Ok((found, next.map(|cursor| cursor.to_string()), sorted))
-}
-
-/// `24 matches`, or how many there are at least.
-fn format_match_count(found: TraceCount) -> String {
-    let words = number::format_counted_noun(found.count, "match", "matches");
-    if found.is_cut { format!("at least {words}; only the latest traces are counted") } else { words }
-}
-
-/// Traces with a span that matches the condition. Spans are not indexed by content, so they are read, bounded by number
-/// and time. Returns the cursor to continue from, even if nothing was found.
-fn list_where(
-    server: &ServerState,
-    filter: &TraceFilter,
-    condition: &FilterExpression,
-    mut cursor: Option<TraceListCursor>,
-) -> Result<(Vec<TraceRow>, Option<TraceListCursor>), ApiError> {
-    let started = Instant::now();
-    let (mut found, mut tried) = (Vec::new(), 0);
-    loop {
-        let page = server.store.traces(filter, cursor, TRIED_AT_ONCE)?;
-        let last = page.traces.len();
-        for (at, trace) in page.traces.into_iter().enumerate() {
-            tried += 1;
-            let place = TraceListCursor::Time { start_ns: trace.start_ns, trace: trace.no };
-            if phoenix::has_matching_span(server, &trace.project, trace.trace_id, condition)? {
-                found.push(trace);
-            }
-            // Checked after each trace, since one can be large. Full-text results have an order of their own, in which
-            // a trace is not a valid cursor, so those pages are finished.
-            let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
-            if is_enough && filter.text.is_none() && at + 1 < last {
-                return Ok((found, Some(place)));
-            }
-        }
-        let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
-        if page.next.is_none() || is_enough {
-            return Ok((found, page.next));
-        }
-        cursor = page.next;
-    }
 }
 
 impl TraceListTable {
