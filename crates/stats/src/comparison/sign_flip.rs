@@ -133,7 +133,7 @@ mod tests {
         }
         let uneven: Vec<i64> = (1..=14).map(|at| (at * at - 30) << 30).collect();
         let threshold = uneven.iter().sum::<i64>().abs() - 14;
-        assert!((enumerate_signs(&uneven, threshold) - sample_signs(&uneven, threshold)).abs() < 0.01);
+        assert!((enumerate_signs(&uneven, threshold) - sample_signs(&uneven, threshold, MAX_DRAWS)).abs() < 0.01);
     }
 
     #[test]
