@@ -230,7 +230,8 @@ def pages(client, requests, long_run):
         "traces, a tool found wrong": tools[0], "traces, words": f"/traces?q={words}", "traces, a word of most": "/traces?q=which", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
         "one trace": f"/traces/{trace}", f"a run of {STEPS:,} steps": f"/traces/{long_run}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
-        "a trajectory of a run": judged[-1], "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
+        "a trajectory of a run": judged[-1], "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "versions": "/versions?range=all", "versions of a project": "/versions?range=all&project=shop1", "version against version": "/compare?by=version&a=1.4.0&b=1.5.0&project=bench",
+        "traces, most flagged": "/traces?sort=wrong", "traces, longest of a version": "/traces?sort=duration&version=1.5.0", "review of a group": f"/review?group={group['key']}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}
     return found
 
 

@@ -24,8 +24,8 @@ from run import HERE, NotInstalled, finish, python_for, run_checks
 
 PACKAGES = ["playwright==1.65.0"]
 AXE = {"axe-core": "4.14.0"}
-# Each in a browser of its own; one of the three has a function of this name.
-CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows", "read_in_seconds", "a_crashed_run", "agents_and_parallel_calls", "a_model_call_as_chat", "two_thousand_steps", "a_session"]
+# Each in a browser of its own; one of the page_*.py has a function of this name.
+CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows", "read_in_seconds", "a_crashed_run", "agents_and_parallel_calls", "a_model_call_as_chat", "two_thousand_steps", "a_session", "failure_and_worst_example", "version_against_version", "lists_are_sorted_and_exported", "outcome_first", "filters_apply", "overview_keeps_up", "local_times", "targets_for_fingers", "review_of_a_group"]
 SETTINGS = """
 [[alert]]
 name = "tool choice"
@@ -140,7 +140,7 @@ class Worlds:
         chromium()
         python_for("page", PACKAGES)
         npm_folder("page-axe", AXE)
-        make = demo_world if what == "the_whole_way" else world
+        make = demo_world if what in ("the_whole_way", "outcome_first") else world
         if make not in self.started:
             self.started[make] = self.stack.enter_context(make(self.gradus))
         return browse(*self.started[make], what)

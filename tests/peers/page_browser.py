@@ -2,7 +2,7 @@
 
   page_browser.py GIVEN WHAT [FOLDER]
 
-GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py or of page_runs.py.
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py, of page_runs.py or of page_versions.py.
 """
 import json
 import re
@@ -13,6 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import page_every
 import page_runs
+import page_versions
 import page_world
 from page_open import FOREIGN, GIVEN, IDS, URL, draw_frames, fine, found_runs, open_until, opened, press
 
@@ -58,7 +59,7 @@ def the_whole_way(browser):
     expect(page.locator("tr", has_text="Thought to tool").first).to_contain_text("points")
     flips = page.locator("section", has=page.locator("#h-worse")).locator("tbody tr")
     expect(flips.first).to_be_visible()
-    flips.first.get_by_role("link").first.click()
+    flips.first.get_by_role("link").nth(1).click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
     fine(page)
 
@@ -155,7 +156,12 @@ def two_runs(browser):
     expect(row).to_contain_text("to")
     flips = page.locator("section", has=page.locator("#h-worse")).locator("tbody tr")
     expect(flips.first).to_be_visible()
+    # The request leads to both side by side, the scores to either run.
+    compared = page.url
     flips.first.get_by_role("link").first.click()
+    expect(page.get_by_role("heading", name=re.compile("^Side by side"))).to_be_visible()
+    page.goto(compared)
+    flips.first.get_by_role("link").nth(1).click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
     expect(page.get_by_text("Verdicts of this run.")).to_be_visible()
     expect(page).to_have_url(re.compile("/trajectories/"))
@@ -218,14 +224,14 @@ def from_a_list_to_the_guilty_step(browser):
     press(page, "?")
     expect(page.get_by_role("dialog")).to_contain_text("next flagged step")
     # They can be switched off, and on again.
-    page.get_by_label("Keys do something").uncheck()
+    page.get_by_label("Use shortcuts").uncheck()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     press(page, "k")
     draw_frames(page)
     expect(page).to_have_url(re.compile("#step-3$"))
-    page.get_by_role("button", name="Keys").click()
-    page.get_by_label("Keys do something").check()
+    page.get_by_role("button", name="Shortcuts").click()
+    page.get_by_label("Use shortcuts").check()
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     press(page, "k")
@@ -559,8 +565,8 @@ def a_list_that_grows(browser):
         assert len(rows(page)) == len(set(rows(page))) <= 17, rows(page)
         # Every score stands below the name of what it is a score of.
         misplaced = page.locator("table.traces").evaluate("""table => {
-          const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
-          return [...table.tBodies[0].rows].filter((row) => [...row.cells].slice(1).map((cell) => cell.dataset.label).join() !== names.join()).map((row) => row.innerText);
+          const names = [...table.tHead.rows[0].cells].slice(2).map((cell) => cell.textContent);
+          return [...table.tBodies[0].rows].filter((row) => [...row.cells].slice(2).map((cell) => cell.dataset.label).join() !== names.join()).map((row) => row.innerText);
         }""")
         assert misplaced == [], misplaced
         fine(page)
@@ -569,6 +575,7 @@ def a_list_that_grows(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
     found_runs(browser)
-    (globals().get(sys.argv[2]) or getattr(page_every, sys.argv[2], None) or getattr(page_runs, sys.argv[2]))(browser)
+    places = [sys.modules[__name__], page_every, page_runs, page_versions]
+    next(getattr(place, sys.argv[2]) for place in places if hasattr(place, sys.argv[2]))(browser)
     browser.close()
     assert FOREIGN == [], FOREIGN

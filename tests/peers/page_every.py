@@ -31,7 +31,7 @@ def accessible(browser):
 
 def fits_the_width(browser):
     found = []
-    for width in [1280, 400]:
+    for width in [1280, 1440, 400]:
         for name, path in paths().items():
             page = opened(browser, path, viewport={"width": width, "height": 900})
             wide = page.evaluate("document.documentElement.scrollWidth")

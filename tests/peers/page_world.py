@@ -247,7 +247,19 @@ def fill(url, count=60, hours=30, headers=None):
         ids[f"turn_{number + 1}"] = trace_id
     ids["five"], body = trace("five", "code_agent", "1", "gpt-4o", "Summarise the five logs.", FIVE, "They are long.", now - 30_000_000_000)
     send(url, body, headers)
+    versions(url, now, headers)
     return ids
+
+
+def versions(url, now, headers=None):
+    """Two versions of one agent over the same requests: the second one does worse at some of them."""
+    for number in range(12):
+        request, steps, answer = GOOD[number % len(GOOD)]
+        request = f"{request} It is case {number}."
+        for at, version in enumerate(["2.2.0", "2.3.0"]):
+            steps_of_version = BAD[0][1][:1] + steps if at and number % 3 == 0 else steps
+            body = trace("versions", "shop_agent", version, "gpt-4o", request, steps_of_version, answer, now - (30 - number - 12 * at) * 1_000_000_000)[1]
+            send(url, body, headers)
 
 
 def strict_judge():

@@ -1,9 +1,10 @@
 //! Comparison of two runs in the data folder, by the same code as `gradus compare`.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gradus_eval::report::RunReader;
-use gradus_eval::run::RunFolder;
+use gradus_eval::run::{RunFolder, RunState};
 use gradus_report::TrialMeasurement;
 use gradus_report::compare::{VersionComparison, VersionResults};
 use gradus_stats::comparison::ComparisonSettings;
@@ -15,19 +16,41 @@ use crate::state::ServerState;
 /// Trajectories that are read of one run. The answer says when a run is cut.
 const MAX_TRAJECTORIES: usize = 50_000;
 
-/// Reads both runs from their files and holds them in memory, within bounds. 400 without two ids, 404 for unknown ones.
-pub(crate) fn compare_runs(server: &ServerState, first: &str, second: &str) -> Result<VersionComparison, ApiError> {
+/// The comparison of two runs. 400 without two ids, 404 for unknown ones.
+pub(crate) fn compare_runs(
+    server: &ServerState,
+    first: &str,
+    second: &str,
+) -> Result<Arc<VersionComparison>, ApiError> {
     if first.is_empty() || second.is_empty() {
         return Err(ApiError::bad_request("Choose two runs to compare, A and B."));
     }
+    let runs = [find_run(server, first)?, find_run(server, second)?];
+    let key = [0, 1].map(|at| (runs[at].record.run_id.clone(), runs[at].record.ended.clone()));
+    if let Some(known) = server.comparisons.get(&key) {
+        return Ok(known);
+    }
+    let comparison = Arc::new(read_comparison(server, &runs)?);
+    if runs.iter().all(|run| run.record.state == RunState::Finished) {
+        server.comparisons.insert(key, &comparison);
+    }
+    Ok(comparison)
+}
+
+/// As `gradus compare`, but with fewer permutations: a page has to appear at once. Verdicts need far fewer than these.
+pub(crate) fn comparison_settings() -> ComparisonSettings {
+    ComparisonSettings { max_draws: 19_999, ..ComparisonSettings::default() }
+}
+
+/// Reads both runs from their files and holds them in memory, within bounds.
+fn read_comparison(server: &ServerState, runs: &[RunFolder; 2]) -> Result<VersionComparison, ApiError> {
     let mut results = Vec::new();
     let mut readers = Vec::new();
     let mut is_cut = false;
-    for id in [first, second] {
-        let run = find_run(server, id)?;
-        let mut reader = RunReader::open(&run).map_err(log_run_failure)?;
+    for run in runs {
+        let mut reader = RunReader::open(run).map_err(log_run_failure)?;
         let mut count = 0;
-        let read = VersionResults::from_selected(&mut reader, &load_trial_measurements(server, &run), |_| {
+        let read = VersionResults::from_selected(&mut reader, &load_trial_measurements(server, run), |_| {
             is_cut |= count == MAX_TRAJECTORIES;
             // The query was cancelled or ran out of time. The visitor cannot return an error, so it is checked again
             // below.
@@ -41,7 +64,7 @@ pub(crate) fn compare_runs(server: &ServerState, first: &str, second: &str) -> R
         gradus_store::check_query().map_err(gradus_store::StoreError::from)?;
         readers.push(reader);
     }
-    let compared = VersionComparison::from_versions(&results, &ComparisonSettings::default());
+    let compared = VersionComparison::from_versions(&results, &comparison_settings());
     let mut comparison = compared.map_err(|error| ApiError::bad_request(error.to_string()))?;
     let mut readers: Vec<Option<&mut RunReader>> = readers.iter_mut().map(Some).collect();
     comparison.add_run_details(&results, &mut readers).map_err(log_run_failure)?;

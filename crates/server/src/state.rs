@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::alert_catalog::AlertRegistry;
 use super::alert_measurements::AlertMeasurementCache;
 use super::client_address::ClientAddress;
+use super::comparison_cache::RunComparisonCache;
 use super::connections::ConnectionRegistry;
 use super::demo_traces::DemoLoad;
 use super::identity_key::IdentityKey;
@@ -60,6 +61,7 @@ pub(super) struct ServerState {
     pub(super) metrics_turn: Semaphore,
     /// Pages that took long to make.
     pub(super) kept_pages: PageCache,
+    pub(super) comparisons: RunComparisonCache,
     /// What finished runs come to.
     pub(super) summaries: RunReportCache,
     /// What alert rules found last.
@@ -111,6 +113,7 @@ impl ServerState {
             queries: Arc::new(QueryPool::new(settings.queries.clone())),
             metrics_turn: Semaphore::new(1),
             kept_pages: PageCache::default(),
+            comparisons: RunComparisonCache::default(),
             summaries: RunReportCache::new(settings.supplements),
             readings: AlertMeasurementCache::default(),
             alerts: AlertRegistry::default(),

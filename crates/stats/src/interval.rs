@@ -179,7 +179,7 @@ impl ConfidenceInterval {
 /// The interval of a share of independent observations: `hits` of `count`. `None` without observations.
 pub fn hit_share_interval(hits: u64, count: u64) -> Option<ConfidenceInterval> {
     let share = hits as f64 / count as f64;
-    (count > 0).then(|| wilson_interval(share, count as f64, normal_quantile(1.0 - ALPHA / 2.0)))
+    (count > 0).then(|| wilson_interval(share, count as f64, normal_quantile(ALPHA)))
 }
 
 /// Wilson's score interval of a share of `count` observations. `count` may be fractional (an effective sample size).
@@ -194,6 +194,14 @@ pub(crate) fn wilson_interval(share: f64, count: f64, quantile: f64) -> Confiden
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_hits_has_the_interval_of_wilson() {
+        assert_eq!(hit_share_interval(0, 0), None);
+        // 8 of 10, by hand: 49.0 % to 94.3 %.
+        let ConfidenceInterval { low, high } = hit_share_interval(8, 10).unwrap();
+        assert!((low - 0.4902).abs() < 1e-4 && (high - 0.9433).abs() < 1e-4, "{low} to {high}");
+    }
 
     #[test]
     fn sums_give_the_interval_of_single_trajectories() {

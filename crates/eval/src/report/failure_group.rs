@@ -2,7 +2,8 @@
 //! kind, so that one mistake with a hundred different values is one group.
 //!
 //! The key of a group depends on nothing but what the group is about, so groups of different runs can be compared by
-//! it. Memory is bounded: beyond a number of groups, further reasons are counted together.
+//! it. Memory is bounded: beyond a number of groups, further reasons are counted together. Reasons that a model gave in
+//! other words are one group (`similar_reasons`).
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reason_pattern::make_reason_pattern;
+use super::similar_reasons::merge_similar_groups;
 use crate::outcome::{OutcomeLine, OutcomeSpans};
 
 /// Groups that are distinguished while a run is read.
@@ -19,7 +21,7 @@ const MAX_TRACKED_GROUPS: usize = 2_000;
 /// Groups in a summary.
 pub const MAX_FAILURE_GROUPS: usize = 100;
 /// Examples of one group.
-const MAX_EXAMPLES: usize = 3;
+pub(super) const MAX_EXAMPLES: usize = 3;
 /// Characters of the request in an example.
 const MAX_REQUEST_CHARS: usize = 120;
 /// Bytes of a tool name. Longer names are cut.
@@ -65,13 +67,13 @@ pub struct FailureExample {
 
 /// What a group is about. The order of the fields is the order of groups of the same size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct GroupSubject {
-    evaluator: String,
-    tool: Option<String>,
-    rule: Option<String>,
-    label: String,
+pub(super) struct GroupSubject {
+    pub(super) evaluator: String,
+    pub(super) tool: Option<String>,
+    pub(super) rule: Option<String>,
+    pub(super) label: String,
     /// In lower case: models do not care about it.
-    reason: String,
+    pub(super) reason: String,
 }
 
 impl GroupSubject {
@@ -170,13 +172,12 @@ fn cut_tool_name(tool: &str) -> String {
 
 /// A group while it is being counted.
 #[derive(Debug)]
-struct GroupTally {
-    reason: String,
-    count: u64,
-    trajectories: u64,
-    /// Number of the trajectory that was counted last.
-    last_trajectory: u64,
-    examples: Vec<FailureExample>,
+pub(super) struct GroupTally {
+    pub(super) reason: String,
+    pub(super) count: u64,
+    /// Numbers of the trajectories with such a verdict, ascending.
+    pub(super) trajectories: Vec<u32>,
+    pub(super) examples: Vec<FailureExample>,
 }
 
 /// Collects the groups of a run, one trajectory after the other.
@@ -200,14 +201,13 @@ impl FailureGroupBuilder {
             let tally = self.groups.entry(subject).or_insert_with(|| GroupTally {
                 reason,
                 count: 0,
-                trajectories: 0,
-                last_trajectory: 0,
+                trajectories: Vec::new(),
                 examples: Vec::new(),
             });
             tally.count += 1;
-            if tally.last_trajectory != self.trajectories {
-                tally.last_trajectory = self.trajectories;
-                tally.trajectories += 1;
+            let number = u32::try_from(self.trajectories).unwrap_or(u32::MAX);
+            if tally.trajectories.last() != Some(&number) {
+                tally.trajectories.push(number);
             }
             if tally.examples.len() < MAX_EXAMPLES {
                 tally.examples.push(FailureExample::new(trajectory, line));
@@ -218,8 +218,7 @@ impl FailureGroupBuilder {
     /// All groups: the largest first, those of the same size by evaluator, tool, rule, label and reason.
     pub fn finish(self) -> Vec<FailureGroup> {
         let runs = self.trajectories.max(1) as f64;
-        let mut groups: Vec<FailureGroup> = self
-            .groups
+        let mut groups: Vec<FailureGroup> = merge_similar_groups(self.groups)
             .into_iter()
             .map(|(subject, tally)| FailureGroup {
                 key: subject.to_key(),
@@ -229,8 +228,8 @@ impl FailureGroupBuilder {
                 label: subject.label,
                 reason: tally.reason,
                 count: tally.count,
-                trajectories: tally.trajectories,
-                share: tally.trajectories as f64 / runs,
+                trajectories: tally.trajectories.len() as u64,
+                share: tally.trajectories.len() as f64 / runs,
                 examples: tally.examples,
             })
             .collect();
@@ -358,6 +357,32 @@ mod tests {
         let two = collect(&[("x", Some(2), "Something else."), ("y", Some(1), "The value #99 is unknown.")]);
         assert!(two.iter().any(|group| group.key == one[0].key));
         assert_eq!(two.iter().filter(|group| group.key == one[0].key).count(), 1);
+    }
+
+    #[test]
+    fn reasons_of_models_in_other_words_are_one_group_in_any_order() {
+        let said = [
+            "The agent closed the issue although the user only asked to list open issues.",
+            "Although the user had only asked to list the open issues, the agent closed the issue.",
+            "The agent closed the issue although the user only asked to list open issues.",
+            "The agent searched the wrong repository for the file that the user named.",
+        ];
+        let collect = |order: &[usize], rule: Option<&'static str>| {
+            let mut builder = FailureGroupBuilder::default();
+            for at in order {
+                let id = format!("t{at}");
+                builder.add(&trajectory(&id), &[wrong(&id, Some(1), rule, said[*at])]);
+            }
+            let groups = builder.finish();
+            groups.into_iter().map(|group| (group.key, group.count, group.trajectories)).collect::<Vec<_>>()
+        };
+        let found = collect(&[0, 1, 2, 3], None);
+        assert_eq!(found.iter().map(|(_, count, runs)| (*count, *runs)).collect::<Vec<_>>(), [(3, 3), (1, 1)]);
+        for order in [[3, 2, 1, 0], [1, 0, 3, 2], [1, 3, 0, 2]] {
+            assert_eq!(collect(&order, None), found, "{order:?}");
+        }
+        // Rules write templates: another one is another mistake.
+        assert_eq!(collect(&[0, 1, 2, 3], Some("call.schema")).len(), 3);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod judge_cost;
 mod panel_summary;
 mod reader;
 mod reason_pattern;
+mod similar_reasons;
 mod summarize;
 mod summary;
 mod trial_index;
@@ -31,7 +32,7 @@ pub use gate_bar::{BaselineOffset, GateBar, GateOperator};
 pub use gate_measurement::{GateTrials, collect_gate_values, measure_gate_metrics, measure_gate_values};
 pub use gate_metric::{GateMetric, GateMetricError, MetricSelector, UsageMetric};
 pub use gate_vocabulary::{GateVocabulary, TrialMetricNames};
-pub use head::{AnswerHead, JudgedHead, VerdictHead, VoteHead};
+pub use head::{AnswerHead, ItemCount, JudgedHead, VerdictHead, VoteHead};
 pub use panel_summary::{DisputedQuestion, EscalationSummary, PanelAgreement, PanelJudgeSummary, PanelSummary};
 pub use reader::RunReader;
 pub use summary::{

@@ -37,3 +37,4 @@ mod sources;
 mod spans;
 mod trust;
 mod upgrade;
+mod versions;

@@ -71,6 +71,7 @@ fn the_description_names_what_there_is() {
         "/api/v1/settle",
         "/api/v1/traces",
         "/api/v1/traces/{trace_id}",
+        "/api/v1/versions",
         "/healthz",
         "/metrics",
         "/readyz",

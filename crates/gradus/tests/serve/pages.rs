@@ -52,7 +52,9 @@ fn pages_hold_nothing_that_runs_and_their_files_may_be_kept() {
     let (_lab, server) = filled();
     let trace = format!("/traces/{}", trace_id(3));
     let mut paths: Vec<String> =
-        ["/", "/traces", "/review", "/agreement", "/runs", "/rubrics", "/alerts", "/server"].map(str::to_owned).into();
+        ["/", "/traces", "/review", "/agreement", "/runs", "/rubrics", "/alerts", "/server", "/versions"]
+            .map(str::to_owned)
+            .into();
     paths.extend(["/rubrics/thought_to_tool".to_owned(), trace.clone(), format!("{trace}/spans")]);
     for path in &paths {
         let reply = server.request("GET", path).header("accept", "text/html").send();

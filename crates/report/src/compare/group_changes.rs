@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
+use gradus_core::text_signature::TextSignature;
 use gradus_eval::outcome::OutcomeLine;
 use gradus_eval::report::{FailureGroup, FailureGroupBuilder, RunReader};
 use gradus_eval::run::{RunFileError, RunManifest};
@@ -42,7 +43,8 @@ pub(super) fn find_group_changes(
         let selected: HashSet<&str> = runs.map(|run| run.trajectory_id.as_str()).collect();
         let (all, groups) = (selected.len() as u64, group_failures(reader, &selected)?);
         for group in groups {
-            let change = changes.entry(group.key.clone()).or_insert_with(|| FailureGroupChange {
+            let key = find_same_change(&changes, &group).unwrap_or_else(|| group.key.clone());
+            let change = changes.entry(key).or_insert_with(|| FailureGroupChange {
                 key: group.key,
                 evaluator: group.evaluator,
                 tool: group.tool,
@@ -50,8 +52,8 @@ pub(super) fn find_group_changes(
                 runs: vec![0; count],
                 shares: vec![0.0; count],
             });
-            change.runs[version] = group.trajectories;
-            change.shares[version] = group.trajectories as f64 / all.max(1) as f64;
+            change.runs[version] += group.trajectories;
+            change.shares[version] = change.runs[version] as f64 / all.max(1) as f64;
         }
     }
     let mut changes: Vec<FailureGroupChange> = changes.into_values().filter(|change| change.spread() > 0.0).collect();
@@ -60,9 +62,22 @@ pub(super) fn find_group_changes(
     Ok(changes)
 }
 
+/// The key under which another version has the same group: its own, or that of a reason that a model gave in other words.
+fn find_same_change(changes: &BTreeMap<String, FailureGroupChange>, group: &FailureGroup) -> Option<String> {
+    if changes.contains_key(&group.key) || group.rule.is_some() {
+        return None;
+    }
+    let signature = |reason: &str| TextSignature::from_text(&reason.to_lowercase());
+    let own = signature(&group.reason);
+    let is_same = |change: &&FailureGroupChange| {
+        change.evaluator == group.evaluator && change.tool == group.tool && signature(&change.reason).is_similar(&own)
+    };
+    changes.values().find(is_same).map(|change| change.key.clone())
+}
+
 impl FailureGroupChange {
     /// The largest difference of shares between two versions.
-    fn spread(&self) -> f64 {
+    pub fn spread(&self) -> f64 {
         let largest = self.shares.iter().copied().fold(0.0, f64::max);
         largest - self.shares.iter().copied().fold(f64::INFINITY, f64::min)
     }

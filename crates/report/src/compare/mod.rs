@@ -7,6 +7,8 @@ mod comparison_output;
 mod comparison_tables;
 mod group_changes;
 mod pairing_keys;
+mod results_builder;
+mod step_alignment;
 mod task_flips;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,8 @@ pub use comparison_output::{print_comparison, write_comparison_html, write_compa
 pub use comparison_tables::{build_comparison_tables, verdict_word};
 pub use group_changes::FailureGroupChange;
 pub use pairing_keys::MAX_VERSIONS;
-pub use task_flips::{TaskFlip, TaskFlips};
+pub use results_builder::VersionResultsBuilder;
+pub use step_alignment::{AlignedStep, StepRelation, align_steps};
+pub use task_flips::{MAX_SHOWN_PATHS, TaskFlip, TaskFlips, describe_tool_path};
 pub use version_comparison::{ComparedVersion, DimensionTitle, RunPairing, VersionComparison, find_mismatches};
 pub use version_results::{RunValues, ScoreTally, ScoredDimension, TaskKey, TaskRuns, VersionHeader, VersionResults};

@@ -48,7 +48,7 @@ pub struct TaskFlip {
 }
 
 /// Flips in each direction whose runs are shown.
-const MAX_SHOWN_PATHS: usize = 10;
+pub const MAX_SHOWN_PATHS: usize = 10;
 /// Steps of a path; the rest is counted.
 const MAX_PATH_STEPS: usize = 20;
 
@@ -215,14 +215,17 @@ pub(super) fn add_flip_paths(
     Ok(())
 }
 
-/// `search → cancel ✗ → answer`: the called tools, with a mark where a verdict is below its best label.
 fn describe_path(manifest: &RunManifest, trajectory: &Trajectory, outcomes: &[OutcomeLine]) -> String {
-    let is_wrong = |index: u32| {
+    describe_tool_path(trajectory, |index| {
         outcomes.iter().filter(|outcome| outcome.step_index == Some(index)).any(|outcome| {
             let evaluator = manifest.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
             evaluator.zip(outcome.score).is_some_and(|(known, score)| known.scale().is_wrong(score))
         })
-    };
+    })
+}
+
+/// `search → cancel ✗ → answer`: the called tools, with a mark where a verdict is below its best label.
+pub fn describe_tool_path(trajectory: &Trajectory, is_wrong: impl Fn(u32) -> bool) -> String {
     let mut parts: Vec<String> = Vec::new();
     for step in trajectory.steps.iter().take(MAX_PATH_STEPS) {
         let mark = if is_wrong(step.index) { " ✗" } else { "" };

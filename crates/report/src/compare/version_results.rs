@@ -1,24 +1,20 @@
 //! What one version of an agent did, as far as versions are compared: values for each run, by task. It comes from the
 //! files of a run or from a baseline file.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
 use gradus_eval::calibration::{DimensionCalibration, RunCalibration};
-use gradus_eval::outcome::OutcomeKind;
-use gradus_eval::report::{JudgedHead, MetricResult, RunReader, TrialIndex, VerdictHead};
-use gradus_eval::run::{EvaluatorRecord, RunFileError, RunManifest, RunState};
+use gradus_eval::report::{JudgedHead, RunReader};
+use gradus_eval::run::{EvaluatorRecord, RunFileError};
 use gradus_eval::scale::ScoreScale;
 use serde::{Deserialize, Serialize};
 
-use crate::{TrialMeasurement, TrialResult, index_trials};
+use super::results_builder::VersionResultsBuilder;
+use crate::TrialMeasurement;
 
 /// Begins the name of a dimension: the share of questions that no rule flagged.
 pub(super) const UNFLAGGED: &str = "unflagged.";
-/// A trace can state any version, so that every run could have another one.
-const MAX_AGENT_VERSIONS: usize = 20;
-/// Longest excerpt of a request, in characters.
-const MAX_REQUEST_CHARS: usize = 160;
 
 /// One version of an agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,14 +139,14 @@ impl VersionResults {
         measurements: &[TrialMeasurement],
         mut select: impl FnMut(&JudgedHead<'_>) -> ControlFlow<(), bool>,
     ) -> Result<VersionResults, RunFileError> {
-        let mut collector = ResultsCollector::new(&reader.record, measurements);
+        let mut builder = VersionResultsBuilder::from_manifest(&reader.record, measurements);
         let calibration = RunCalibration::load(reader);
         let mut selected = HashSet::new();
         reader.visit_verdicts(|head, verdicts| {
             match select(head) {
                 ControlFlow::Break(()) => return ControlFlow::Break(()),
                 ControlFlow::Continue(true) => {
-                    collector.add_run(head, verdicts);
+                    builder.add_run(head, verdicts);
                     if calibration.is_some() {
                         selected.insert(head.trajectory_id.clone().into_owned());
                     }
@@ -159,7 +155,7 @@ impl VersionResults {
             }
             ControlFlow::Continue(())
         })?;
-        let mut results = collector.results;
+        let mut results = builder.finish();
         if let Some(calibration) = calibration {
             results.header.calibrations = calibration.correct_dimensions(reader, |id| selected.contains(id))?;
         }
@@ -220,148 +216,9 @@ impl VersionResults {
     }
 }
 
-/// Builds the results of a version run by run.
-struct ResultsCollector<'m> {
-    results: VersionResults,
-    /// Dimensions that are evaluators; those of trials follow.
-    evaluator_count: usize,
-    /// Evaluators whose rules only notice mistakes, and the dimension of what they did not flag.
-    notices: HashMap<usize, usize>,
-    scales: Vec<ScoreScale>,
-    of_steps: Vec<bool>,
-    measurements: &'m [TrialMeasurement],
-    trials: TrialIndex,
-    /// The run of each trial: its task, and the position there.
-    trial_runs: HashMap<usize, (TaskKey, usize)>,
-}
-
-impl<'m> ResultsCollector<'m> {
-    fn new(manifest: &RunManifest, measurements: &'m [TrialMeasurement]) -> ResultsCollector<'m> {
-        let mut dimensions: Vec<ScoredDimension> =
-            manifest.evaluators.iter().map(ScoredDimension::from_evaluator).collect();
-        let unflagged_from = dimensions.len();
-        let notices: Vec<usize> = (0..unflagged_from).filter(|at| notices_only(&manifest.evaluators[*at])).collect();
-        for at in &notices {
-            let known = &manifest.evaluators[*at];
-            dimensions.push(ScoredDimension {
-                name: format!("{UNFLAGGED}{}", known.name),
-                title: format!("{}, not flagged", known.title),
-                worst: 0.0,
-                best: 1.0,
-                rubric_hash: known.rubric_hash.clone(),
-                judge: known.judge.clone(),
-            });
-        }
-        for TrialResult { name, title, .. } in measurements.iter().flat_map(|trial| &trial.results) {
-            if !dimensions.iter().any(|known| known.name == *name) {
-                dimensions.push(ScoredDimension {
-                    name: (*name).to_owned(),
-                    title: (*title).to_owned(),
-                    worst: 0.0,
-                    best: 1.0,
-                    rubric_hash: String::new(),
-                    judge: String::new(),
-                });
-            }
-        }
-        let header = VersionHeader {
-            name: manifest.display_name().to_owned(),
-            run_id: manifest.run_id.clone(),
-            started: manifest.started.clone(),
-            is_complete: manifest.state == RunState::Finished,
-            tags: manifest.tags.clone(),
-            agent_versions: Vec::new(),
-            judge: manifest.judge.clone(),
-            dimensions,
-            calibrations: Vec::new(),
-            gradus_version: manifest.gradus_version.clone(),
-        };
-        ResultsCollector {
-            results: VersionResults { header, tasks: BTreeMap::new(), metrics: BTreeMap::new() },
-            evaluator_count: manifest.evaluators.len(),
-            notices: notices.into_iter().enumerate().map(|(at, evaluator)| (evaluator, unflagged_from + at)).collect(),
-            scales: manifest.evaluators.iter().map(EvaluatorRecord::scale).collect(),
-            of_steps: manifest.evaluators.iter().map(|known| known.of_steps).collect(),
-            measurements,
-            trials: index_trials(measurements),
-            trial_runs: HashMap::new(),
-        }
-    }
-
-    fn add_run(&mut self, head: &JudgedHead<'_>, verdicts: &[VerdictHead]) {
-        let header = &mut self.results.header;
-        if let Some(version) = head.agent_version.as_deref()
-            && header.agent_versions.len() < MAX_AGENT_VERSIONS
-            && !header.agent_versions.iter().any(|known| known == version)
-        {
-            header.agent_versions.push(version.to_owned());
-        }
-        let mut scores: Vec<Option<ScoreTally>> = vec![None; header.dimensions.len()];
-        for verdict in verdicts.iter().filter(|verdict| verdict.evaluator < self.evaluator_count) {
-            if let Some(score) = verdict.score {
-                let tally = scores[verdict.evaluator].get_or_insert_default();
-                tally.sum += score;
-                tally.count += 1;
-            }
-            let is_asked = matches!(verdict.outcome, OutcomeKind::Scored | OutcomeKind::Abstained);
-            if let Some(at) = self.notices.get(&verdict.evaluator).filter(|_| is_asked) {
-                let is_flagged = verdict.score.is_some_and(|score| self.scales[verdict.evaluator].is_wrong(score));
-                let tally = scores[*at].get_or_insert_default();
-                tally.sum += f64::from(u8::from(!is_flagged));
-                tally.count += 1;
-            }
-        }
-        let position = self.trials.find_trial(&head.trajectory_id, head.session_id.as_deref());
-        let trial = position.map(|position| &self.measurements[position]);
-        // The trajectory of an agent that the agent of the trial called.
-        let is_nested =
-            trial.is_some_and(|trial| trial.trajectory_id.as_deref().is_some_and(|main| main != head.trajectory_id));
-        if is_nested {
-            // How the called agent ended, and whether its path was short, is not about the trial.
-            for (at, score) in scores.iter_mut().enumerate().take(self.evaluator_count) {
-                *score = score.filter(|_| self.of_steps[at]);
-            }
-        }
-        for result in trial.iter().filter(|_| !is_nested).flat_map(|trial| &trial.results) {
-            if let Some(at) = header.dimensions.iter().position(|known| known.name == result.name) {
-                scores[at] = Some(ScoreTally { sum: f64::from(u8::from(result.is_good)), count: 1 });
-            }
-        }
-        let request = head.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
-        let key = match (trial.and_then(|trial| trial.task_id.clone()), request) {
-            (Some(item), _) => TaskKey::Item(item),
-            (None, Some(request)) => {
-                TaskKey::Request(format!("{:032x}", gradus_core::stable_digest(request.as_bytes())))
-            }
-            (None, None) => TaskKey::Trajectory(head.trajectory_id.clone().into_owned()),
-        };
-        let task = self.results.tasks.entry(key.clone()).or_default();
-        if task.request.is_none() {
-            task.request = request.map(excerpt_request).filter(|_| !is_nested);
-        }
-        let values = RunValues {
-            trajectory_id: head.trajectory_id.clone().into_owned(),
-            scores,
-            steps: head.steps.0,
-            tokens: Some(head.tokens.total()).filter(|tokens| *tokens > 0),
-            cost_usd: head.cost_usd,
-            // Baselines have microseconds; the same run must be the same in both.
-            seconds: head.duration_seconds().map(|seconds| (seconds * 1e6).round() / 1e6),
-        };
-        let known = position.and_then(|position| self.trial_runs.get(&position)).filter(|(known, _)| *known == key);
-        match known {
-            Some((_, at)) => task.runs[*at].merge(values, is_nested),
-            None => {
-                self.trial_runs.extend(position.map(|position| (position, (key, task.runs.len()))));
-                task.runs.push(values);
-            }
-        }
-    }
-}
-
 impl RunValues {
     /// Adds another trajectory of the same trial. The trajectory of the agent itself gives the run its id.
-    fn merge(&mut self, other: RunValues, is_nested: bool) {
+    pub(super) fn merge(&mut self, other: RunValues, is_nested: bool) {
         if !is_nested {
             self.trajectory_id = other.trajectory_id;
         }
@@ -386,22 +243,4 @@ fn add_known<T: Copy>(own: Option<T>, other: Option<T>, add: fn(T, T) -> T) -> O
         (Some(own), Some(other)) => Some(add(own, other)),
         (own, other) => own.or(other),
     }
-}
-
-/// Whether an evaluator is judged by rules that notice mistakes and mostly abstain. Its share of right verdicts is about
-/// the few cases that a rule decided, so versions are compared by how much was flagged instead.
-fn notices_only(evaluator: &EvaluatorRecord) -> bool {
-    let metric =
-        MetricResult { name: evaluator.name.clone(), judge: evaluator.judge.clone(), ..MetricResult::default() };
-    metric.is_flags_of_rules()
-}
-
-/// The beginning of a request, on one line. It is escaped where it is printed.
-fn excerpt_request(request: &str) -> String {
-    let mut line: String = request.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = line.char_indices().nth(MAX_REQUEST_CHARS) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
 }

@@ -11,6 +11,7 @@ use gradus_store::{FailureExampleRow, FailureGroupOptions, FailureGroupRow, Metr
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::derived_checks::{DerivedChecks, describe_derived_checks};
 use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
@@ -123,7 +124,9 @@ pub(super) async fn list_failure_groups(
     .await
 }
 
-/// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000 and 8 MB, the latest.
+/// The requests of the runs of a group, as a dataset for `gradus experiment`; at most 1,000 and 8 MB, the latest. Items
+/// have a check only where one follows for certain: no call of a tool that does not exist, and any answer for runs that
+/// ended without one. `metadata.checks` says so.
 #[utoipa::path(get, path = "/api/v1/failure-groups/{key}/dataset", tag = "metrics",
     params(("key" = String, Path, description = "The key of the group")),
     responses((status = 200, body = String, content_type = "application/jsonl"),
@@ -137,6 +140,9 @@ pub(super) async fn download_group_dataset(
         if examples.is_empty() {
             return Err(ApiError::not_found("there is no such failure group, or none of its runs is stored any more"));
         }
+        let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(&key), limit: 1 };
+        let group = server.store.failure_groups(&MetricFilter::default(), options)?.groups.into_iter().next();
+        let checks = group.and_then(|group| describe_derived_checks(&group.rule, &group.tool));
         let mut seen = HashSet::new();
         let mut lines = String::new();
         for example in &examples {
@@ -147,7 +153,7 @@ pub(super) async fn download_group_dataset(
             let json = server.store.trajectory_json(&example.trajectory_id)?.unwrap_or_default();
             let request = serde_json::from_slice::<RecordedRequest>(&json).ok().and_then(|one| one.query);
             if let Some(request) = request.filter(|text| !text.trim().is_empty() && seen.insert(text.clone())) {
-                lines.push_str(&dataset_line(example, &request, &key));
+                lines.push_str(&dataset_line(example, &request, &key, checks.as_ref()));
             }
         }
         Ok(lines)
@@ -167,12 +173,19 @@ struct RecordedRequest {
 }
 
 /// One item.
-fn dataset_line(example: &FailureExampleRow, request: &str, key: &str) -> String {
-    let item = serde_json::json!({
+fn dataset_line(example: &FailureExampleRow, request: &str, key: &str, checks: Option<&DerivedChecks>) -> String {
+    let mut item = serde_json::json!({
         "id": example.trajectory_id,
         "request": request,
-        "metadata": {"failure_group": key, "trace_id": format!("{:032x}", example.trace_id.0)},
+        "metadata": {
+            "failure_group": key,
+            "trace_id": format!("{:032x}", example.trace_id.0),
+            "checks": if checks.is_some() { "derived" } else { "none" },
+        },
     });
+    if let Some(checks) = checks {
+        item[checks.field] = checks.value.clone();
+    }
     format!("{item}\n")
 }
 

@@ -22,6 +22,7 @@ mod spans;
 mod start;
 mod table;
 mod traces;
+mod versions;
 
 use std::sync::Arc;
 
@@ -53,6 +54,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(metrics::list_metrics))
         .routes(routes!(failure_groups::list_failure_groups))
         .routes(routes!(failure_groups::download_group_dataset))
+        .routes(routes!(versions::list_versions))
         .routes(routes!(runs::list_runs))
         .routes(routes!(runs::get_run))
         .routes(routes!(runs::compare_two_runs))

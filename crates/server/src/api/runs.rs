@@ -8,14 +8,17 @@ use axum::extract::{Path, Query, State};
 use gradus_eval::report::EvaluationSummary;
 use gradus_eval::run::{RunManifest, RunState, StateFolder};
 use gradus_report::compare::VersionComparison;
+use gradus_store::MetricFilter;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::schema;
 use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::live_comparison::{ComparedName, compare_live};
 use crate::run_comparison::compare_runs;
 use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
+use crate::time_text::parse_rfc3339;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Runs)]
@@ -122,7 +125,7 @@ impl RunListItem {
 
 /// Newtype for the schema, as [`RunSummary`].
 #[derive(Serialize)]
-pub(super) struct RunComparisonBody(VersionComparison);
+pub(super) struct RunComparisonBody(Arc<VersionComparison>);
 
 impl utoipa::PartialSchema for RunComparisonBody {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
@@ -132,22 +135,52 @@ impl utoipa::PartialSchema for RunComparisonBody {
 
 impl ToSchema for RunComparisonBody {}
 
-/// The ids of two runs; A is the one that B is compared with.
+/// A is the one that B is compared with.
 #[derive(Deserialize, utoipa::IntoParams)]
-pub(super) struct ComparedRunIds {
+#[into_params(parameter_in = Query)]
+pub(super) struct ComparisonParams {
+    /// The id of a run, or with `by` a name of live traffic.
     a: String,
     b: String,
+    /// `version`, `model` or `agent`: compares live traffic instead of two runs of `gradus eval`.
+    by: Option<String>,
+    /// The following select live traffic.
+    project: Option<String>,
+    agent: Option<String>,
+    version: Option<String>,
+    model: Option<String>,
+    /// Trajectories that began at or after this time.
+    from: Option<String>,
+    /// Trajectories that began before this time.
+    to: Option<String>,
 }
 
-/// Two runs of `gradus eval` compared, as `gradus compare --json` writes it. At most 50,000 trajectories of each.
-#[utoipa::path(get, path = "/api/v1/compare", tag = "runs", params(ComparedRunIds),
+/// Two runs of `gradus eval`, or two versions, models or agents in live traffic, compared as `gradus compare --json` writes
+/// it. At most 50,000 trajectories of each run; of live traffic, the latest 1,000 of each.
+#[utoipa::path(get, path = "/api/v1/compare", tag = "runs", params(ComparisonParams),
     responses((status = 200, body = RunComparisonBody), (status = 400, body = crate::http_error::ErrorBody),
         (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn compare_two_runs(
     State(server): State<Arc<ServerState>>,
-    ids: Result<Query<ComparedRunIds>, QueryRejection>,
+    params: Result<Query<ComparisonParams>, QueryRejection>,
 ) -> Result<Json<RunComparisonBody>, ApiError> {
-    let Query(ComparedRunIds { a, b }) =
-        ids.map_err(|_| ApiError::bad_request("Give two runs to compare: ?a=RUN&b=RUN."))?;
-    blocking_large(&server, move |server| Ok(Json(RunComparisonBody(compare_runs(server, &a, &b)?)))).await
+    let Query(params) = params.map_err(|_| ApiError::bad_request("Give two runs to compare: ?a=RUN&b=RUN."))?;
+    blocking_large(&server, move |server| {
+        let Some(by) = params.by.as_deref() else {
+            return Ok(Json(RunComparisonBody(compare_runs(server, &params.a, &params.b)?)));
+        };
+        let by = ComparedName::parse(by).ok_or_else(|| ApiError::bad_request("by: version, model or agent"))?;
+        let filter = MetricFilter {
+            project: params.project.clone(),
+            agent: params.agent.clone(),
+            version: params.version.clone(),
+            model: params.model.clone(),
+            from_ns: parse_rfc3339("from", params.from.as_deref())?,
+            to_ns: parse_rfc3339("to", params.to.as_deref())?,
+            ..MetricFilter::default()
+        };
+        let comparison = compare_live(server, by, [&params.a, &params.b], &filter)?;
+        Ok(Json(RunComparisonBody(Arc::new(comparison))))
+    })
+    .await
 }

@@ -152,6 +152,7 @@ pub(super) async fn search_traces(
         score: params.score.as_deref().map(score_bound).transpose()?,
         error: params.error,
         text: params.q.filter(|text| !text.trim().is_empty()),
+        is_folded: false,
     };
     // The JSON is serialized on the thread of the query: a page of traces would hold up the async threads.
     respond_to_query(&server, QueryKind::Rows, move |server| {

@@ -31,6 +31,7 @@ static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
         html::STYLE,
         include_str!("page.css"),
         include_str!("trace.css"),
+        include_str!("lists.css"),
         include_str!("start/start.css"),
         include_str!("alerts.css"),
     ];
@@ -38,7 +39,7 @@ static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
 static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
-    let text = [include_str!("page.js"), include_str!("start/start.js")].join("\n");
+    let text = [include_str!("page.js"), include_str!("lists.js"), include_str!("start/start.js")].join("\n");
     StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", text)
 });
 static ICON: LazyLock<StaticAsset> =

@@ -22,6 +22,7 @@ use super::display_text::format_timestamp;
 use super::render::{self, PageError};
 use super::{PageLayout, form, loaded_trace};
 use crate::clock::now_ns;
+use crate::derived_checks::describe_derived_checks;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
 use crate::settings::ReloadableSettings;
@@ -58,6 +59,8 @@ pub(super) struct FailureGroupView {
     pub(super) example: Option<FailureExampleView>,
     /// URL of all traces of the group.
     pub(super) traces: String,
+    /// URL of the review queue with its verdicts only.
+    pub(super) review: String,
 }
 
 /// How the share of trajectories changed. `class` is `worse` or `better` only for a change that is surely none by chance.
@@ -128,18 +131,28 @@ impl FailureGroupView {
             versions: format_versions(&row.versions),
             example: row.example.as_ref().map(FailureExampleView::new),
             traces: traces.clone().with("group", Some(&row.key)).to_string(),
+            review: review_url(&row.key),
         }
     }
 }
 
-fn group_title(row: &FailureGroupRow) -> String {
+pub(super) fn group_title(row: &FailureGroupRow) -> String {
     text::format_display_line(row.name.as_deref().unwrap_or(&row.reason))
 }
 
 /// The stable address of a group.
-fn group_url(key: &str) -> String {
+pub(super) fn group_url(key: &str) -> String {
     format!("/groups/{}", encode_path_segment(key))
 }
+
+/// The review queue with the verdicts of a group only.
+fn review_url(key: &str) -> String {
+    PageUrl::from_path("/review").with("group", Some(key)).to_string()
+}
+
+/// Said of a dataset whose items are requests without checks.
+const NO_CHECKS: &str = "The dataset holds the requests without checks: none follows for certain from this failure. Add \
+                         what you expect before you run an experiment.";
 
 fn format_versions(versions: &[(String, u64)]) -> String {
     let each =
@@ -207,6 +220,8 @@ struct FailureGroupPage {
     traces: String,
     review: String,
     dataset: String,
+    /// Which checks the items of the dataset have.
+    dataset_about: &'static str,
     max_name: usize,
     max_note: usize,
 }
@@ -237,7 +252,6 @@ fn build_group_page(server: &ServerState, key: &str, frame: PageLayout) -> Resul
         ("Versions", format_versions(&row.versions)),
     ];
     let examples = server.store.failure_examples(key, MAX_EXAMPLES)?;
-    let evaluator = Some(row.evaluator.as_str());
     Ok(FailureGroupPage {
         frame,
         title: group_title(&row),
@@ -249,7 +263,8 @@ fn build_group_page(server: &ServerState, key: &str, frame: PageLayout) -> Resul
         examples: examples.iter().map(FailureExampleView::new).collect(),
         action: group_url(key),
         traces: PageUrl::from_path("/traces").with("group", Some(key)).to_string(),
-        review: PageUrl::from_path("/review").with("evaluator", evaluator).with("which", Some("wrong")).to_string(),
+        review: review_url(key),
+        dataset_about: describe_derived_checks(&row.rule, &row.tool).map_or(NO_CHECKS, |checks| checks.about),
         dataset: format!("/api/v1/failure-groups/{}/dataset", encode_path_segment(key)),
         max_name: MAX_NAME_CHARS,
         max_note: MAX_NOTE_CHARS,

@@ -17,9 +17,11 @@ mod alerts;
 mod asset;
 mod blind_sample;
 mod compare;
+mod compare_steps;
 mod display_text;
 mod failure_groups;
 mod flag_groups;
+mod filter_suggestions;
 mod form;
 mod gzip;
 mod health;
@@ -40,6 +42,7 @@ mod rubrics;
 mod run_addresses;
 mod run_fact;
 mod run_headline;
+mod run_endings;
 mod run_outcome;
 mod run_trajectory;
 mod runs;
@@ -62,12 +65,15 @@ mod text_preview;
 mod time_bar;
 mod tools;
 mod trace;
+mod trace_export;
 mod trace_list_query;
+mod trace_matches;
 mod traces;
 mod trend_card;
 mod trials;
 mod usage_overview;
 mod verdict;
+mod versions;
 
 use std::sync::Arc;
 
@@ -100,6 +106,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/groups/{key}", get(failure_groups::render_failure_group).post(failure_groups::submit_failure_group))
         .route("/traces", get(traces::render_trace_list))
         .route("/traces/rows", get(traces::render_trace_rows))
+        .route("/traces/export", get(trace_export::export_traces))
         .route("/traces/{trace}", get(trace::render_trace_page))
         .route("/traces/{trace}/steps/{step}/verdicts", get(step_verdicts::render_step_verdicts))
         .route("/traces/{trace}/text", get(text_preview::serve_trace_text))
@@ -115,7 +122,9 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/runs/{run}", get(runs::render_run_page))
         .route("/runs/{run}/trajectories/{trajectory}", get(run_trajectory::render_run_trajectory))
         .route("/runs/{run}/trajectories/{trajectory}/text", get(run_trajectory::serve_run_text))
+        .route("/versions", get(versions::render_version_list))
         .route("/compare", get(compare::render_comparison_page))
+        .route("/compare/steps", get(compare_steps::render_step_comparison))
         .route("/rubrics", get(rubrics::render_rubrics_page))
         .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
         .route("/alerts", get(alerts::render_alerts_page).post(alert_forms::submit_alert_rule))
@@ -156,9 +165,10 @@ struct NavigationLink {
 }
 
 /// Title and path of the entries.
-const PLACES: [(&str, &str); 7] = [
+const PLACES: [(&str, &str); 8] = [
     ("Overview", "/"),
     ("Traces", "/traces"),
+    ("Versions", "/versions"),
     ("Review", "/review"),
     ("Runs", "/runs"),
     ("Rubrics", "/rubrics"),

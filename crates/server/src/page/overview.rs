@@ -21,6 +21,7 @@ use super::failure_groups::{FailureGroupTable, MAX_LISTED_GROUPS, PeriodTotals};
 use super::loaded_trace;
 use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
 use super::render::{self, PageError, PageQuery};
+use super::run_endings::RunEndings;
 use super::tools::ToolUsageTable;
 use super::trend_card::DimensionTrendCard;
 use super::usage_overview::UsageOverview;
@@ -70,8 +71,14 @@ struct OverviewPage {
     ranges: Vec<SelectOption>,
     /// URL without the days, if days are given.
     without_days: Option<String>,
+    /// How the latest runs ended. None if the evaluator `outcome` judged none of them.
+    endings: Option<RunEndings>,
     failures: FailureGroupTable,
     cards: Vec<DimensionTrendCard>,
+    /// What a point of a chart stands for: `6 hours`.
+    period: &'static str,
+    /// URL of the page of versions with the same filter.
+    versions_href: String,
     series: Vec<EvaluatorSeries>,
     has_alarms: bool,
     /// Not all rollups of the range could be read.
@@ -147,16 +154,11 @@ pub(super) async fn render_overview_page(
     let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
         let make = run_store_query(&server, move |server| {
             let page = build_overview_page(server, choice, range, &time, now, frame)?;
-            page.render().map_err(|_| build_render_error())
+            page.render().map_err(|_| render::build_render_error())
         });
         server.kept_pages.get_or_render(asked, make).await
     }));
-    Ok(render::respond_with_html(kept.await.unwrap_or_else(|_| Err(build_render_error()))?))
-}
-
-/// Details of a rendering error are of no use to people; rendering fails only on a defect in a template.
-fn build_render_error() -> ApiError {
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be rendered.")
+    Ok(render::respond_with_html(kept.await.unwrap_or_else(|_| Err(render::build_render_error()))?))
 }
 
 /// Reads rollups for both ranges in one query and splits them, so that the trend compares the same state of the store.
@@ -213,7 +215,7 @@ fn build_overview_page(
         time,
         now,
     );
-    let latest = store.latest_overview(&filter, MAX_TASKS)?;
+    let latest = store.latest_overview(&filter, MAX_TASKS, OUTCOME)?;
     let usage = store.usage_periods(&filter, time.period_ns)?;
     let options =
         FailureGroupOptions { before_ns: time.before_ns, with_muted: false, key: None, limit: MAX_LISTED_GROUPS };
@@ -256,8 +258,11 @@ fn build_overview_page(
         without_days: choice
             .has_days()
             .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
+        endings: RunEndings::new(&latest, &traces),
         failures: FailureGroupTable::new(&settings, &failures, totals, time.from_ns, &traces),
         cards,
+        period: describe_period(time.period_ns),
+        versions_href: choice.versions_url().to_string(),
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
         is_cut: periods.is_cut || usage.is_cut,
@@ -341,6 +346,17 @@ impl OverviewQuery {
             .fold(PageUrl::from_path("/"), |address, (name, value)| address.with(name, value.as_deref()))
     }
 
+    /// URL of the page of versions with the same filter and range.
+    fn versions_url(&self) -> PageUrl {
+        PageUrl::from_path("/versions")
+            .with("project", self.project.as_deref())
+            .with("agent", self.agent.as_deref())
+            .with("model", self.model.as_deref())
+            .with("range", self.range.as_deref())
+            .with("from", self.from.as_deref())
+            .with("to", self.to.as_deref())
+    }
+
     /// URL of the list of traces with the same filter and range.
     fn traces_url(&self, time: &OverviewTimeRange, has_ahead: bool) -> PageUrl {
         // Without an end the list includes what arrives later. If there are traces from the future, they have to be
@@ -354,6 +370,15 @@ impl OverviewQuery {
             .with("model", self.model.as_deref())
             .with("from", of(time.from_ns).as_deref())
             .with("to", of(to_ns).as_deref())
+    }
+}
+
+/// The length of a period in words. Long ranges merge several of them into one point.
+fn describe_period(period_ns: i64) -> &'static str {
+    match period_ns / 3_600_000_000_000 {
+        1 => "one hour",
+        6 => "6 hours",
+        _ => "one day or several, as the tooltip says",
     }
 }
 
@@ -474,8 +499,11 @@ mod tests {
                 .into(),
             ranges: Vec::new(),
             without_days: None,
+            endings: None,
             failures: FailureGroupTable { rows: Vec::new(), more: None },
             cards,
+            period: "day",
+            versions_href: String::new(),
             series: metric_timeline::build_all_series(
                 &settings,
                 &ChartAlerts::default(),

@@ -23,8 +23,10 @@ for (const list of all("[data-live]")) {
           }
         }
         wait = answer.ok || answer.status === 304 ? often : Math.min(wait * 2, 60000);
+        showReachable(true);
       } catch {
         wait = Math.min(wait * 2, 60000);
+        showReachable(false);
       }
     }
     setTimeout(look, wait);
@@ -34,8 +36,8 @@ for (const list of all("[data-live]")) {
 
 // Nobody looks, or somebody is in the middle of it.
 function isBusy(list) {
-  const isReading = list.contains(document.activeElement) && document.activeElement.matches("a");
-  return document.hidden || isReading || getSelection().toString() !== "";
+  const isReading = list.contains(document.activeElement) && document.activeElement.matches("a, input");
+  return document.hidden || isReading || list.querySelector("input:checked") !== null || getSelection().toString() !== "";
 }
 
 function fragment(markup) {
@@ -377,7 +379,7 @@ const KEYS = {
   s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
   e: ["write a note", () => ofVerdict("[data-note]")[0]?.focus(), all("[data-note]").length > 0],
   "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],
-  "?": ["show these keys", help, true],
+  "?": ["show these shortcuts", help, true],
 };
 
 for (let number = 1; number <= 9; number += 1) {
@@ -404,7 +406,7 @@ for (const button of all("[data-help]")) {
 }
 
 function help() {
-  const dialog = fragment('<dialog aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl></dl><p><label class="switch"><input type="checkbox"> Keys do something</label></p><form method="dialog"><button autofocus>Close</button></form></dialog>').firstChild;
+  const dialog = fragment('<dialog aria-labelledby="keys-title"><h2 id="keys-title">Keyboard shortcuts</h2><dl></dl><p><label class="switch"><input type="checkbox"> Use shortcuts</label></p><form method="dialog"><button autofocus>Close</button></form></dialog>').firstChild;
   const box = dialog.querySelector("[type=checkbox]");
   box.checked = !keysAreOff();
   box.addEventListener("change", () => { try { box.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1"); } catch { box.checked = true; } });

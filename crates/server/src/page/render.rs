@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::PageLayout;
 use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
+use crate::queries;
 use crate::state::ServerState;
 
 /// Content Security Policy. Scripts, styles and images come only from this server, inline code is forbidden, and forms
@@ -39,6 +40,28 @@ pub(super) async fn of_large<P: Template>(
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(blocking_large(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
+}
+
+/// As `of_large`, for pages that are slow and that several people look at: kept for some seconds, and rendered once for all
+/// who ask at the same time. `asked` is everything that the page depends on.
+pub(super) async fn cached_large<P: Template>(
+    server: &Arc<ServerState>,
+    asked: String,
+    make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
+) -> Result<Response, PageError> {
+    let server = Arc::clone(server);
+    // A task of its own, so that the page is finished even if the first client disconnects. The caller is passed on for
+    // the accounting of queries.
+    let rendered = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
+        let make = blocking_large(&server, move |server| make(server)?.render().map_err(|_| build_render_error()));
+        server.kept_pages.get_or_render(asked, make).await
+    }));
+    Ok(respond_with_html(rendered.await.unwrap_or_else(|_| Err(build_render_error()))?))
+}
+
+/// Details of a rendering error are of no use to people; rendering fails only on a defect in a template.
+pub(super) fn build_render_error() -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be rendered.")
 }
 
 /// As `of_large`, for a fragment.

@@ -8,13 +8,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::calibration::LabelSampling;
-use gradus_store::{ReviewFilter, ReviewItem, ReviewPlace};
+use gradus_store::{FailureGroupOptions, MetricFilter, ReviewFilter, ReviewItem, ReviewPlace};
 use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::agreement::{self, DimensionAgreement};
 use super::blind_sample::{self, BlindSample, MAX_SAMPLE_LABELS, SampleDraw};
 use super::display_text::format_timestamp;
+use super::failure_groups::{group_title, group_url};
 use super::loaded_trace::{self, LoadedTrace};
 use super::render::{self, PageError, PageQuery};
 use super::step::{StepView, TrajectoryVerdicts};
@@ -42,6 +43,8 @@ pub(super) struct ReviewQuery {
     /// `all`, `wrong`, `failed` for questions without a verdict, `sample` and `sample_by_label` for a random sample
     /// without the verdicts.
     which: ReviewSelection,
+    /// Key of a failure group: only its verdicts.
+    group: Option<String>,
     /// Cursor: the verdict after which to continue. Skipping sets it. In a sample, the first position to show.
     after: Option<String>,
     /// The random sample, by the text of its draw; without it, the one that was labelled last, or a new one.
@@ -91,6 +94,7 @@ impl ReviewQuery {
             .with("project", self.project.as_deref())
             .with("evaluator", self.evaluator.as_deref())
             .with("which", which)
+            .with("group", self.group.as_deref())
     }
 }
 
@@ -102,6 +106,7 @@ struct ReviewPage {
     projects: Vec<SelectOption>,
     evaluators: Vec<SelectOption>,
     which: ReviewSelection,
+    group: Option<ReviewedGroup>,
     item: Option<ReviewItemView>,
     sample: Option<SampleView>,
     /// URL to continue the search if its time was over before a verdict was found.
@@ -111,6 +116,30 @@ struct ReviewPage {
     /// Number of labels that agreement is computed from, if there are more.
     of_latest: Option<String>,
     agreement: String,
+}
+
+/// The failure group whose verdicts are reviewed.
+struct ReviewedGroup {
+    key: String,
+    title: String,
+    href: String,
+    /// URL of the queue without it.
+    without: String,
+}
+
+impl ReviewedGroup {
+    fn load(server: &ServerState, choice: &ReviewQuery) -> Result<Option<ReviewedGroup>, ApiError> {
+        let Some(key) = &choice.group else { return Ok(None) };
+        let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(key), limit: 1 };
+        let list = server.store.failure_groups(&MetricFilter::default(), options)?;
+        let row = list.groups.first();
+        Ok(Some(ReviewedGroup {
+            key: key.clone(),
+            title: row.map_or_else(|| text::format_display_line(key), group_title),
+            href: group_url(key),
+            without: choice.to_url().with_replaced("group", None).to_string(),
+        }))
+    }
 }
 
 /// A random sample without the verdicts.
@@ -172,6 +201,7 @@ pub(super) async fn render_review_page(
         project: blank(choice.project),
         evaluator: blank(choice.evaluator),
         which: choice.which,
+        group: blank(choice.group),
         after: blank(choice.after),
         draw: blank(choice.draw),
         revealed: blank(choice.revealed),
@@ -195,6 +225,7 @@ fn build_review_page(
         evaluator: choice.evaluator.clone(),
         only_wrong: choice.which == ReviewSelection::Wrong,
         only_failed: choice.which == ReviewSelection::Failed,
+        failure_group: choice.group.clone(),
         author: author.identifier.clone(),
     };
     let (item, further, sample) = match choice.which.sampling() {
@@ -231,6 +262,7 @@ fn build_review_page(
         projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
         evaluators: names.into_iter().map(evaluator).collect(),
         which: choice.which,
+        group: ReviewedGroup::load(server, choice)?,
         item,
         sample,
         further: further.map(|place| choice.to_url().with("after", Some(&place.to_string())).to_string()),

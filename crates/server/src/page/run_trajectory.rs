@@ -105,7 +105,7 @@ pub(super) async fn serve_run_text(
 }
 
 /// Reads the files of the run up to the trajectory. 404 if the run or the trajectory does not exist.
-fn read_run_trajectory(
+pub(super) fn read_run_trajectory(
     server: &ServerState,
     run: &str,
     id: &str,

@@ -2,7 +2,7 @@
 
 use gradus_eval::evaluator::OUTCOME;
 use gradus_eval::scale::ScoreScale;
-use gradus_report::html::number;
+use gradus_report::html::{number, text};
 use gradus_store::{ScoreRow, TraceRow};
 
 use super::run_outcome::format_outcome_label;
@@ -90,6 +90,7 @@ impl TraceScoreSums {
     /// The cell of a trace with at least one score.
     fn to_cell(&self, settings: &ReloadableSettings, evaluator: &str) -> TraceScoreCell {
         let mean = self.sum / self.scored as f64;
+        let labels = evaluators::find_evaluator_labels(settings, evaluator);
         let is_share = evaluators::find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
         // Rules that only notice mistakes confirm nothing, so a cell without a flag is no 100 %.
         let is_unflagged = self.wrong == 0 && evaluators::gives_only_flags(settings, evaluator);
@@ -99,12 +100,21 @@ impl TraceScoreSums {
                 (false, true) => "none",
                 (false, false) => "right",
             },
-            text: match (is_unflagged, is_share) {
-                (true, _) => "no\u{a0}flag".to_owned(),
-                (false, true) => format!("{:.0}\u{a0}%", 100.0 * mean),
-                (false, false) => number::format_score(mean),
+            // Labels say more than a mean of a few verdicts. With more than two labels no single one fits.
+            text: match (is_unflagged, labels.as_slice()) {
+                (true, _) => "no\u{a0}rule fired".to_owned(),
+                (false, [(best, _), (worst, _)]) => match self.wrong {
+                    0 => text::format_display_line(best),
+                    1 if self.scored == 1 => text::format_display_line(worst),
+                    wrong => format!("{wrong}\u{a0}{}", text::format_display_line(worst)),
+                },
+                (false, _) if is_share => format!("{:.0}\u{a0}%", 100.0 * mean),
+                (false, _) => number::format_score(mean),
             },
-            about: format!("mean of {} judged", self.scored),
+            about: match is_share {
+                true => format!("{:.0} % of {} judged", 100.0 * mean, self.scored),
+                false => format!("mean {} of {} judged", number::format_score(mean), self.scored),
+            },
             unjudged: (self.failed > 0).then(|| format!("{}\u{a0}unjudged", self.failed)),
         }
     }

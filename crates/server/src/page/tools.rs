@@ -167,16 +167,19 @@ fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -
     let rows: Vec<ChartBar> = tools
         .iter()
         .map(|tool| {
-            let (choice, valid) = (right(THOUGHT_TO_TOOL, &tool.choice), right(CALL_VALIDITY, &tool.valid));
+            // Which calls both evaluators flagged is not known. The larger number is flagged for certain.
+            let wrong = |name: &str, one: &ScoreMoments| (one.scored as f64 - right(name, one)).max(0.0);
+            let flagged = wrong(THOUGHT_TO_TOOL, &tool.choice).max(wrong(CALL_VALIDITY, &tool.valid));
+            let judged = tool.choice.scored.max(tool.valid.scored) as f64;
             let part = |fill, value| BarSegment { fill, value };
             ChartBar {
                 label: format_tool_name(&tool.name),
                 parts: vec![
-                    part(BarFill::Right, choice),
-                    part(BarFill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),
-                    part(BarFill::Unjudged, (tool.call_count() - tool.choice.scored).max(0) as f64),
+                    part(BarFill::Right, (judged - flagged).max(0.0)),
+                    part(BarFill::Wrong, flagged),
+                    part(BarFill::Unjudged, (tool.call_count() as f64 - judged).max(0.0)),
                 ],
-                below: Some(part(BarFill::Error, (tool.valid.scored as f64 - valid).max(0.0))),
+                below: None,
                 note: format_count(u64::try_from(tool.call_count()).unwrap_or(0)),
                 nothing: None,
             }
@@ -186,6 +189,6 @@ fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -
     draw_bar_chart(
         &rows,
         axis,
-        "Calls of each tool by tool choice; below, invalid calls. The table has the same numbers.",
+        "Calls of each tool: not flagged, flagged, and not judged. The table has the numbers of both evaluators.",
     )
 }

@@ -1,6 +1,6 @@
 //! The filter of the list of traces, as parameters of its URL.
 
-use gradus_store::TraceFilter;
+use gradus_store::{TraceFilter, TraceOrder};
 use serde::Deserialize;
 
 use super::address::PageUrl;
@@ -37,6 +37,8 @@ pub(super) struct TraceListQuery {
     /// A filter expression of Phoenix that one span of the trace must match.
     #[serde(rename = "where")]
     pub(super) condition: Option<String>,
+    /// `duration`, `steps`, `cost` or `wrong`, largest first; newest first without it. Not part of the filter.
+    pub(super) sort: Option<String>,
     /// Where to continue; not part of the filter.
     pub(super) cursor: Option<String>,
 }
@@ -48,7 +50,19 @@ impl TraceListQuery {
         for (name, value) in self.query_params() {
             address = address.with(name, value.as_deref());
         }
-        address
+        address.with("sort", self.sort.as_deref())
+    }
+
+    /// The order that is asked for. `None` for newest first.
+    pub(super) fn order(&self) -> Result<Option<TraceOrder>, ApiError> {
+        match self.sort.as_deref() {
+            None => Ok(None),
+            Some("duration") => Ok(Some(TraceOrder::Duration)),
+            Some("steps") => Ok(Some(TraceOrder::Steps)),
+            Some("cost") => Ok(Some(TraceOrder::Cost)),
+            Some("wrong") => Ok(Some(TraceOrder::Wrong)),
+            Some(other) => Err(ApiError::bad_request(format!("sort={other}: duration, steps, cost or wrong"))),
+        }
     }
 
     /// The filter as parameters, in the order in which chips and URLs show them.
@@ -88,6 +102,7 @@ impl TraceListQuery {
             &mut self.error,
             &mut self.q,
             &mut self.condition,
+            &mut self.sort,
             &mut self.cursor,
         ] {
             *value = value.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
@@ -122,6 +137,7 @@ impl TraceListQuery {
             score: self.score.as_deref().map(score_bound).transpose()?,
             error,
             text: self.q.clone(),
+            is_folded: true,
         })
     }
 

@@ -1,48 +1,45 @@
 //! The list of traces: newest first, filtered by the parameters of the URL, and updated while traces arrive.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
-use gradus_phoenix::filter::FilterExpression;
-use gradus_store::{ScoreRow, TraceFilter, TraceListCursor, TraceRow};
+use gradus_store::{GroupTotals, ScoreRow, TraceRow};
 
 use super::address::PageUrl;
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
+use super::filter_suggestions::FilterSuggestions;
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
 use super::score_cell::TraceScoreCell;
 use super::trace_list_query::TraceListQuery;
+use super::trace_matches::{ROWS, SortLink, build_sort_links, format_match_count, load_matches};
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::{ApiError, blocking_large, run_store_query};
 use crate::page::address::format_step_anchor;
-use crate::phoenix;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
 
-/// Rows on one page.
-const ROWS: usize = 50;
-/// Traces of one query when a condition on spans has to be tested.
-const TRIED_AT_ONCE: usize = 10;
-/// Limits of testing a condition in one request, since spans are not indexed. Afterwards the page is short and the
-/// cursor continues from there.
-const MAX_TRIED: usize = 1_000;
-const TRIES_FOR: Duration = Duration::from_millis(50);
-
 /// The rows of one page with their columns.
 struct TraceListTable {
+    /// How many match, in words. None on later pages, and where it is not counted.
+    count: Option<String>,
+    /// What the order covers, if not all matches were sorted.
+    sorted: Option<String>,
     /// Titles of the evaluators that occur on this page.
     columns: Vec<String>,
+    orders: Vec<SortLink>,
     rows: Vec<TraceListRow>,
     next: Option<String>,
+    /// URL of the export of what is selected, without the selection.
+    export: String,
     /// The page ended before it was full, because one request may not test more traces.
     is_short: bool,
     /// Whether a filter is set, which changes the text for an empty list.
@@ -66,6 +63,8 @@ struct TraceListRow {
     duration: String,
     steps: String,
     spans: String,
+    /// `in 3 traces`, if a run goes on in traces that have no row of their own.
+    folded: Option<String>,
     errors: Option<String>,
     /// One for each column.
     cells: Vec<TraceScoreCell>,
@@ -86,6 +85,7 @@ struct TraceListPage {
     chips: Vec<FilterChip>,
     shortcuts: Vec<FilterShortcut>,
     projects: Vec<SelectOption>,
+    suggestions: FilterSuggestions,
     rows: TraceListTable,
     /// URL that the script polls for the rows. None on later pages, which do not change.
     live: Option<String>,
@@ -141,6 +141,7 @@ pub(super) async fn render_trace_list(
             chips: build_filter_chips(&address),
             shortcuts: build_filter_shortcuts(&server.reloadable(), &address),
             projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
+            suggestions: FilterSuggestions::load(server, choice.project.as_deref())?,
             is_growing: choice.condition.is_some(),
             from: TraceListQuery::format_datetime_input(choice.from.as_ref()),
             to: TraceListQuery::format_datetime_input(choice.to.as_ref()),
@@ -187,7 +188,7 @@ fn build_filter_chips(address: &PageUrl) -> Vec<FilterChip> {
         value: text::format_display_line(value),
         without: address.with_replaced(name, None).to_string(),
     };
-    address.pairs().iter().map(chip).collect()
+    address.pairs().iter().filter(|(name, _)| *name != "sort").map(chip).collect()
 }
 
 /// The most frequent searches: wrong verdicts of each evaluator of the rules, and errors.
@@ -223,20 +224,11 @@ fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
 /// One page of rows. Reads one more query for each row, to find its wrong step.
 fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<TraceListTable, ApiError> {
     let filter = choice.to_trace_filter()?;
-    let cursor: Option<TraceListCursor> = match &choice.cursor {
-        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("cursor: not a position in the list"))?),
-        None => None,
-    };
-    let (found, next) = match &choice.condition {
-        None => {
-            let page = server.store.traces(&filter, cursor, ROWS)?;
-            (page.traces, page.next)
-        }
-        Some(text) => {
-            let condition =
-                FilterExpression::parse(text).map_err(|error| ApiError::bad_request(format!("where: {error}")))?;
-            list_where(server, &filter, &condition, cursor)?
-        }
+    let (found, next, sorted) = load_matches(server, choice, &filter)?;
+    let is_first = choice.cursor.is_none();
+    let count = match &choice.condition {
+        None if is_first => Some(format_match_count(server.store.count_traces(&filter)?)),
+        _ => None,
     };
     let settings = server.reloadable();
     // Columns are the evaluators that occur on this page: how a run ended, then the others in alphabetical order.
@@ -253,55 +245,36 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         // A trace without trajectories is either waiting to be assembled or contains no agent.
         let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.trace_group)?;
         let guilty = find_wrong_step_url(server, trace, choice)?;
-        rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open));
+        let group = server.store.group_totals(trace.trace_group, trace.no)?;
+        rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open).with_group(trace, group));
     }
     Ok(TraceListTable {
+        count,
+        sorted,
+        orders: build_sort_links(choice),
+        export: choice.to_page_url("/traces/export").with_replaced("sort", None).to_string(),
         columns: evaluators.iter().map(|name| find_evaluator_title(&settings, name)).collect(),
         is_short: next.is_some() && rows.len() < ROWS,
         is_narrowed: choice.is_narrowed(),
-        next: next.map(|cursor| choice.to_page_url("/traces").with("cursor", Some(&cursor.to_string())).to_string()),
+        next: next.map(|cursor| choice.to_page_url("/traces").with("cursor", Some(&cursor)).to_string()),
         rows,
     })
-}
-
-/// Traces with a span that matches the condition. Spans are not indexed by content, so they are read, bounded by number
-/// and time. Returns the cursor to continue from, even if nothing was found.
-fn list_where(
-    server: &ServerState,
-    filter: &TraceFilter,
-    condition: &FilterExpression,
-    mut cursor: Option<TraceListCursor>,
-) -> Result<(Vec<TraceRow>, Option<TraceListCursor>), ApiError> {
-    let started = Instant::now();
-    let (mut found, mut tried) = (Vec::new(), 0);
-    loop {
-        let page = server.store.traces(filter, cursor, TRIED_AT_ONCE)?;
-        let last = page.traces.len();
-        for (at, trace) in page.traces.into_iter().enumerate() {
-            tried += 1;
-            let place = TraceListCursor::Time { start_ns: trace.start_ns, trace: trace.no };
-            if phoenix::has_matching_span(server, &trace.project, trace.trace_id, condition)? {
-                found.push(trace);
-            }
-            // Checked after each trace, since one can be large. Full-text results have an order of their own, in which
-            // a trace is not a valid cursor, so those pages are finished.
-            let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
-            if is_enough && filter.text.is_none() && at + 1 < last {
-                return Ok((found, Some(place)));
-            }
-        }
-        let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
-        if page.next.is_none() || is_enough {
-            return Ok((found, page.next));
-        }
-        cursor = page.next;
-    }
 }
 
 impl TraceListTable {
     /// For a filter that cannot be applied.
     fn empty() -> TraceListTable {
-        TraceListTable { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false, is_narrowed: true }
+        TraceListTable {
+            count: None,
+            sorted: None,
+            columns: Vec::new(),
+            orders: Vec::new(),
+            rows: Vec::new(),
+            next: None,
+            export: String::new(),
+            is_short: false,
+            is_narrowed: true,
+        }
     }
 }
 
@@ -329,9 +302,18 @@ impl TraceListRow {
             agent: name(first.map(|trajectory| &trajectory.agent)),
             model: name(first.map(|trajectory| &trajectory.model)),
             start: format_timestamp(trace.start_ns),
-            duration: format_duration(trace.end_ns.saturating_sub(trace.start_ns)),
+            // A run can go on in other traces.
+            duration: format_duration(
+                trace
+                    .trajectories
+                    .iter()
+                    .map(|one| one.end_ns)
+                    .fold(trace.end_ns, i64::max)
+                    .saturating_sub(trace.start_ns),
+            ),
             steps: format_whole_number(trace.trajectories.iter().map(|trajectory| trajectory.steps).sum()),
             spans: number::format_counted_noun(u64::try_from(trace.spans).unwrap_or(0), "span", "spans"),
+            folded: None,
             // A trajectory can fail without a failed span; that counts as one error.
             errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
                 .then(|| number::format_counted_noun(trace.errors.max(1) as u64, "error", "errors")),
@@ -339,6 +321,17 @@ impl TraceListRow {
             cost: (!cost.is_empty()).then(|| number::format_usd(cost.iter().sum())),
             is_open,
         }
+    }
+
+    /// Adds what the other traces of the run have, which have no rows of their own.
+    fn with_group(mut self, trace: &TraceRow, group: Option<GroupTotals>) -> TraceListRow {
+        let Some(group) = group.filter(|group| group.traces > 1) else { return self };
+        self.folded = Some(format!("in {} traces", number::format_count(group.traces)));
+        self.spans = number::format_counted_noun(group.spans, "span", "spans");
+        if group.errors > u64::try_from(trace.errors).unwrap_or(0) {
+            self.errors = Some(number::format_counted_noun(group.errors, "error", "errors"));
+        }
+        self
     }
 }
 
@@ -399,6 +392,7 @@ mod tests {
             duration: "1.5 s".to_owned(),
             steps: "3".to_owned(),
             spans: "14 spans".to_owned(),
+            folded: Some("in 3 traces".to_owned()),
             errors: Some("1 error".to_owned()),
             cells: vec![
                 TraceScoreCell { unjudged: Some("1 not judged".to_owned()), ..cell("fail", "50 %", "1 of 2 right") },
@@ -420,12 +414,17 @@ mod tests {
             duration: String::new(),
             steps: String::new(),
             spans: "1 span".to_owned(),
+            folded: None,
             errors: None,
             cells: vec![cell("", "", ""), cell("", "", "")],
             cost: None,
             is_open: true,
         };
         let table = TraceListTable {
+            count: Some("2 matches".to_owned()),
+            sorted: None,
+            orders: build_sort_links(&TraceListQuery { sort: Some("cost".to_owned()), ..TraceListQuery::default() }),
+            export: "/traces/export".to_owned(),
             columns: vec!["Thought to tool".to_owned(), "Call validity".to_owned()],
             rows: vec![row, open],
             next: Some("/traces?after=b".to_owned()),
@@ -440,7 +439,7 @@ mod tests {
     #[test]
     fn a_page_without_rows_says_why() {
         let shown = |is_short, is_narrowed| {
-            let rows = TraceListTable { columns: Vec::new(), rows: Vec::new(), next: None, is_short, is_narrowed };
+            let rows = TraceListTable { is_short, is_narrowed, ..TraceListTable::empty() };
             TraceRowsPart { rows }.render().unwrap()
         };
         insta::assert_snapshot!([shown(false, false), shown(false, true), shown(true, true)].join("\n"));

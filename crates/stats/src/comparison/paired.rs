@@ -40,7 +40,7 @@ impl SharedTasks {
     }
 
     /// The effect; there must be a shared task.
-    pub(super) fn estimate_effect(&self, scale: EffectScale) -> EffectEstimate {
+    pub(super) fn estimate_effect(&self, scale: EffectScale, max_draws: u32) -> EffectEstimate {
         let tasks = self.pairs.len() as f64;
         let difference = mean_units(&self.differences) * self.unit;
         let divisor = match scale {
@@ -62,7 +62,7 @@ impl SharedTasks {
         };
         let squares: f64 = self.pairs.iter().zip(&self.differences).map(|task| residual(task).powi(2)).sum();
         let variance = if tasks > 1.0 { squares / (tasks - 1.0) } else { 0.0 };
-        let (p_value, test) = self.test_difference(scale);
+        let (p_value, test) = self.test_difference(scale, max_draws);
         let estimate = EffectEstimate {
             value,
             p_value,
@@ -91,14 +91,14 @@ impl SharedTasks {
         EffectEstimate { variance, shape, ..estimate }
     }
 
-    fn test_difference(&self, scale: EffectScale) -> (f64, ComparisonTest) {
+    fn test_difference(&self, scale: EffectScale, max_draws: u32) -> (f64, ComparisonTest) {
         let is_single = |task: &TaskSample| task.runs == 1 && task.is_binary;
         let is_binary = scale == EffectScale::Share && self.pairs.iter().all(|(a, b)| is_single(a) && is_single(b));
         if is_binary {
             let ChangedCounts { better, worse, .. } = self.changed_counts();
             return (mcnemar_mid_p(better, worse), ComparisonTest::McnemarMidP);
         }
-        sign_flip_test(&self.differences)
+        sign_flip_test(&self.differences, max_draws)
     }
 
     /// Tasks whose value rose ("better" here, whatever is preferred) and fell.

@@ -13,8 +13,8 @@ const MAX_ENUMERATED_TASKS: usize = 16;
 const MAX_SAMPLED_TASKS: usize = 16_000;
 /// Drawn assignments of signs, at most and at least. The smallest p-value of a few hundred tasks is 1 in 200,000, which
 /// survives the correction over 10,000 tests.
-const MAX_DRAWS: u32 = 199_999;
-const MIN_DRAWS: u32 = 19_999;
+pub(super) const MAX_DRAWS: u32 = 199_999;
+pub(super) const MIN_DRAWS: u32 = 19_999;
 /// Bounds the time of a test: each lookup adds up the signed differences of eight tasks.
 const MAX_LOOKUPS: u32 = 40_000_000;
 /// Sampling ends early once this many draws were as extreme (Besag and Clifford 1991): the p-value is then known to a
@@ -22,8 +22,9 @@ const MAX_LOOKUPS: u32 = 40_000_000;
 const MAX_EXTREME_DRAWS: u32 = 500;
 const SEED: u64 = 0x6772_6164_7573_0001;
 
-/// The two-sided p-value of the sum of `differences`, and how it was computed.
-pub(super) fn sign_flip_test(differences: &[i128]) -> (f64, ComparisonTest) {
+/// The two-sided p-value of the sum of `differences`, and how it was computed. At most `max_draws` assignments of signs are
+/// drawn, but never fewer than [`MIN_DRAWS`].
+pub(super) fn sign_flip_test(differences: &[i128], max_draws: u32) -> (f64, ComparisonTest) {
     // 2^20 units fewer keep the sums of millions of tasks within 64 bits. Tasks without a difference do not matter.
     let changed: Vec<i64> =
         differences.iter().filter(|d| **d != 0).map(|d| (*d as f64 / 1_048_576.0).round() as i64).collect();
@@ -40,7 +41,7 @@ pub(super) fn sign_flip_test(differences: &[i128]) -> (f64, ComparisonTest) {
         let deviation = changed.iter().map(|d| (*d as f64).powi(2)).sum::<f64>().sqrt();
         return ((2.0 * normal_tail(observed as f64 / deviation)).min(1.0), ComparisonTest::SignFlipNormal);
     }
-    (sample_signs(&changed, threshold), ComparisonTest::SignFlipSampled)
+    (sample_signs(&changed, threshold, max_draws), ComparisonTest::SignFlipSampled)
 }
 
 /// All signs, in the order of a Gray code: from one assignment to the next a single sign changes. The sign of the last
@@ -60,9 +61,9 @@ fn enumerate_signs(differences: &[i64], threshold: i64) -> f64 {
 }
 
 /// Random signs from a fixed seed. Eight differences at a time: the sums of all their signs are looked up.
-fn sample_signs(differences: &[i64], threshold: i64) -> f64 {
+fn sample_signs(differences: &[i64], threshold: i64, max_draws: u32) -> f64 {
     let tables: Vec<[i64; 256]> = differences.chunks(8).map(tabulate_signs).collect();
-    let draws = (MAX_LOOKUPS / tables.len() as u32).clamp(MIN_DRAWS, MAX_DRAWS);
+    let draws = (MAX_LOOKUPS / tables.len() as u32).clamp(MIN_DRAWS, max_draws.clamp(MIN_DRAWS, MAX_DRAWS));
     let mut state = SEED;
     let mut extreme = 0;
     for draw in 1..=draws {
@@ -114,7 +115,7 @@ mod tests {
             let mut differences = vec![ONE; better];
             differences.extend(vec![-ONE; worse]);
             differences.extend([0; 5]);
-            let (p_value, method) = sign_flip_test(&differences);
+            let (p_value, method) = sign_flip_test(&differences, MAX_DRAWS);
             assert_eq!(method, ComparisonTest::SignFlipExact);
             assert!((p_value - sign_test(better as u64, worse as u64)).abs() < 1e-12, "{better} {worse}: {p_value}");
         }
@@ -125,23 +126,24 @@ mod tests {
         for (better, worse) in [(20, 10), (30, 8), (100, 70)] {
             let mut differences = vec![ONE; better];
             differences.extend(vec![-ONE; worse]);
-            let (p_value, method) = sign_flip_test(&differences);
+            let (p_value, method) = sign_flip_test(&differences, MAX_DRAWS);
             let exact = sign_test(better as u64, worse as u64);
             assert_eq!(method, ComparisonTest::SignFlipSampled);
             assert!((p_value / exact - 1.0).abs() < 0.25, "{better} {worse}: {p_value} {exact}");
         }
         let uneven: Vec<i64> = (1..=14).map(|at| (at * at - 30) << 30).collect();
         let threshold = uneven.iter().sum::<i64>().abs() - 14;
-        assert!((enumerate_signs(&uneven, threshold) - sample_signs(&uneven, threshold)).abs() < 0.01);
+        assert!((enumerate_signs(&uneven, threshold) - sample_signs(&uneven, threshold, MAX_DRAWS)).abs() < 0.01);
     }
 
     #[test]
     fn swapping_gives_the_same_p_value_and_certainty_is_never_claimed() {
         let differences: Vec<i128> = (0..200).map(|at| (at % 17 - 6) * (ONE / 20)).collect();
         let swapped: Vec<i128> = differences.iter().map(|d| -d).collect();
-        assert_eq!(sign_flip_test(&differences), sign_flip_test(&swapped));
-        assert_eq!(sign_flip_test(&[ONE; 100]).0, 1.0 / 200_000.0);
-        let (many, method) = sign_flip_test(&[[ONE; 10_500], [-ONE; 10_500]].concat()[..20_800]);
+        assert_eq!(sign_flip_test(&differences, MAX_DRAWS), sign_flip_test(&swapped, MAX_DRAWS));
+        assert_eq!(sign_flip_test(&[ONE; 100], MAX_DRAWS).0, 1.0 / 200_000.0);
+        assert_eq!(sign_flip_test(&[ONE; 100], 0).0, 1.0 / 20_000.0);
+        let (many, method) = sign_flip_test(&[[ONE; 10_500], [-ONE; 10_500]].concat()[..20_800], MAX_DRAWS);
         assert!(method == ComparisonTest::SignFlipNormal && (0.1..0.2).contains(&many), "{many}");
     }
 }

@@ -270,7 +270,11 @@ fn settings_are_checked() {
     assert!(compare_versions(&samples, &ComparisonSettings::default()).is_err());
     let samples = ComparisonSamples::new(vec![ComparedDimension::score("x")], Vec::new());
     for (alpha, min_effect) in [(0.0, 0.05), (0.5, 0.05), (f64::NAN, 0.05), (0.05, 1.0), (0.05, -0.1)] {
-        assert!(compare_versions(&samples, &ComparisonSettings { alpha, min_effect }).is_err(), "{alpha} {min_effect}");
+        assert!(
+            compare_versions(&samples, &ComparisonSettings { alpha, min_effect, ..ComparisonSettings::default() })
+                .is_err(),
+            "{alpha} {min_effect}"
+        );
     }
     assert!(compare_versions(&samples, &ComparisonSettings::default()).unwrap().pairs.is_empty());
 }

@@ -43,6 +43,18 @@ pub struct TaskRow {
     pub step: Option<u32>,
 }
 
+/// Trajectories that ended in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEndingRow {
+    /// The label that the evaluator gave the whole trajectory.
+    pub label: String,
+    pub trajectories: u64,
+    /// Whether it is below the best label.
+    pub is_wrong: bool,
+    /// Whether it has a score; a label without one is neither good nor bad.
+    pub is_scored: bool,
+}
+
 /// Overview of the latest matching trajectories.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatestOverview {
@@ -51,6 +63,8 @@ pub struct LatestOverview {
     pub versions: Vec<VersionRow>,
     /// The tasks with the highest share of outcomes below the best.
     pub tasks: Vec<TaskRow>,
+    /// How the trajectories ended, most frequent first.
+    pub endings: Vec<RunEndingRow>,
     /// Whether there are more trajectories than were examined.
     pub is_cut: bool,
 }
@@ -69,8 +83,14 @@ impl OverviewTotals {
 }
 
 impl Store {
-    /// Overview of the latest matching trajectories. Evaluator and tool of the filter are ignored.
-    pub fn latest_overview(&self, filter: &MetricFilter, most_tasks: usize) -> Result<LatestOverview, StoreError> {
+    /// Overview of the latest matching trajectories. Evaluator and tool of the filter are ignored. `ending_evaluator` is
+    /// the one whose labels say how a trajectory ended.
+    pub fn latest_overview(
+        &self,
+        filter: &MetricFilter,
+        most_tasks: usize,
+        ending_evaluator: &str,
+    ) -> Result<LatestOverview, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let (seen, is_cut) = find_latest_trajectories(sql, filter)?;
@@ -92,8 +112,34 @@ impl Store {
         latest.versions.iter_mut().for_each(|row| row.totals.durations_ns.sort_unstable());
         let numbers: Vec<i64> = seen.iter().take(MAX_JUDGED).map(|one| one.no).collect();
         latest.tasks = worst_tasks(sql, &numbers, most_tasks)?;
+        latest.endings = count_endings(sql, seen.iter().map(|one| one.no), ending_evaluator)?;
         Ok(latest)
     }
+}
+
+/// Counts the labels that an evaluator gave these trajectories as a whole.
+fn count_endings(
+    sql: &Connection,
+    numbers: impl Iterator<Item = i64>,
+    evaluator: &str,
+) -> Result<Vec<RunEndingRow>, StoreError> {
+    let mut find = sql.prepare_cached(
+        "SELECT label, is_wrong, score IS NOT NULL FROM outcome WHERE trajectory = ? AND evaluator = ? AND step = 0",
+    )?;
+    let mut endings: Vec<RunEndingRow> = Vec::new();
+    for number in numbers {
+        let mut rows = find.query(params![number, evaluator])?;
+        let Some(row) = rows.next()? else { continue };
+        let Some(label) = row.get::<_, Option<String>>(0)? else { continue };
+        match endings.iter_mut().find(|known| known.label == label) {
+            Some(known) => known.trajectories += 1,
+            None => {
+                endings.push(RunEndingRow { label, trajectories: 1, is_wrong: row.get(1)?, is_scored: row.get(2)? })
+            }
+        }
+    }
+    endings.sort_by(|a, b| b.trajectories.cmp(&a.trajectories).then_with(|| a.label.cmp(&b.label)));
+    Ok(endings)
 }
 
 /// Versions that are listed separately.
@@ -182,7 +228,19 @@ mod tests {
                 is_error: number == 3,
                 tokens: 10,
                 cost_usd: (number == 1).then_some(0.5),
-                outcomes: scores.iter().enumerate().map(outcome).collect(),
+                outcomes: scores
+                    .iter()
+                    .enumerate()
+                    .map(outcome)
+                    .chain([OutcomeRecord {
+                        evaluator: "end".to_owned(),
+                        step: None,
+                        label: Some(if number == 3 { "crashed" } else { "answered" }.to_owned()),
+                        score: None,
+                        is_wrong: number == 3,
+                        ..outcome((0, &5.0))
+                    }])
+                    .collect(),
                 ..TrajectoryRecord::default()
             };
             let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
@@ -190,11 +248,18 @@ mod tests {
             store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap();
         }
         let filter = MetricFilter { project: Some("shop".to_owned()), ..MetricFilter::default() };
-        let latest = store.latest_overview(&filter, 5).unwrap();
+        let latest = store.latest_overview(&filter, 5, "end").unwrap();
         let totals = &latest.totals;
         assert_eq!((totals.trajectories, totals.errors), (4, 1));
         assert_eq!((totals.costed, totals.cost_usd), (1, 0.5));
         assert_eq!((&totals.durations_ns, latest.is_cut), (&vec![10, 20, 30, 40], false));
+        let ending = |label: &str, trajectories, is_wrong| RunEndingRow {
+            label: label.to_owned(),
+            trajectories,
+            is_wrong,
+            is_scored: false,
+        };
+        assert_eq!(latest.endings, [ending("answered", 3, false), ending("crashed", 1, true)]);
         let versions: Vec<_> = latest
             .versions
             .iter()
@@ -207,16 +272,16 @@ mod tests {
         assert_eq!(shown, [("stock", 1, 1, 1), ("refund", 2, 1, 4)]);
         assert_eq!((tasks[1].trace_id, tasks[1].trajectory_id.as_str(), tasks[1].step), (1, "t1", Some(2)));
         let later = MetricFilter { agent: Some("a".to_owned()), from_ns: Some(150), ..filter.clone() };
-        let latest = store.latest_overview(&later, 5).unwrap();
+        let latest = store.latest_overview(&later, 5, "end").unwrap();
         assert_eq!((latest.totals.trajectories, latest.tasks), (2, vec![]));
         // In all projects, and by more than one name.
         let of_all =
             MetricFilter { agent: Some("a".to_owned()), version: Some("1".to_owned()), ..MetricFilter::default() };
-        assert_eq!(store.latest_overview(&of_all, 5).unwrap().totals.trajectories, 2);
+        assert_eq!(store.latest_overview(&of_all, 5, "end").unwrap().totals.trajectories, 2);
         let nobody = MetricFilter { agent: Some("nobody".to_owned()), ..filter.clone() };
-        assert_eq!(store.latest_overview(&nobody, 5).unwrap(), LatestOverview::default());
+        assert_eq!(store.latest_overview(&nobody, 5, "end").unwrap(), LatestOverview::default());
         let none = MetricFilter { project: Some("none".to_owned()), ..filter.clone() };
-        assert_eq!(store.latest_overview(&none, 5).unwrap(), LatestOverview::default());
+        assert_eq!(store.latest_overview(&none, 5, "end").unwrap(), LatestOverview::default());
         // How far a way went that ended early is known.
         let reader = store.readers.take_reader().unwrap();
         let mut walks = LatestScan::default();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::sql::SqlValue;
-use crate::sql::{SqlConnection, params, params_from_iter};
+use crate::sql::{OptionalRow, SqlConnection, params, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -19,6 +19,8 @@ pub struct ReviewFilter {
     pub only_wrong: bool,
     /// Outcomes that the judge could not judge, instead of verdicts.
     pub only_failed: bool,
+    /// Only verdicts of the failure group with this key.
+    pub failure_group: Option<String>,
     /// Verdicts that this person has labelled already are skipped.
     pub author: String,
 }
@@ -104,6 +106,14 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
         let mut values = Vec::new();
+        let group = match &filter.failure_group {
+            None => None,
+            Some(key) => match find_group_number(sql, key)? {
+                Some(group) => Some(group),
+                None => return Ok((None, None)),
+            },
+        };
+        values.extend(group.map(Value::Integer));
         let (index, within) = match &filter.project {
             None => ("trajectory_by_start", ""),
             Some(name) => match project_number(sql, name)? {
@@ -116,7 +126,11 @@ impl Store {
         };
         let start = after.map_or((i64::MAX, i64::MAX), |place| (place.start_ns, place.trajectory));
         values.extend([start.0, start.1, MAX_TRAJECTORIES].map(SqlValue::Integer));
-        let mut trajectories = sql.prepare_cached(&trajectory_walk(index, within))?;
+        let walk = match group {
+            None => trajectory_walk(index, within),
+            Some(_) => group_walk(within),
+        };
+        let mut trajectories = sql.prepare_cached(&walk)?;
         let mut rows = trajectories.query(params_from_iter(values))?;
         let (mut looked_at, mut last) = (0, None);
         while let Some(row) = rows.next()? {
@@ -124,7 +138,7 @@ impl Store {
             let (start_ns, trajectory): (i64, i64) = (row.get(0)?, row.get(1)?);
             let trajectory_id: String = row.get(2)?;
             let passed = after.filter(|place| place.trajectory == trajectory);
-            if let Some((step, evaluator)) = first_open(sql, filter, trajectory, &trajectory_id, passed)? {
+            if let Some((step, evaluator)) = first_open(sql, filter, group, (trajectory, &trajectory_id), passed)? {
                 let trace: i64 = row.get(3)?;
                 let trace_id: [u8; 16] = sql
                     .prepare_cached("SELECT trace_id FROM trace WHERE no = ?")?
@@ -241,18 +255,33 @@ fn trajectory_walk(index: &str, within: &str) -> String {
     )
 }
 
+/// The same of the trajectories of a failure group.
+fn group_walk(within: &str) -> String {
+    let within = within.replace("project", "f.project");
+    format!(
+        "SELECT f.start_ns, f.trajectory, t.trajectory_id, t.trace FROM failure f CROSS JOIN trajectory t \
+         ON t.no = f.trajectory WHERE f.failure_group = ? AND {within} (f.start_ns, f.trajectory) <= (?, ?) \
+         ORDER BY f.start_ns DESC, f.trajectory DESC LIMIT ?"
+    )
+}
+
+fn find_group_number(sql: &Connection, key: &str) -> Result<Option<i64>, StoreError> {
+    let mut find = sql.prepare_cached("SELECT no FROM failure_group WHERE key = ?")?;
+    Ok(find.query_row([key], |row| row.get(0)).optional()?)
+}
+
 /// The first verdict on a trajectory that this person has not labelled, behind a position if one is given.
 fn first_open(
     sql: &SqlConnection,
     filter: &ReviewFilter,
-    trajectory: i64,
-    trajectory_id: &str,
+    group: Option<i64>,
+    (trajectory, trajectory_id): (i64, &str),
     passed: Option<&ReviewPlace>,
 ) -> Result<Option<(u32, String)>, StoreError> {
     let mut verdicts = sql.prepare_cached(
         "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 \
          AND (?2 IS NULL OR evaluator = ?2) AND CASE WHEN ?4 THEN kind = 2 ELSE kind = 0 AND label IS NOT NULL END \
-         AND (NOT ?3 OR is_wrong) ORDER BY step, evaluator",
+         AND (NOT ?3 OR is_wrong) AND (CAST(?5 AS BIGINT) IS NULL OR failure_group = ?5) ORDER BY step, evaluator",
     )?;
     let mut labelled =
         sql.prepare_cached("SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1")?;
@@ -260,7 +289,8 @@ fn first_open(
         trajectory,
         filter.evaluator,
         filter.only_wrong && !filter.only_failed,
-        filter.only_failed
+        filter.only_failed,
+        group
     ])?;
     while let Some(row) = rows.next()? {
         let (step, evaluator): (u32, String) = (row.get(0)?, row.get(1)?);

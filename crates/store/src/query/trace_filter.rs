@@ -24,6 +24,9 @@ pub struct TraceFilter {
     pub error: Option<bool>,
     /// Words that a trajectory contains, all of them.
     pub text: Option<String>,
+    /// Leaves out traces that only continue a run which begins in another trace, as the model calls of a plain client do.
+    /// Without effect together with `error`, which such a trace can have.
+    pub is_folded: bool,
 }
 
 /// A bound on the mean score of a trajectory by one evaluator.

@@ -63,6 +63,17 @@ const LOOKED_AT: usize = 20_000;
 /// Projects in each of which a facet is walked. If there are more, all traces are examined by time instead.
 const MAX_WALKS: usize = 16;
 
+/// Where a walk begins and when it ends.
+#[derive(Clone, Copy)]
+pub(super) struct WalkBounds {
+    /// Start and number of the first trace that does not count any more.
+    before: (i64, i64),
+    /// Matches of one page; one more is searched for.
+    limit: usize,
+    /// Traces that are examined.
+    examined: usize,
+}
+
 /// The result of one walk: start and number of the traces that match.
 struct MatchedTraces {
     found: Vec<(i64, i64)>,
@@ -121,6 +132,33 @@ impl Store {
     }
 }
 
+/// Numbers of matching traces, newest first, among those that were examined, and whether there may be more.
+pub(super) fn find_trace_numbers(
+    sql: &SqlConnection,
+    filter: &TraceFilter,
+    limit: usize,
+    examined: usize,
+) -> Result<(Vec<i64>, bool), StoreError> {
+    let project = match &filter.project {
+        None => None,
+        Some(name) => match project_number(sql, name)? {
+            Some(number) => Some(number),
+            None => return Ok((Vec::new(), false)),
+        },
+    };
+    let (numbers, next) = match &filter.text {
+        Some(text) => match search_of(sql, text)? {
+            Some(terms) => search_trace_page(sql, filter, project, &terms, None, limit)?,
+            None => return Ok((Vec::new(), false)),
+        },
+        None => {
+            let before = (filter.to_ns.unwrap_or(i64::MAX), i64::MIN);
+            walk_all(sql, filter, project, WalkBounds { before, limit, examined })?
+        }
+    };
+    Ok((numbers, next.is_some()))
+}
+
 /// Numbers of the traces of a page, and where the next one begins.
 type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
@@ -139,10 +177,21 @@ fn by_time(
         Some(TraceListCursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
         _ => before_ns,
     };
+    walk_all(sql, filter, project, WalkBounds { before, limit, examined: LOOKED_AT })
+}
+
+/// The matches of all walks, merged.
+fn walk_all(
+    sql: &SqlConnection,
+    filter: &TraceFilter,
+    project: Option<i64>,
+    bounds: WalkBounds,
+) -> Result<TraceNumberPage, StoreError> {
+    let limit = bounds.limit;
     let walks = match (choose_driving_facet(filter), project) {
-        (None, project) => vec![walk_traces(sql, filter, project, before, limit)?],
+        (None, project) => vec![walk_traces(sql, filter, project, bounds)?],
         (Some((kind, value)), Some(project)) => {
-            vec![walk_facet(sql, filter, project, kind, &value, before, limit)?]
+            vec![walk_facet(sql, filter, project, kind, &value, bounds)?]
         }
         (Some((kind, value)), None) => {
             let projects: Vec<i64> = sql
@@ -150,9 +199,9 @@ fn by_time(
                 .query_map([MAX_WALKS as i64 + 1], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
             if projects.len() > MAX_WALKS {
-                vec![walk_traces(sql, filter, None, before, limit)?]
+                vec![walk_traces(sql, filter, None, bounds)?]
             } else {
-                let walk = |project| walk_facet(sql, filter, project, kind, &value, before, limit);
+                let walk = |project| walk_facet(sql, filter, project, kind, &value, bounds);
                 projects.into_iter().map(walk).collect::<Result<_, _>>()?
             }
         }
@@ -251,13 +300,15 @@ fn walk_traces(
     sql: &SqlConnection,
     filter: &TraceFilter,
     project: Option<i64>,
-    before: (i64, i64),
-    limit: usize,
+    bounds: WalkBounds,
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
-    let fits = build_trace_conditions(filter, "trace.no", &mut values);
+    let mut fits = build_trace_conditions(filter, "trace.no", &mut values);
+    if filter.is_folded && filter.error.is_none() {
+        fits = format!("{fits} AND {HAS_OWN_ROW}");
+    }
     values.extend(project.map(SqlValue::Integer));
-    scan_trace_list(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
+    scan_trace_list(sql, &trace_walk(&fits, project.is_some()), values, filter, bounds)
 }
 
 /// Walks the traces of a project with one facet, by time.
@@ -267,14 +318,17 @@ fn walk_facet(
     project: i64,
     kind: FacetKind,
     value: &str,
-    before: (i64, i64),
-    limit: usize,
+    bounds: WalkBounds,
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "f.trace", &mut values);
     values.extend([SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(value.to_owned())]);
-    scan_trace_list(sql, &facet_walk(&fits), values, filter, before, limit)
+    scan_trace_list(sql, &facet_walk(&fits), values, filter, bounds)
 }
+
+/// Whether a trace is a row of a folded list: one in which a run begins, or one that belongs to no run.
+const HAS_OWN_ROW: &str = "(EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_trace WHERE z.trace = trace.no) \
+     OR NOT EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_story WHERE z.story = trace.story))";
 
 /// The condition is a column of the result, so that the limit bounds the rows that are examined. INDEXED BY makes
 /// SQLite fail instead of choosing another plan.
@@ -317,14 +371,14 @@ fn scan_trace_list(
     statement: &str,
     mut values: Vec<SqlValue>,
     filter: &TraceFilter,
-    before: (i64, i64),
-    limit: usize,
+    bounds: WalkBounds,
 ) -> Result<MatchedTraces, StoreError> {
+    let WalkBounds { before, limit, examined } = bounds;
     values.extend([
         SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
         SqlValue::Integer(before.0),
         SqlValue::Integer(before.1),
-        SqlValue::Integer(LOOKED_AT as i64),
+        SqlValue::Integer(examined as i64),
     ]);
     let mut statement = sql.prepare_cached(statement)?;
     let mut rows = statement.query(params_from_iter(values))?;
@@ -339,7 +393,7 @@ fn scan_trace_list(
         if walk.found.len() > limit {
             return Ok(walk);
         }
-        if looked_at == LOOKED_AT {
+        if looked_at == examined {
             walk.stopped = Some(place);
         }
     }
@@ -426,6 +480,7 @@ mod tests {
             ..TraceFilter::default()
         };
         let fits = build_trace_conditions(&filter, "trace.no", &mut Vec::new());
+        let fits = format!("{fits} AND {HAS_OWN_ROW}");
         assert_plan(&sql, &trace_walk(&fits, true), "trace_by_project (project=? AND start_ns>? AND start_ns<?)");
         assert_plan(&sql, &trace_walk(&fits, false), "trace_by_start (start_ns>? AND start_ns<?)");
         let fits_facet = build_trace_conditions(&filter, "f.trace", &mut Vec::new());

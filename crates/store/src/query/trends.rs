@@ -147,6 +147,14 @@ impl Store {
         in_time(sql, filter, project, kind, all, limit)
     }
 
+    /// Names of the evaluators with scores, in alphabetical order; the first ones if there are many.
+    pub fn list_evaluators(&self, project: Option<&str>) -> Result<Vec<String>, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let filter = MetricFilter { project: project.map(str::to_owned), ..MetricFilter::default() };
+        let Some(project) = project_or_all(&reader, &filter)? else { return Ok(Vec::new()) };
+        steps_through(&reader, &next_evaluator(), "", &[&project], MAX_EVALUATORS)
+    }
+
     /// Usage by period. Names, project and times of the filter count.
     pub fn usage_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<UsagePeriods, StoreError> {
         let reader = self.readers.take_reader()?;

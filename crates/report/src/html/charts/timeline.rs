@@ -54,6 +54,21 @@ impl TimelineScale {
         TimelineScale { low: 0.0, high: step * f64::from(steps), steps, format }
     }
 
+    /// Room for the longest label of the axis, in pixels.
+    fn label_width(&self) -> f64 {
+        const PIXELS_PER_CHAR: f64 = 7.2;
+        let longest = self.ticks().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
+        longest as f64 * PIXELS_PER_CHAR + 8.0
+    }
+
+    /// Values of the grid lines with their labels, from the lowest on.
+    fn ticks(&self) -> impl Iterator<Item = (f64, String)> + '_ {
+        (0..=self.steps).map(|step| {
+            let value = self.low + (self.high - self.low) * f64::from(step) / f64::from(self.steps);
+            (value, (self.format)(value))
+        })
+    }
+
     fn axis_fraction(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE)
     }
@@ -109,10 +124,12 @@ pub fn draw_timeline(
     let draw = |size| {
         let (class, plot) = match size {
             ChartSize::Wide => {
-                ("chart wide", TimelinePlot { scale, width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 })
+                let left = scale.label_width().max(44.0);
+                ("chart wide", TimelinePlot { scale, width: 560.0, left, right: 548.0, bottom: 150.0 })
             }
             ChartSize::Narrow => {
-                ("chart narrow", TimelinePlot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 })
+                let left = scale.label_width().max(40.0);
+                ("chart narrow", TimelinePlot { scale, width: 336.0, left, right: 328.0, bottom: 150.0 })
             }
         };
         let mut svg = Svg::new(class, plot.width, plot.bottom + 24.0, label);
@@ -135,11 +152,9 @@ pub fn draw_timeline(
 }
 
 fn draw_axes(svg: &mut Svg, plot: &TimelinePlot, ticks: &[(f64, String)]) {
-    let TimelineScale { low, high, steps, format } = plot.scale;
-    for step in 0..=steps {
-        let value = low + (high - low) * f64::from(step) / f64::from(steps);
-        let (y, text) = (plot.value_to_y(value), format(value));
-        svg.line(if step == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
+    for (at, (value, text)) in plot.scale.ticks().enumerate() {
+        let y = plot.value_to_y(value);
+        svg.line(if at == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
         svg.text("tick", TextAnchor::End, plot.left - 6.0, y + 4.0, &text);
     }
     for (share, text) in ticks {
@@ -209,7 +224,8 @@ mod tests {
         assert_eq!(wide.matches("class=\"area\"").count(), 1);
         let scale = TimelineScale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
         let other = draw_timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
-        assert!(other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#), "{other}");
+        // Room for the longest label: 6 characters.
+        assert!(other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="299.6" cy="10""#), "{other}");
         assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
         assert!(!draw_timeline(&[], &[], &[], TimelineScale::SHARE, "").narrow.to_string().contains("trend"));
     }

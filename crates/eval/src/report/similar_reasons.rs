@@ -1,0 +1,60 @@
+//! Merges groups of verdicts whose reasons a model gave in other words. It runs when all verdicts are counted, so that the
+//! result does not depend on the order in which they came.
+
+use std::collections::BTreeMap;
+
+use gradus_core::text_signature::TextSignature;
+
+use super::failure_group::{GroupSubject, GroupTally, MAX_EXAMPLES};
+
+/// A group that others join: the most frequent of those that say the same.
+struct LeadingGroup {
+    subject: GroupSubject,
+    tally: GroupTally,
+    signature: TextSignature,
+}
+
+/// Reasons of rules are templates and stay as they are. Larger groups come first, groups of the same size in the order of
+/// their subjects, and each joins the first similar one with the same evaluator, tool and label.
+pub(super) fn merge_similar_groups(groups: BTreeMap<GroupSubject, GroupTally>) -> BTreeMap<GroupSubject, GroupTally> {
+    let mut merged = BTreeMap::new();
+    // By evaluator, tool and label, since only such groups can be the same.
+    let mut by_models: BTreeMap<(String, Option<String>, String), Vec<(GroupSubject, GroupTally)>> = BTreeMap::new();
+    for (subject, tally) in groups {
+        match subject.rule {
+            Some(_) => {
+                merged.insert(subject, tally);
+            }
+            None => {
+                let about = (subject.evaluator.clone(), subject.tool.clone(), subject.label.clone());
+                by_models.entry(about).or_default().push((subject, tally));
+            }
+        }
+    }
+    for mut members in by_models.into_values() {
+        // Members are in the order of their subjects, and the sort is stable.
+        members.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.count));
+        let mut leading: Vec<LeadingGroup> = Vec::new();
+        for (subject, tally) in members {
+            let signature = TextSignature::from_text(&subject.reason);
+            match leading.iter_mut().find(|known| known.signature.is_similar(&signature)) {
+                Some(known) => known.tally.join(tally),
+                None => leading.push(LeadingGroup { subject, tally, signature }),
+            }
+        }
+        merged.extend(leading.into_iter().map(|known| (known.subject, known.tally)));
+    }
+    merged
+}
+
+impl GroupTally {
+    /// Adds the verdicts of another group. A trajectory may be in both.
+    fn join(&mut self, other: GroupTally) {
+        self.count += other.count;
+        self.trajectories.extend(other.trajectories);
+        self.trajectories.sort_unstable();
+        self.trajectories.dedup();
+        self.examples.extend(other.examples);
+        self.examples.truncate(MAX_EXAMPLES);
+    }
+}

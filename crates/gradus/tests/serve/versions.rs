@@ -1,0 +1,102 @@
+//! Versions against each other, and lists that are sorted, counted and exported.
+
+use serde_json::json;
+
+use crate::lab::{Lab, Server, json_lines};
+use crate::pages::page;
+use crate::spans::{SECOND_NS, Visit, attributes, export, now_ns, trace_id};
+
+/// Two versions of one agent over the same four requests; the second one makes a call that its tool cannot take in two of
+/// them.
+fn two_versions() -> (Lab, Server) {
+    let lab = Lab::new();
+    let server = lab.serve();
+    for number in 0..8_u64 {
+        let (task, is_new) = (number % 4, number >= 4);
+        let arguments = if is_new && task < 2 { json!({"file": task}) } else { json!({"path": format!("{task}.md")}) };
+        let visit = Visit {
+            query: format!("Show me file {task} of the demo repository"),
+            arguments: arguments.to_string(),
+            start_ns: now_ns() - (100 - number) * SECOND_NS,
+            ..Visit::new(u128::from(number) + 1)
+        };
+        let mut spans = visit.spans();
+        let version = if is_new { "2.3.0" } else { "2.2.0" };
+        for span in &mut spans {
+            span.attributes.extend(attributes(&[("agent.version", version)]));
+        }
+        server.export(&export("shop", spans));
+    }
+    server.assembled();
+    (lab, server)
+}
+
+#[test]
+fn two_versions_are_compared_as_the_command_does() {
+    let (_lab, server) = two_versions();
+    let listed = server.json("/api/v1/versions?project=shop");
+    let names: Vec<_> = listed["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["2.3.0", "2.2.0"]);
+    assert_eq!(listed["items"][0]["trajectories"], 4);
+    let compared = server.json("/api/v1/compare?by=version&a=2.2.0&b=2.3.0&project=shop");
+    assert_eq!((&compared["pairing"], &compared["versions"][1]["runs"]), (&json!("task"), &json!(4)));
+    let worse = compared["flips"][0]["worse"].as_array().unwrap();
+    let flip = worse.iter().find(|flip| flip["dimension"] == "call_validity").unwrap();
+    assert_eq!((&flip["before"], &flip["after"]), (&json!(1.0), &json!(0.0)));
+    assert!(flip["after_path"].as_str().unwrap().contains("read_file ✗"), "{flip}");
+    assert_eq!(compared["failure_groups"][0]["runs"], json!([0, 2]));
+    // The page has the same, and leads to both runs side by side.
+    let text = page(&server, "/compare?by=version&a=2.2.0&b=2.3.0&project=shop");
+    assert!(text.contains("2.3.0 against 2.2.0") && text.contains("Worse in B than in A: "), "{text}");
+    let link = text.split("href=\"").find(|part| part.starts_with("/compare/steps?")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+    let steps = page(&server, &link);
+    assert!(steps.contains("other arguments: file, path"), "{steps}");
+    // From the list of versions it is one click.
+    let list = page(&server, "/versions?project=shop");
+    assert!(list.contains("/compare?by=version&#38;project=shop&#38;a=2.2.0&#38;b=2.3.0"), "{list}");
+    for (path, status) in [
+        ("/api/v1/compare?by=version&a=2.2.0&b=2.2.0", 400),
+        ("/api/v1/compare?by=colour&a=1&b=2", 400),
+        ("/api/v1/compare?by=version&a=2.2.0&b=9", 404),
+        ("/api/v1/versions?by=colour", 400),
+        ("/compare/steps?a=x&b=y", 404),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+}
+
+#[test]
+fn lists_are_counted_sorted_and_exported() {
+    let (_lab, server) = two_versions();
+    let text = page(&server, "/traces?wrong=call_validity");
+    assert!(text.contains("2 matches") && text.contains("<option value=\"read_file\">"), "{text}");
+    assert!(page(&server, "/traces?sort=wrong").find(&trace_id(5)).unwrap() > 0);
+    let sorted = page(&server, "/traces?sort=wrong");
+    let first = sorted.split("data-id=\"").nth(1).unwrap();
+    assert!([trace_id(5), trace_id(6)].iter().any(|id| first.starts_with(id.as_str())), "{first}");
+    assert_eq!(server.request("GET", "/traces?sort=colour").header("accept", "text/html").send().status, 200);
+    let lines = |query: &str| json_lines(server.get(&format!("/traces/export?{query}")).text().as_bytes());
+    let selected = lines(&format!("trace={}&trace={}&format=jsonl", trace_id(1), trace_id(5)));
+    assert_eq!(selected.len(), 2);
+    assert_eq!(selected[1]["trajectory"]["agent_version"], "2.3.0");
+    assert!(selected[1]["verdicts"].as_array().unwrap().iter().any(|line| line["label"] == "incorrect"));
+    assert_eq!(lines("wrong=call_validity").len(), 2);
+    let table = server.get("/traces/export?format=csv&version=2.2.0").text();
+    assert!(table.starts_with("trace_id,trajectory_id,project,"), "{table}");
+    assert_eq!(table.lines().count(), 5);
+    assert_eq!(server.get("/traces/export?format=xml").status, 400);
+}
+
+#[test]
+fn the_verdicts_of_a_group_are_reviewed_alone_and_its_dataset_states_its_checks() {
+    let (_lab, server) = two_versions();
+    let group = server.json("/api/v1/failure-groups")["items"][0].clone();
+    let key = group["key"].as_str().unwrap();
+    let text = page(&server, &format!("/groups/{key}"));
+    assert!(text.contains(&format!("/review?group={key}")) && text.contains("without checks"), "{text}");
+    let review = page(&server, &format!("/review?group={key}"));
+    assert!(review.contains("Only verdicts of one failure group"), "{review}");
+    let items = json_lines(server.get(&format!("/api/v1/failure-groups/{key}/dataset")).text().as_bytes());
+    assert_eq!(items[0]["metadata"]["checks"], "none");
+}

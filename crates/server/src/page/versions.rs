@@ -1,0 +1,286 @@
+//! Versions, models or agents beside each other: scores by evaluator, usage, and a way to compare two of them.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use gradus_eval::evaluator::OUTCOME;
+use gradus_report::html::number::{self, format_count};
+use gradus_report::html::text;
+use gradus_stats::interval::hit_share_interval;
+use gradus_store::{MetricFilter, NameScoreRow, NameScoreTable, ScoreMoments};
+use serde::Deserialize;
+
+use super::address::PageUrl;
+use super::display_text::format_duration;
+use super::metric_timeline::{OverviewTimeRange, TimeRangePreset};
+use super::metric_value::build_metric_result;
+use super::render::{self, PageError, PageQuery};
+use super::{PageLayout, SelectOption, build_project_options};
+use crate::clock::now_ns;
+use crate::evaluators::{find_evaluator_title, gives_only_flags};
+use crate::http_error::ApiError;
+use crate::live_comparison::ComparedName;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
+use crate::time_text::format_rfc3339;
+
+/// Rows of the table.
+const MAX_NAMES: usize = 30;
+
+/// Parameters of `/versions`, and of `/compare` as far as it is about live traffic.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct VersionListQuery {
+    /// `version`, `model` or `agent`.
+    pub(super) by: Option<String>,
+    pub(super) project: Option<String>,
+    pub(super) agent: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) model: Option<String>,
+    /// As on the overview.
+    pub(super) range: Option<String>,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+}
+
+impl VersionListQuery {
+    pub(super) fn without_blanks(mut self) -> VersionListQuery {
+        let all = [
+            &mut self.by,
+            &mut self.project,
+            &mut self.agent,
+            &mut self.version,
+            &mut self.model,
+            &mut self.range,
+            &mut self.from,
+            &mut self.to,
+        ];
+        for value in all {
+            *value = value.take().filter(|text| !text.is_empty());
+        }
+        self
+    }
+
+    /// What is compared; versions, if nothing is given.
+    pub(super) fn compared_name(&self) -> Result<ComparedName, ApiError> {
+        let text = self.by.as_deref().unwrap_or("version");
+        ComparedName::parse(text).ok_or_else(|| ApiError::bad_request("by: version, model or agent"))
+    }
+
+    /// The preset that is selected; `otherwise` if none is given.
+    fn preset(&self, otherwise: TimeRangePreset) -> Result<TimeRangePreset, ApiError> {
+        match &self.range {
+            None => Ok(otherwise),
+            Some(name) => {
+                TimeRangePreset::from_name(name).ok_or_else(|| ApiError::bad_request("range: 24h, 7d, 30d or all"))
+            }
+        }
+    }
+
+    /// The trajectories that count. The name that is compared by is left out.
+    pub(super) fn to_filter(&self, by: ComparedName, otherwise: TimeRangePreset) -> Result<MetricFilter, ApiError> {
+        let now = now_ns();
+        let time = match self.from.is_some() || self.to.is_some() {
+            true => OverviewTimeRange::from_days(self.from.as_deref(), self.to.as_deref(), now)
+                .map_err(|error| ApiError::bad_request(error.to_string()))?,
+            false => OverviewTimeRange::from_preset(self.preset(otherwise)?, now),
+        };
+        let other = |name: &Option<String>, kind: ComparedName| name.clone().filter(|_| kind != by);
+        Ok(MetricFilter {
+            project: self.project.clone(),
+            agent: other(&self.agent, ComparedName::Agent),
+            version: other(&self.version, ComparedName::Version),
+            model: other(&self.model, ComparedName::Model),
+            from_ns: time.from_ns,
+            to_ns: Some(time.until_ns),
+            ..MetricFilter::default()
+        })
+    }
+
+    /// URL of another page with the same selection.
+    pub(super) fn to_url(&self, path: &str, by: ComparedName) -> PageUrl {
+        PageUrl::from_path(path)
+            .with("by", Some(by.noun()))
+            .with("project", self.project.as_deref())
+            .with("agent", self.agent.as_deref().filter(|_| by != ComparedName::Agent))
+            .with("version", self.version.as_deref().filter(|_| by != ComparedName::Version))
+            .with("model", self.model.as_deref().filter(|_| by != ComparedName::Model))
+            .with("range", self.range.as_deref())
+            .with("from", self.from.as_deref())
+            .with("to", self.to.as_deref())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "versions.html")]
+struct VersionListPage {
+    frame: PageLayout,
+    choice: VersionListQuery,
+    noun: &'static str,
+    /// Versions, models, agents: title, URL, and whether it is shown.
+    tabs: Vec<(&'static str, String, bool)>,
+    projects: Vec<SelectOption>,
+    ranges: Vec<SelectOption>,
+    /// Parameters that the form to compare passes on.
+    hidden: Vec<(&'static str, String)>,
+    columns: Vec<String>,
+    rows: Vec<VersionListRow>,
+    is_cut: bool,
+    api: String,
+}
+
+/// A version, a model or an agent.
+struct VersionListRow {
+    /// As a value of a parameter, and for display.
+    value: String,
+    name: String,
+    traces: String,
+    trajectories: String,
+    errors: String,
+    duration: Option<String>,
+    tokens: Option<String>,
+    cost: Option<String>,
+    cells: Vec<VersionScoreCell>,
+    /// URL of the comparison with the row below, and its name.
+    previous: Option<(String, String)>,
+}
+
+/// The score of one evaluator.
+#[derive(Default)]
+struct VersionScoreCell {
+    value: String,
+    interval: Option<String>,
+}
+
+/// `GET /versions`
+pub(super) async fn render_version_list(
+    State(server): State<Arc<ServerState>>,
+    headers: HeaderMap,
+    PageQuery(choice): PageQuery<VersionListQuery>,
+) -> Result<Response, PageError> {
+    let choice = choice.without_blanks();
+    let frame = PageLayout::new("/versions", choice.project.as_deref(), &headers);
+    render::render_page(&server, move |server| build_version_list(server, choice, frame)).await
+}
+
+fn build_version_list(
+    server: &ServerState,
+    choice: VersionListQuery,
+    frame: PageLayout,
+) -> Result<VersionListPage, ApiError> {
+    let by = choice.compared_name()?;
+    let range = choice.preset(TimeRangePreset::Month)?;
+    let filter = choice.to_filter(by, TimeRangePreset::Month)?;
+    let settings = server.reloadable();
+    let table = server.store.name_scores(&filter, by.kind(), MAX_NAMES)?;
+    let evaluators = list_evaluators(&table);
+    let title = |name: &&str| match gives_only_flags(&settings, name) {
+        true => format!("{}, not flagged", find_evaluator_title(&settings, name)),
+        false => find_evaluator_title(&settings, name),
+    };
+    let compare = choice.to_url("/compare", by);
+    let row = |(at, row): (usize, &NameScoreRow)| {
+        let traces = PageUrl::from_path("/traces")
+            .with("project", choice.project.as_deref())
+            .with(by.noun(), Some(&row.name))
+            .with("from", filter.from_ns.map(format_rfc3339).as_deref());
+        let previous = table.rows.get(at + 1).map(|other| {
+            let url = compare.clone().with("a", Some(&other.name)).with("b", Some(&row.name));
+            (url.to_string(), text::format_display_line(&other.name))
+        });
+        VersionListRow::from_row(&settings, row, &evaluators, traces.to_string(), previous)
+    };
+    let rows = table.rows.iter().enumerate().map(row).collect();
+    Ok(VersionListPage {
+        frame,
+        noun: by.noun(),
+        tabs: [("Versions", ComparedName::Version), ("Models", ComparedName::Model), ("Agents", ComparedName::Agent)]
+            .map(|(title, one)| (title, choice.to_url("/versions", one).to_string(), one == by))
+            .into(),
+        projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
+        ranges: TimeRangePreset::ALL
+            .map(|one| SelectOption {
+                name: one.name().to_owned(),
+                title: one.title().to_owned(),
+                is_chosen: one == range,
+            })
+            .into(),
+        hidden: compare.pairs().to_vec(),
+        columns: evaluators.iter().map(title).collect(),
+        rows,
+        is_cut: table.is_cut,
+        api: choice.to_url("/api/v1/versions", by).with_replaced("range", None).to_string(),
+        choice,
+    })
+}
+
+/// The evaluators of the table: how runs ended, then the others in alphabetical order.
+fn list_evaluators(table: &NameScoreTable) -> Vec<&str> {
+    let mut names: Vec<&str> =
+        table.rows.iter().flat_map(|row| &row.scores).map(|(evaluator, _)| evaluator.as_str()).collect();
+    names.sort_unstable_by_key(|name| (*name != OUTCOME, *name));
+    names.dedup();
+    names
+}
+
+impl VersionListRow {
+    fn from_row(
+        settings: &ReloadableSettings,
+        row: &NameScoreRow,
+        evaluators: &[&str],
+        traces: String,
+        previous: Option<(String, String)>,
+    ) -> VersionListRow {
+        let usage = &row.usage;
+        let positive = |number: i64| u64::try_from(number).unwrap_or(0);
+        let each = |sum: f64| sum / usage.trajectories.max(1) as f64;
+        let cell = |name: &&str| {
+            let moments = row.scores.iter().find(|(evaluator, _)| evaluator == *name);
+            moments.map(|(_, moments)| VersionScoreCell::from_moments(settings, name, moments)).unwrap_or_default()
+        };
+        VersionListRow {
+            value: row.name.clone(),
+            name: text::format_display_line(&row.name),
+            traces,
+            trajectories: format_count(positive(usage.trajectories)),
+            errors: format_count(positive(usage.errors)),
+            duration: (usage.took_ns > 0.0).then(|| format_duration(each(usage.took_ns) as i64)),
+            tokens: (usage.tokens > 0).then(|| format_count(each(usage.tokens as f64) as u64)),
+            cost: (usage.costed > 0).then(|| number::format_usd(usage.cost_usd / usage.costed as f64)),
+            cells: evaluators.iter().map(cell).collect(),
+            previous,
+        }
+    }
+}
+
+impl VersionScoreCell {
+    /// Of rules that only notice mistakes, the share of questions without a flag: their mean is about the few cases that
+    /// a rule decided.
+    fn from_moments(settings: &ReloadableSettings, evaluator: &str, moments: &ScoreMoments) -> VersionScoreCell {
+        if gives_only_flags(settings, evaluator) {
+            let asked = u64::try_from(moments.scored + moments.abstained).unwrap_or(0);
+            let flagged = (moments.scored as f64 - moments.sum).round().max(0.0) as u64;
+            let unflagged = asked.saturating_sub(flagged);
+            // Steps of one run are not independent. As if each run were one observation, the interval is rather too wide.
+            let runs = u64::try_from(moments.trajectories).unwrap_or(0);
+            let share = unflagged as f64 / asked.max(1) as f64;
+            let interval = hit_share_interval((share * runs as f64).round() as u64, runs);
+            return match asked {
+                0 => VersionScoreCell::default(),
+                _ => VersionScoreCell {
+                    value: number::format_mean(share, true),
+                    interval: interval.map(|interval| number::format_mean_interval(interval, true)),
+                },
+            };
+        }
+        let known = build_metric_result(settings, evaluator, moments);
+        let Some(value) = known.value else { return VersionScoreCell::default() };
+        VersionScoreCell {
+            value: number::format_mean(value, known.is_share),
+            interval: known.interval.map(|interval| number::format_mean_interval(interval, known.is_share)),
+        }
+    }
+}

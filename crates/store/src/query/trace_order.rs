@@ -1,0 +1,184 @@
+//! Lists in another order than by time, numbers of matches, and names to choose from. There is no index for these, so each
+//! reads a bounded number of the latest traces and says whether that was all.
+
+use rusqlite::{Connection, params};
+
+use super::trace_filter::TraceFilter;
+use super::trace_rows::{TraceRow, trace_row};
+use super::traces::find_trace_numbers;
+use crate::Store;
+use crate::error::StoreError;
+use crate::records::FacetKind;
+
+/// Traces that are sorted: the latest that match.
+pub const MAX_SORTED_TRACES: usize = 2_000;
+/// Traces that are examined for a count.
+const MAX_COUNTED: usize = 2_000;
+/// Projects whose tools are listed.
+const MAX_PROJECTS: i64 = 50;
+
+/// What a list is sorted by, largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceOrder {
+    Duration,
+    Steps,
+    Cost,
+    /// Verdicts below the best.
+    Wrong,
+}
+
+/// A page of a sorted list.
+#[derive(Clone, Debug, Default)]
+pub struct SortedTraces {
+    pub traces: Vec<TraceRow>,
+    /// How many were sorted.
+    pub sorted_count: usize,
+    /// Whether there are older matches, which were not sorted.
+    pub is_cut: bool,
+}
+
+/// A number of matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceCount {
+    pub count: u64,
+    /// Whether there may be more.
+    pub is_cut: bool,
+}
+
+impl Store {
+    /// How many traces match, counted up to a bound.
+    pub fn count_traces(&self, filter: &TraceFilter) -> Result<TraceCount, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let (numbers, is_cut) = find_trace_numbers(sql, filter, MAX_COUNTED, MAX_COUNTED)?;
+        Ok(TraceCount { count: numbers.len() as u64, is_cut })
+    }
+
+    /// The latest matches in another order, from a position on.
+    pub fn sorted_traces(
+        &self,
+        filter: &TraceFilter,
+        order: TraceOrder,
+        skip: usize,
+        limit: usize,
+    ) -> Result<SortedTraces, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let (numbers, is_cut) = find_trace_numbers(sql, filter, MAX_SORTED_TRACES, MAX_SORTED_TRACES)?;
+        let mut key = sql.prepare_cached(sort_key(order))?;
+        let mut keyed: Vec<(f64, i64)> = Vec::with_capacity(numbers.len());
+        for number in &numbers {
+            keyed.push((key.query_row(params![number], |row| row.get::<_, Option<f64>>(0))?.unwrap_or(-1.0), *number));
+        }
+        // Stable: equal ones stay newest first.
+        keyed.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let mut traces = Vec::new();
+        for (_, number) in keyed.iter().skip(skip).take(limit) {
+            traces.extend(trace_row(sql, "no = ?", rusqlite::types::Value::Integer(*number))?);
+        }
+        Ok(SortedTraces { traces, sorted_count: keyed.len(), is_cut })
+    }
+
+    /// Names of the tools that were called, in alphabetical order; the first ones if there are many.
+    pub fn list_tools(&self, project: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &reader;
+        let projects: Vec<i64> = sql
+            .prepare_cached("SELECT no FROM project WHERE ?1 IS NULL OR name = ?1 LIMIT ?2")?
+            .query_map(params![project, MAX_PROJECTS], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        let mut next = sql.prepare_cached(NEXT_FACET)?;
+        let mut names = std::collections::BTreeSet::new();
+        for project in projects {
+            let mut last = String::new();
+            for _ in 0..limit {
+                let found: Option<String> =
+                    next.query_row(params![project, FacetKind::Tool as i64, last], |row| row.get(0))?;
+                let Some(name) = found else { break };
+                names.insert(name.clone());
+                last = name;
+            }
+        }
+        Ok(names.into_iter().take(limit).collect())
+    }
+}
+
+/// The traces of a trace group in which one run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupTotals {
+    pub traces: u64,
+    pub spans: u64,
+    pub errors: u64,
+}
+
+impl Store {
+    /// Sums over a trace group, if all of its runs begin in this trace: then its other traces only continue them.
+    pub fn group_totals(&self, group: i64, trace: i64) -> Result<Option<GroupTotals>, StoreError> {
+        let reader = self.readers.take_reader()?;
+        let sql: &Connection = &reader;
+        let mut sums = sql.prepare_cached(
+            "SELECT count(*), coalesce(sum(spans), 0), coalesce(sum(errors), 0) FROM trace INDEXED BY trace_by_story \
+             WHERE story = ? AND story <> no",
+        )?;
+        let others: (u64, u64, u64) = sums.query_row([group], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        if others.0 == 0 {
+            return Ok(None);
+        }
+        let is_elsewhere = sql
+            .prepare_cached(
+                "SELECT 1 FROM trajectory INDEXED BY trajectory_by_story WHERE story = ?1 AND trace <> ?2 LIMIT 1",
+            )?
+            .exists([group, trace])?;
+        let is_here = sql.prepare_cached("SELECT 1 FROM trajectory WHERE trace = ? LIMIT 1")?.exists([trace])?;
+        if is_elsewhere || !is_here {
+            return Ok(None);
+        }
+        // The first trace has the number of the group.
+        let first: (u64, u64) = sql
+            .prepare_cached("SELECT spans, errors FROM trace WHERE no = ?")?
+            .query_row([group], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Some(GroupTotals { traces: others.0 + 1, spans: others.1 + first.0, errors: others.2 + first.1 }))
+    }
+}
+
+/// The next value of a facet, for the loose index scan.
+const NEXT_FACET: &str = "SELECT min(value) FROM facet WHERE project = ? AND kind = ? AND value > ?";
+
+/// The number that a trace is sorted by. Null if it is not known.
+fn sort_key(order: TraceOrder) -> &'static str {
+    match order {
+        TraceOrder::Duration => {
+            "SELECT CAST(max(t.end_ns, coalesce((SELECT max(y.end_ns) FROM trajectory y WHERE y.trace = t.no), 0)) \
+             - t.start_ns AS REAL) FROM trace t WHERE t.no = ?"
+        }
+        TraceOrder::Steps => "SELECT CAST(sum(steps) AS REAL) FROM trajectory WHERE trace = ?",
+        TraceOrder::Cost => "SELECT sum(cost_usd) FROM trajectory WHERE trace = ?",
+        TraceOrder::Wrong => {
+            "SELECT CAST(count(*) AS REAL) FROM trajectory y CROSS JOIN outcome o INDEXED BY outcome_wrong \
+             ON o.trajectory = y.no AND o.is_wrong WHERE y.trace = ?"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::open_writer;
+
+    #[test]
+    fn keys_and_names_are_found_through_indexes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sql = open_writer(&folder.path().join("store.db")).unwrap();
+        let orders = [TraceOrder::Duration, TraceOrder::Steps, TraceOrder::Cost, TraceOrder::Wrong];
+        for statement in orders.map(sort_key).into_iter().chain([NEXT_FACET]) {
+            let mut plan = sql.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            let nulls = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps: Vec<String> = plan
+                .query_map(rusqlite::params_from_iter(nulls), |row| row.get(3))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{statement}: {steps:?}");
+        }
+    }
+}
