@@ -42,7 +42,7 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
         // A key that may send spans may annotate them.
-        "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
+        "/api/v1/annotations" | "/labels" | "/labels/undo" => RequiredScope::Ingest,
         _ => RequiredScope::Admin,
     }
 }

@@ -13,6 +13,7 @@ use gradus_store::{NewAnnotation, Store, StoreError, WriteLane};
 use tokio::sync::Semaphore;
 
 use super::alert_measurements::AlertMeasurementCache;
+use super::bulk_trial_registry::BulkTrialRegistry;
 use super::client_address::ClientAddress;
 use super::connections::ConnectionRegistry;
 use super::identity_key::IdentityKey;
@@ -68,6 +69,8 @@ pub(super) struct ServerState {
     pub(super) settling: SettleRequests,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: RubricTrialCache,
+    /// The trial of a rubric on many cases that runs.
+    pub(super) bulk_trials: BulkTrialRegistry,
     /// The server is stopping: workers finish and take nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -110,6 +113,7 @@ impl ServerState {
             standstills: JudgePauseRegistry::default(),
             settling: SettleRequests::default(),
             trials: RubricTrialCache::default(),
+            bulk_trials: BulkTrialRegistry::default(),
             identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),

@@ -54,10 +54,10 @@ pub use projects::ProjectInfo;
 pub use query::{
     AnnotationQuery, BUCKET_NS, ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow,
     JudgedCaseRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow,
-    OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ScoreBound,
-    ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter,
-    TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage,
-    TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
+    OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem, ReviewPlace, ReviewProgress,
+    ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock, StoredTraceGroup, TaskRow, ToolSums,
+    TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow,
+    TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

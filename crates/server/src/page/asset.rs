@@ -27,11 +27,12 @@ impl StaticAsset {
 
 static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
     // The style sheet of reports comes first, so that pages can override it.
-    let text = format!("{}\n{}", html::STYLE, include_str!("page.css"));
+    let text = [html::STYLE, include_str!("page.css"), include_str!("review.css")].join("\n");
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
 static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
-    StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", include_str!("page.js").to_owned())
+    let text = [include_str!("page.js"), include_str!("review.js")].join("\n");
+    StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", text)
 });
 static ICON: LazyLock<StaticAsset> =
     LazyLock::new(|| StaticAsset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));

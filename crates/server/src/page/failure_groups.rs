@@ -132,12 +132,12 @@ impl FailureGroupView {
     }
 }
 
-fn group_title(row: &FailureGroupRow) -> String {
+pub(super) fn group_title(row: &FailureGroupRow) -> String {
     text::format_display_line(row.name.as_deref().unwrap_or(&row.reason))
 }
 
 /// The stable address of a group.
-fn group_url(key: &str) -> String {
+pub(super) fn group_url(key: &str) -> String {
     format!("/groups/{}", encode_path_segment(key))
 }
 

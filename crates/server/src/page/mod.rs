@@ -12,6 +12,10 @@ mod agreement;
 mod alerts;
 mod asset;
 mod blind_sample;
+mod bulk_trial_export;
+mod bulk_trial_form;
+mod bulk_trial_results;
+mod bulk_trials;
 mod compare;
 mod display_text;
 mod failing_steps;
@@ -21,6 +25,8 @@ mod gzip;
 mod health;
 mod label_authors;
 mod label_export;
+mod label_retry;
+mod label_undo;
 mod labels;
 mod loaded_trace;
 mod metric_timeline;
@@ -31,6 +37,10 @@ mod recorded_verdict;
 mod refusal_page;
 mod render;
 mod review;
+mod review_item;
+mod review_query;
+mod review_sample;
+mod rubric_addresses;
 mod rubrics;
 mod run_addresses;
 mod run_outcome;
@@ -87,6 +97,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/traces/{trace}/spans/{span}", get(spans::render_span_page))
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
         .route("/labels", post(labels::submit_label).get(label_export::export_labels))
+        .route("/labels/undo", post(label_undo::undo_label))
         .route("/review", get(review::render_review_page))
         .route("/agreement", get(agreement::render_agreement_page))
         .route("/runs", get(runs::render_runs_page))
@@ -96,6 +107,14 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/compare", get(compare::render_comparison_page))
         .route("/rubrics", get(rubrics::render_rubrics_page))
         .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
+        .route("/rubrics/{rubric}/trials", post(bulk_trials::submit_bulk_plan))
+        .route(
+            "/rubrics/{rubric}/trials/{trial}",
+            get(bulk_trials::render_bulk_trial).post(bulk_trials::submit_bulk_action),
+        )
+        .route("/rubrics/{rubric}/trials/{trial}/progress", get(bulk_trials::render_bulk_progress))
+        .route("/rubrics/{rubric}/trials/{trial}/results", get(bulk_trial_export::export_bulk_trial))
+        .route("/rubrics/{rubric}/trials/{trial}/rubric", get(bulk_trials::download_tried_rubric))
         .route("/alerts", get(alerts::render_alerts_page))
         .route("/server", get(health::render_health_page))
         .route("/server/retry", post(health::submit_retry))
@@ -218,7 +237,7 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path accepts forms of our pages. Requests to these have to pass `is_own`.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/labels/undo" | "/server/retry")
         || path.starts_with("/rubrics/")
         || path.starts_with("/groups/")
 }
