@@ -4,7 +4,7 @@
   tests/peers/page.py GRADUS
   tests/peers/page.py GRADUS --screenshots FOLDER     every page, light and dark, wide and narrow
 
-What is tried is in page_browser.py and page_every.py. run.py runs this too, and says there what is skipped and why.
+What is tried is in page_browser.py, page_review.py and page_every.py. run.py runs this too, and says there what is skipped and why.
 """
 import contextlib
 import functools
@@ -24,8 +24,8 @@ from run import HERE, NotInstalled, finish, python_for, run_checks
 
 PACKAGES = ["playwright==1.65.0"]
 AXE = {"axe-core": "4.14.0"}
-# Each in a browser of its own; page_browser.py or page_every.py has a function of this name.
-CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows"]
+# Each in a browser of its own; page_browser.py, page_review.py or page_every.py has a function of this name.
+CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows", "a_queue_with_undo", "a_label_that_fails_keeps_what_was_typed", "one_failure_group", "a_rubric_on_many"]
 SETTINGS = """
 [[alert]]
 name = "tool choice"

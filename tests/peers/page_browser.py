@@ -2,7 +2,7 @@
 
   page_browser.py GIVEN WHAT [FOLDER]
 
-GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file or of page_every.py.
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_review.py or of page_every.py.
 """
 import json
 import re
@@ -12,6 +12,7 @@ import time
 from playwright.sync_api import expect, sync_playwright
 
 import page_every
+import page_review
 import page_world
 from page_open import FOREIGN, GIVEN, IDS, URL, draw_frames, fine, found_runs, open_until, opened, press
 
@@ -159,7 +160,7 @@ def two_runs(browser):
     page.get_by_role("link", name="Open the trace").click()
     expect(page).to_have_url(re.compile("/traces/"))
     page.goto(URL + IDS["run"])
-    expect(page.locator("#results .card").first).to_be_visible()
+    expect(page.locator("#results tbody tr").first).to_be_visible()
     expect(page.locator(".facts .sources")).to_contain_text("gradus://")
     expect(page.locator("#gates")).to_contain_text("failed <= 0.9")
     fine(page)
@@ -564,6 +565,6 @@ def a_list_that_grows(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
     found_runs(browser)
-    (globals().get(sys.argv[2]) or getattr(page_every, sys.argv[2]))(browser)
+    (globals().get(sys.argv[2]) or getattr(page_review, sys.argv[2], None) or getattr(page_every, sys.argv[2]))(browser)
     browser.close()
     assert FOREIGN == [], FOREIGN

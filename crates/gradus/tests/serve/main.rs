@@ -5,6 +5,7 @@
 mod alerts;
 mod amplified;
 mod api;
+mod bulk_trials;
 mod calibration;
 #[path = "../schema/compatibility.rs"]
 mod compatibility;
@@ -30,6 +31,7 @@ mod place;
 mod poison;
 mod protocol;
 mod queries;
+mod review;
 mod security;
 mod sources;
 mod spans;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::journal::BulkTrialRecord;
-use super::plan::{BulkTrialPlan, BulkTrialState};
+use super::plan::{BulkTrialPlan, BulkTrialState, BulkTrialStatus};
 
 /// Trials that are kept, the latest ones.
 const MAX_KEPT: usize = 50;
@@ -114,8 +114,9 @@ fn list_all(data: &Path) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
 
 fn remove_old_trials(data: &Path, now_ns: i64, max_age_ns: i64) {
     for (number, (plan, folder)) in list_all(data).into_iter().enumerate() {
-        // One place is for the new one.
-        if number + 1 >= MAX_KEPT || now_ns.saturating_sub(plan.created_ns) > max_age_ns {
+        // One place is for the new one. A trial that runs is kept.
+        let is_running = folder.load_state().unwrap_or_default().status == BulkTrialStatus::Running;
+        if (number + 1 >= MAX_KEPT && !is_running) || now_ns.saturating_sub(plan.created_ns) > max_age_ns {
             let removed = std::fs::remove_dir_all(&folder.0);
             if let Err(error) = removed {
                 tracing::warn!(%error, trial = plan.id, "failed to remove an old rubric trial");
@@ -130,7 +131,6 @@ fn trials_folder(data: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::BulkTrialStatus;
     use super::*;
 
     fn plan(number: u64, created_ns: i64) -> BulkTrialPlan {

@@ -1,6 +1,6 @@
 //! Plans a trial on many cases: chooses them, looks up the present verdicts, and estimates the cost. Asks nobody.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gradus_core::span::TraceId;
@@ -114,31 +114,38 @@ pub(crate) async fn plan_bulk_trial(
     let cache = cache.map_err(BulkTrialPlanError::Cache)?;
     let evaluators = vec![trial_evaluator(&request.rubric, judge)];
     let panel = Some(Arc::clone(judge).into());
-    let (mut cases, mut left_out) = (Vec::new(), 0);
-    let mut trajectories = Vec::new();
-    for traces in chosen.chunks(TRACES_AT_ONCE) {
-        let (traces, request) = (traces.to_vec(), request.clone());
-        let found = blocking_large(server, move |server| Ok(load_cases(&server.store, &traces, &request)?)).await?;
-        for (trajectory, of_it) in found {
-            left_out += of_it.len().saturating_sub(MAX_CASES - cases.len()) as u64;
-            let room = MAX_CASES - cases.len();
-            let taken: Vec<BulkTrialCase> = of_it.into_iter().take(room).collect();
-            if !taken.is_empty() {
-                trajectories.push((trajectory, taken.len()));
-                cases.extend(taken);
-            }
+    let mut estimator = CostEstimator::new(evaluators, panel, rule.tool_texts(), Some(cache));
+    if request.selection == BulkTrialSelection::Labelled {
+        let mut selection = QuestionSelection::with_repeat(0);
+        for (trajectory_id, step) in chosen.iter().filter_map(|(_, questions)| questions.as_ref()).flatten() {
+            selection.add_question(trajectory_id, *step, &request.rubric.name);
         }
+        estimator = estimator.with_selection(selection);
     }
-    let selection = select_questions(&request.rubric, cases.iter());
-    let tools = rule.tool_texts();
-    // Rendering prompts takes time, so it does not run on an async thread.
-    let estimated = tokio::task::spawn_blocking(move || {
-        let mut estimator = CostEstimator::new(evaluators, panel, tools, Some(cache)).with_selection(selection);
-        trajectories.into_iter().try_for_each(|(trajectory, _)| estimator.add(trajectory))?;
-        Ok(estimator.estimates().first().copied().unwrap_or_default())
-    });
-    let estimated = estimated.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-    let estimated = estimated.map_err(BulkTrialPlanError::Cache)?;
+    let (mut cases, mut left_out) = (Vec::new(), 0);
+    // Trajectories may be large, so few of them are in memory at once.
+    for traces in chosen.chunks(TRACES_AT_ONCE) {
+        let (traces, request, room) = (traces.to_vec(), request.clone(), MAX_CASES - cases.len());
+        let (read, found, omitted) = blocking_large(server, move |server| {
+            let (mut found, mut omitted) = (Vec::new(), 0);
+            for (trajectory, of_it) in load_cases(&server.store, &traces, &request)? {
+                omitted += of_it.len().saturating_sub(room - found.len()) as u64;
+                let taken = of_it.len().min(room - found.len());
+                found.extend(of_it.into_iter().take(taken));
+                if taken > 0
+                    && let Err(error) = estimator.add(trajectory)
+                {
+                    return Ok((Err(error), found, omitted));
+                }
+            }
+            Ok((Ok(estimator), found, omitted))
+        })
+        .await?;
+        estimator = read.map_err(BulkTrialPlanError::Cache)?;
+        cases.extend(found);
+        left_out += omitted;
+    }
+    let estimated = estimator.estimates().first().copied().unwrap_or_default();
     let plan = BulkTrialPlan {
         id: format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)),
         rubric: request.rubric.name.to_string(),
@@ -205,16 +212,21 @@ fn choose_traces(store: &Store, request: &BulkTrialRequest) -> Result<Vec<Chosen
         }
         BulkTrialSelection::Labelled => {
             let mut chosen: Vec<ChosenTrace> = Vec::new();
+            let mut positions: HashMap<i64, usize> = HashMap::new();
             for label in store.labels(Some(&request.project), MAX_LABELS)? {
                 if label.evaluator != *request.rubric.name || label.label == UNDECIDED {
                     continue;
                 }
                 let Some(row) = store.trace(TraceId(label.trace_id))? else { continue };
                 let question = (label.trajectory_id, label.step);
-                match chosen.iter_mut().find(|(group, _)| *group == row.trace_group) {
-                    Some((_, Some(questions))) if !questions.contains(&question) => questions.push(question),
-                    Some(_) => {}
-                    None => chosen.push((row.trace_group, Some(vec![question]))),
+                let position = *positions.entry(row.trace_group).or_insert(chosen.len());
+                if position == chosen.len() {
+                    chosen.push((row.trace_group, Some(Vec::new())));
+                }
+                if let (_, Some(questions)) = &mut chosen[position]
+                    && !questions.contains(&question)
+                {
+                    questions.push(question);
                 }
             }
             Ok(chosen)

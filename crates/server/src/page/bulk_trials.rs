@@ -252,19 +252,16 @@ pub(super) async fn render_bulk_trial(
 }
 
 fn describe_plan(plan: &BulkTrialPlan) -> Vec<(&'static str, String)> {
+    let count = format_count(plan.cases.len() as u64);
     let cases = match plan.selection {
         BulkTrialSelection::Latest { traces } => {
-            format!(
-                "{} of the latest {}",
-                format_count(plan.cases.len() as u64),
-                number::format_counted_noun(traces as u64, "trace", "traces")
-            )
+            format!("{count} from the latest traces ({} at most)", format_count(traces as u64))
         }
-        BulkTrialSelection::Labelled => format!("{} that people labelled", format_count(plan.cases.len() as u64)),
+        BulkTrialSelection::Labelled => format!("{count} that people labelled"),
     };
     let left_out = match plan.left_out {
         0 => String::new(),
-        count => format!(" ({} more are left out)", format_count(count)),
+        count => format!("; {} more are left out", format_count(count)),
     };
     let mut facts = vec![
         ("Project", text::format_display_line(&plan.project)),

@@ -142,7 +142,7 @@ impl LabelForm {
         if seen.is_some_and(|seen| *seen != verdict::fingerprint_verdict(&verdict)) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
-                "The verdict changed after you opened the page, so the label was not stored. Go back and review it.",
+                "The verdict changed after you opened the page, so the label was not stored. Look at it again.",
             ));
         }
         let known = evaluators::find_evaluator_labels(&server.reloadable(), &self.evaluator);
@@ -223,7 +223,7 @@ impl LabelForm {
         let position = sample.find_position(&self.trajectory, step).ok_or_else(|| {
             ApiError::new(
                 StatusCode::CONFLICT,
-                "The verdict is not part of this sample any more, so the label was not stored. Go back and continue.",
+                "The verdict is not part of this sample any more, so the label was not stored.",
             )
         })?;
         Ok(sample.describe_case(position, is_blind))

@@ -294,7 +294,7 @@ function beyond(isFailing, at, way) {
 // A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled
 // already is done. A verdict that is folded is shown first.
 function ofVerdict(selector) {
-  const place = document.activeElement.closest?.("details, [data-review]") ?? document.querySelector("[data-review]");
+  const place = document.activeElement.closest?.("details:has(form.labelling), [data-review]") ?? document.querySelector("[data-review]");
   const open = (where) => `${where} form:not([data-labelled]) ${selector}`;
   const found = place?.querySelector(selector) ?? here()?.querySelector(open("details[open]"));
   if (found) return [found, true];
