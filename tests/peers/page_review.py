@@ -24,6 +24,7 @@ def a_queue_with_undo(browser):
     first, count, left = position(page)
     assert (first, left) == (1, count) and count > 3, (first, count, left)
     page.get_by_label("Your name").fill("undo-ann")
+    page.locator("h1").click()
     press(page, "e")
     page.keyboard.type("a note")
     page.locator("h1").click()

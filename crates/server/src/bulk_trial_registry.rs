@@ -19,14 +19,14 @@ struct RunningBulkTrial {
 pub(crate) struct BulkTrialSlot(Arc<Mutex<Option<RunningBulkTrial>>>);
 
 impl BulkTrialRegistry {
-    /// Takes the place. `Err` is the id of the trial that has it.
-    pub(crate) fn begin(&self, id: &str, interrupt: mpsc::UnboundedSender<()>) -> Result<BulkTrialSlot, String> {
+    /// Takes the place; `None` if another trial has it.
+    pub(crate) fn begin(&self, id: &str, interrupt: mpsc::UnboundedSender<()>) -> Option<BulkTrialSlot> {
         let mut running = lock(&self.0);
-        if let Some(other) = &*running {
-            return Err(other.id.clone());
+        if running.is_some() {
+            return None;
         }
         *running = Some(RunningBulkTrial { id: id.to_owned(), interrupt });
-        Ok(BulkTrialSlot(Arc::clone(&self.0)))
+        Some(BulkTrialSlot(Arc::clone(&self.0)))
     }
 
     pub(crate) fn is_running(&self, id: &str) -> bool {
@@ -60,11 +60,11 @@ mod tests {
         let registry = BulkTrialRegistry::default();
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let slot = registry.begin("a", sender.clone()).unwrap();
-        assert_eq!(registry.begin("b", sender.clone()).unwrap_err(), "a");
+        assert!(registry.begin("b", sender.clone()).is_none());
         assert!(registry.is_running("a") && !registry.is_running("b"));
         assert!(!registry.cancel("b") && receiver.try_recv().is_err());
         assert!(registry.cancel("a") && receiver.try_recv().is_ok());
         drop(slot);
-        assert!(!registry.cancel("a") && registry.begin("b", sender).is_ok());
+        assert!(!registry.cancel("a") && registry.begin("b", sender).is_some());
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn start_bulk_trial(
 ) -> Result<(), BulkTrialStartError> {
     let plan = folder.load_plan()?;
     let (interrupt, interrupts) = mpsc::unbounded_channel();
-    let slot = server.bulk_trials.begin(&plan.id, interrupt.clone()).map_err(|_| BulkTrialStartError::Busy)?;
+    let slot = server.bulk_trials.begin(&plan.id, interrupt.clone()).ok_or(BulkTrialStartError::Busy)?;
     if folder.load_state()?.status == BulkTrialStatus::Finished {
         return Err(BulkTrialStartError::Finished);
     }

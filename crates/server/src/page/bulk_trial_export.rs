@@ -116,7 +116,7 @@ fn describe_case(
     people: &CaseLabels,
 ) -> [Value; COLUMNS.len()] {
     let line = record.outcome(&case.trajectory_id, case.step);
-    let labels: Vec<&str> = people.of(case).iter().map(|row| row.label.as_str()).collect();
+    let labels: Vec<&str> = people.on_case(case).iter().map(|row| row.label.as_str()).collect();
     [
         json!(plan.project),
         json!(case.trace_id),

@@ -32,7 +32,7 @@ impl CaseLabels {
         Ok(CaseLabels(by_case))
     }
 
-    pub(super) fn of(&self, case: &BulkTrialCase) -> &[LabelRow] {
+    pub(super) fn on_case(&self, case: &BulkTrialCase) -> &[LabelRow] {
         self.0.get(&(case.trajectory_id.clone(), case.step)).map_or(&[], Vec::as_slice)
     }
 }
@@ -124,7 +124,7 @@ impl JudgedTrialCase<'_> {
     }
 
     fn describe_change(&self, people: &CaseLabels) -> ChangedVerdict {
-        let said: BTreeSet<&str> = people.of(self.case).iter().map(|row| row.label.as_str()).collect();
+        let said: BTreeSet<&str> = people.on_case(self.case).iter().map(|row| row.label.as_str()).collect();
         let before = self.before().unwrap_or_default();
         let class = match (said.contains(self.label), said.contains(before)) {
             (true, false) => "pass",
@@ -197,13 +197,13 @@ fn compare_with_people(
     let mut clusters: BTreeMap<&str, i64> = BTreeMap::new();
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut labelers: BTreeSet<&str> = BTreeSet::new();
-    let has_present = judged.iter().any(|one| one.before().is_some() && !people.of(one.case).is_empty());
+    let has_present = judged.iter().any(|one| one.before().is_some() && !people.on_case(one.case).is_empty());
     for one in judged {
         if has_present && one.before().is_none() {
             continue;
         }
         let next = clusters.len() as i64;
-        for row in people.of(one.case) {
+        for row in people.on_case(one.case) {
             let trajectory = *clusters.entry(&one.case.trajectory_id).or_insert(next);
             labelers.insert(identify_labeler(row));
             after.push(LabelPair { judge: one.label, person: &row.label, trajectory });
@@ -224,7 +224,7 @@ fn describe_label_changes(judged: &[JudgedTrialCase<'_>], people: &CaseLabels) -
     let (mut gained, mut lost, mut labelled) = (0_u64, 0_u64, 0_u64);
     for one in judged {
         let Some(before) = one.before() else { continue };
-        for row in people.of(one.case) {
+        for row in people.on_case(one.case) {
             labelled += 1;
             gained += u64::from(row.label == one.label && row.label != before);
             lost += u64::from(row.label == before && row.label != one.label);

@@ -62,39 +62,53 @@ pub(super) async fn submit_bulk_plan(
     // Forms send CRLF line ends, which would change the hash of the rubric.
     let text = given.text.replace("\r\n", "\n");
     let text = if text.trim() == present.source.trim() { present.source.to_string() } else { text };
-    let to = match read_request(present, &text, &given.bulk, &caller) {
+    let wrong = match read_request(present, &text, &given.bulk, &caller) {
         Ok(request) => match plan_bulk_trial(&server, request).await {
             Ok(plan) => return Ok(redirect_to(&build_trial_url(&name, &plan.id))),
             Err(error) => error.to_string(),
         },
-        Err(message) => message,
+        Err(error) => error.to_string(),
     };
     let changed = (text.trim() != present.source.trim()).then_some(text);
-    let trial = RubricTrial { text: changed, wrong: Some(to), ..RubricTrial::default() };
+    let trial = RubricTrial { text: changed, wrong: Some(wrong), ..RubricTrial::default() };
     let back =
         build_rubric_url(&name).with("trial", Some(&server.trials.insert(trial))).with("project", Some(&given.project));
     Ok(redirect_to(&given.bulk.add_to(back).with_fragment("h-many")))
 }
 
-/// The request, or a sentence that says what is wrong with it.
+/// What is wrong with the form. Each message is a sentence for the page.
+#[derive(Debug, thiserror::Error)]
+enum BulkTrialFormError {
+    #[error("Invalid rubric: {reason}")]
+    Rubric { reason: String },
+    #[error("Keep the name {name}: the trial is compared with it.")]
+    OtherName { name: String },
+    #[error("Choose a project.")]
+    NoProject,
+    #[error("{field}: give a number from 1 to {}.", format_count(*max))]
+    Number { field: &'static str, max: u64 },
+    #[error("Dollars: give an amount above 0.")]
+    Dollars,
+}
+
+/// Checks the form.
 fn read_request(
     present: &Rubric,
     text: &str,
     given: &BulkTrialQuery,
     caller: &RequestCaller,
-) -> Result<BulkTrialRequest, String> {
+) -> Result<BulkTrialRequest, BulkTrialFormError> {
     let rubric = Rubric::parse(text, RubricOrigin::BuiltIn)
-        .map_err(|error| text::format_display_line(&format!("Invalid rubric: {error}")))?;
+        .map_err(|error| BulkTrialFormError::Rubric { reason: text::format_display_line(&error.to_string()) })?;
     if rubric.name != present.name {
-        return Err(format!("Keep the name {}: the trial is compared with it.", present.name));
+        return Err(BulkTrialFormError::OtherName { name: present.name.to_string() });
     }
     let filled =
         |text: &Option<String>| text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-    let project = filled(&given.bulk_project).ok_or("Choose a project.")?;
-    let number = |text: &Option<String>, most: u64, what: &str| {
+    let project = filled(&given.bulk_project).ok_or(BulkTrialFormError::NoProject)?;
+    let number = |text: &Option<String>, max: u64, field: &'static str| {
         let number = filled(text).and_then(|text| text.parse::<u64>().ok());
-        let wrong = || format!("{what}: give a number from 1 to {}.", format_count(most));
-        number.filter(|number| (1..=most).contains(number)).ok_or_else(wrong)
+        number.filter(|number| (1..=max).contains(number)).ok_or(BulkTrialFormError::Number { field, max })
     };
     let selection = match given.cases.as_deref() {
         Some("labelled") => BulkTrialSelection::Labelled,
@@ -108,7 +122,7 @@ fn read_request(
         Some(text) => {
             let amount = text.trim_start_matches('$').parse::<f64>().ok();
             let is_valid = |amount: &f64| amount.is_finite() && *amount > 0.0 && *amount <= MAX_USD;
-            Some(amount.filter(is_valid).ok_or("Dollars: give an amount above 0.")?)
+            Some(amount.filter(is_valid).ok_or(BulkTrialFormError::Dollars)?)
         }
     };
     let max_calls = number(&given.max_calls, MAX_CALLS, "Calls")?;
