@@ -168,7 +168,9 @@ fn a_changed_rubric_is_compared_with_the_present_one_and_with_people() {
     for path in ["/rubrics/thought_to_tool/trials/..%2f..", "/rubrics/sequence_optimality/trials/x"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
-    let of_another = trial.replace("thought_to_tool", "sequence_optimality");
+    // The address has the name of the rubric percent-encoded.
+    let id = trial.rsplit('/').next().unwrap();
+    let of_another = format!("/rubrics/sequence_optimality/trials/{id}");
     assert_eq!(server.get(&of_another).status, 404);
 }
 
