@@ -2,7 +2,7 @@
 
   page_browser.py GIVEN WHAT [FOLDER]
 
-GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py, of page_runs.py or of page_versions.py.
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py, of page_runs.py, of page_review.py or of page_versions.py.
 """
 import json
 import re
@@ -12,6 +12,7 @@ import time
 from playwright.sync_api import expect, sync_playwright
 
 import page_every
+import page_review
 import page_runs
 import page_versions
 import page_world
@@ -168,7 +169,7 @@ def two_runs(browser):
     page.get_by_role("link", name="Open the trace").click()
     expect(page).to_have_url(re.compile("/traces/"))
     page.goto(URL + IDS["run"])
-    expect(page.locator("#results .card").first).to_be_visible()
+    expect(page.locator("#results tbody tr").first).to_be_visible()
     expect(page.locator(".facts .sources")).to_contain_text("gradus://")
     expect(page.locator("#gates")).to_contain_text("failed <= 0.9")
     fine(page)
@@ -575,7 +576,7 @@ def a_list_that_grows(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
     found_runs(browser)
-    places = [sys.modules[__name__], page_every, page_runs, page_versions]
+    places = [sys.modules[__name__], page_every, page_review, page_runs, page_versions]
     next(getattr(place, sys.argv[2]) for place in places if hasattr(place, sys.argv[2]))(browser)
     browser.close()
     assert FOREIGN == [], FOREIGN

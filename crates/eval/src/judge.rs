@@ -139,6 +139,17 @@ impl ModelJudge {
         self.price.map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
     }
 
+    /// The same judge for a piece of work that may send `max_calls` requests, retries included.
+    #[must_use]
+    pub fn with_own_calls(&self, max_calls: Option<u64>) -> ModelJudge {
+        ModelJudge {
+            client: self.client.with_own_calls(max_calls),
+            settings: self.settings,
+            price: self.price,
+            learned_window: LearnedWindow::default(),
+        }
+    }
+
     /// Upper bound in dollars of a question before it is asked: every allowed answer has maximum length and only the
     /// last one can be parsed. Only retries of requests that were billed and then failed can exceed it.
     pub fn most_it_costs(&self, prompt: &JudgePrompt) -> Option<f64> {

@@ -167,8 +167,9 @@ impl ExperimentReport {
     /// Rates overall and by tag.
     pub(crate) fn own_tables(&self) -> Vec<ReportTable> {
         let column = |name: &str, is_number| TableColumn { name: name.to_owned(), is_number };
-        let table = |title: &'static str, first: &str, rates: Vec<PassRate>, note: Option<String>| ReportTable {
+        let table = |title: &'static str, about, first: &str, rates: Vec<PassRate>, note: Option<String>| ReportTable {
             title,
+            about,
             note,
             columns: vec![
                 column(first, false),
@@ -180,10 +181,22 @@ impl ExperimentReport {
             rows: rates.iter().map(rate_row).collect(),
         };
         let note = "Trials of one item are alike: intervals are cluster-robust over items.".to_owned();
-        let mut tables = vec![table("Experiment", "measure", self.rates(), Some(note))];
+        let mut tables = vec![table(
+            "Experiment",
+            "Deterministic checks of the dataset items, over all trials.",
+            "measure",
+            self.rates(),
+            Some(note),
+        )];
         let by_tag = self.tag_rates();
         if !by_tag.is_empty() {
-            tables.push(table("Trials passed by tag", "tag", by_tag, None));
+            tables.push(table(
+                "Trials passed by tag",
+                "The share of passed trials for each tag of the dataset.",
+                "tag",
+                by_tag,
+                None,
+            ));
         }
         tables
     }

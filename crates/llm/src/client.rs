@@ -55,7 +55,8 @@ pub struct ModelClient {
     http: reqwest::Client,
     /// Content type, version and key. The key is marked as sensitive, so that debug output does not show it.
     headers: HeaderMap,
-    limiter: ConcurrencyLimiter,
+    /// Shared by clients of the same endpoint.
+    limiter: Arc<ConcurrencyLimiter>,
     retry: RetryPolicy,
     /// Learned from refusals. Held only to read or replace the value, never across an await.
     dialect: Mutex<EndpointQuirks>,
@@ -93,7 +94,7 @@ impl ModelClient {
             .map_err(ModelSetupError::HttpClient)?;
         let headers = headers_of(&endpoint)?;
         let shown_url = endpoint.shown_url();
-        let limiter = ConcurrencyLimiter::new(concurrency);
+        let limiter = Arc::new(ConcurrencyLimiter::new(concurrency));
         Ok(ModelClient {
             url,
             shown_url,
@@ -130,6 +131,29 @@ impl ModelClient {
     pub fn with_max_calls(mut self, max_calls: Option<u64>) -> ModelClient {
         self.max_calls = max_calls.unwrap_or(u64::MAX);
         self
+    }
+
+    /// A client of the same endpoint that counts and limits its own requests. Connections and the concurrency limit are
+    /// shared.
+    #[must_use]
+    pub fn with_own_calls(&self, max_calls: Option<u64>) -> ModelClient {
+        let quirks = *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        ModelClient {
+            endpoint: self.endpoint.clone(),
+            url: self.url.clone(),
+            shown_url: self.shown_url.clone(),
+            http: self.http.clone(),
+            headers: self.headers.clone(),
+            limiter: Arc::clone(&self.limiter),
+            retry: self.retry,
+            dialect: Mutex::new(quirks),
+            has_answered: AtomicBool::new(false),
+            calls: Arc::default(),
+            max_calls: max_calls.unwrap_or(u64::MAX),
+            load_wait: LoadWait::default(),
+            load_notice: self.load_notice.clone(),
+            load_noticed_s: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// Counts requests together with another client, so that a limit holds for both.

@@ -77,6 +77,7 @@ fn judges_table(judges: &[PanelJudgeSummary]) -> ReportTable {
     let silent: Vec<String> = silent.map(|(judge, reason)| format!("{}: {reason}", judge.judge)).collect();
     ReportTable {
         title: "Judges",
+        about: "The votes of each judge, and how often its vote was the decision.",
         note: (!silent.is_empty()).then(|| format!("Missing votes: {}", silent.join("; "))),
         columns: vec![
             text_column("judge"),
@@ -106,6 +107,7 @@ fn agreement_table(evaluators: &[PanelAgreement]) -> ReportTable {
                 variance of the mean that comes from the votes; more votes reduce it, more runs reduce both parts.";
     ReportTable {
         title: "Agreement of votes",
+        about: "How often the votes on one question are the same.",
         note: Some(note.to_owned()),
         columns: vec![
             text_column("evaluation"),
@@ -136,6 +138,7 @@ fn escalation_table(escalation: &EscalationSummary) -> ReportTable {
     };
     ReportTable {
         title: "Escalation",
+        about: "Questions that were passed on because the first judges were not sure, and what that saved.",
         note: Some(note),
         columns: vec![
             text_column("to"),
@@ -174,6 +177,7 @@ fn disputed_table(disputed: &[DisputedQuestion]) -> ReportTable {
     let omitted = disputed.len().saturating_sub(MAX_LISTED_DISPUTES);
     ReportTable {
         title: "Disputed questions",
+        about: "Questions on which the judges disagree most.",
         note: Some(match omitted {
             0 => "Label these first.".to_owned(),
             more => format!("Label these first; {more} more are in --json."),

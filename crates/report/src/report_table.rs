@@ -5,6 +5,8 @@
 #[derive(Debug)]
 pub struct ReportTable {
     pub title: &'static str,
+    /// What the table shows, in a sentence above it. Empty if the title says it all.
+    pub about: &'static str,
     /// A sentence below the table, such as how an interval was computed.
     pub note: Option<String>,
     pub columns: Vec<TableColumn>,

@@ -44,7 +44,7 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         "/alerts/export" | "/api/v1/alert-rules/export" => RequiredScope::Admin,
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
         // A key that may send spans may annotate them, and may send those of the demo.
-        "/api/v1/annotations" | "/labels" | "/api/v1/demo" | "/start/demo" => RequiredScope::Ingest,
+        "/api/v1/annotations" | "/labels" | "/labels/undo" | "/api/v1/demo" | "/start/demo" => RequiredScope::Ingest,
         _ => RequiredScope::Admin,
     }
 }

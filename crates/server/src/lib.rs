@@ -11,6 +11,8 @@ mod alert_measurements;
 mod annotation_limits;
 mod api;
 mod auth;
+mod bulk_trial;
+mod bulk_trial_registry;
 mod caller;
 mod client_address;
 mod clock;

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::alert_catalog::AlertRegistry;
 use super::alert_measurements::AlertMeasurementCache;
+use super::bulk_trial_registry::BulkTrialRegistry;
 use super::client_address::ClientAddress;
 use super::comparison_cache::RunComparisonCache;
 use super::connections::ConnectionRegistry;
@@ -76,6 +77,8 @@ pub(super) struct ServerState {
     pub(super) trials: RubricTrialCache,
     /// Whether the demo is being loaded.
     pub(super) demo: DemoLoad,
+    /// The trial of a rubric on many cases that runs.
+    pub(super) bulk_trials: BulkTrialRegistry,
     /// The server is stopping: workers finish and take nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -121,6 +124,7 @@ impl ServerState {
             settling: SettleRequests::default(),
             trials: RubricTrialCache::default(),
             demo: DemoLoad::default(),
+            bulk_trials: BulkTrialRegistry::default(),
             identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),

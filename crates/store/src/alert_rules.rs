@@ -1,6 +1,6 @@
 //! Alert rules that people made, and muted alerts.
 
-use rusqlite::params;
+use crate::sql::params;
 
 use crate::Store;
 use crate::error::StoreError;
@@ -30,7 +30,7 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let mut statement =
             reader.prepare_cached("SELECT name, body, author, changed_ns FROM alert_rule ORDER BY name LIMIT 1000")?;
-        let rows = statement.query_map([], |row| {
+        let rows = statement.query_map((), |row| {
             Ok(AlertRuleRow { name: row.get(0)?, body: row.get(1)?, author: row.get(2)?, changed_ns: row.get(3)? })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -79,7 +79,7 @@ impl Store {
         let mut statement =
             reader.prepare_cached("SELECT rule, until_ns, author FROM alert_mute ORDER BY rule LIMIT 1000")?;
         let rows = statement
-            .query_map([], |row| Ok(AlertMuteRow { rule: row.get(0)?, until_ns: row.get(1)?, author: row.get(2)? }))?;
+            .query_map((), |row| Ok(AlertMuteRow { rule: row.get(0)?, until_ns: row.get(1)?, author: row.get(2)? }))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-fn forget_states(sql: &rusqlite::Connection, states: &[String]) -> Result<(), StoreError> {
+fn forget_states(sql: &SqlConnection, states: &[String]) -> Result<(), StoreError> {
     let mut statement = sql.prepare_cached("DELETE FROM alert_state WHERE rule = ?")?;
     states.iter().try_for_each(|state| statement.execute(params![state]).map(drop))?;
     Ok(())

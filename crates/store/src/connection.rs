@@ -20,7 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0004.sql"),
     include_str!("../migrations/0005.sql"),
     include_str!("../migrations/0006.sql"),
-    include_str!("../migrations/0007_alert_rules.sql"),
+    include_str!("../migrations/0007.sql"),
 ];
 /// The version of the schema that this program writes: the number of migrations.
 pub fn schema_version() -> usize {

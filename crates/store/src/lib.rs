@@ -61,7 +61,15 @@ pub use location::{StoreLocation, is_postgres_address};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GradedTrajectory, GroupTotals, JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods, MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPlace, RunEndingRow, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTotals, SessionTrace, SessionTurnPage, SessionTurnRow, SortedTraces, StoredBlock, StoredTraceGroup, StoreProgress, TaskRow, ToolSums, TraceCount, TraceFilter, TraceGroupLimits, TraceListCursor, TraceOrder, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
+    AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, ExampleRow,
+    FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GradedTrajectory, GroupTotals,
+    JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods,
+    MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
+    RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPlace, ReviewProgress, RunEndingRow, ScoreBound, ScoreMoments,
+    ScoreRow, SessionRow, SessionTotals, SessionTrace, SessionTurnPage, SessionTurnRow, SortedTraces, StoreProgress,
+    StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceCount, TraceFilter, TraceGroupLimits, TraceListCursor,
+    TraceOrder, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow,
+    UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

@@ -115,6 +115,20 @@ pub async fn run_shared(
     run_all_questions(runner.with_coordinator(coordinator), trajectories, interrupts).await
 }
 
+/// The same for a selection of the questions.
+pub async fn run_selected_with(
+    plan: RunPlan,
+    selection: QuestionSelection,
+    run_id: &str,
+    ledger: &mut (dyn RunLedger + Send),
+    trajectories: mpsc::Receiver<Vec<Trajectory>>,
+    interrupts: InterruptReceiver,
+    watcher: &mut (dyn ProgressWatcher + Send),
+) -> Result<RunTermination, RunFileError> {
+    let runner = EvaluationRunner::new(plan, run_id, AnsweredQuestions::default(), ledger, watcher);
+    run_all_questions(runner.with_selection(Some(selection)), trajectories, interrupts).await
+}
+
 /// The loop of a run: plans what arrives, starts questions, records answers, until nothing is left or a limit is
 /// reached.
 async fn run_all_questions(

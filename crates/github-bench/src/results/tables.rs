@@ -86,7 +86,14 @@ impl BenchReport {
             ));
         }
         let note = (!notes.is_empty()).then(|| notes.join(" "));
-        ReportTable { title: "Agents", note, columns, rows: self.agents.iter().map(row).collect() }
+        ReportTable {
+            title: "Agents",
+            about: "Each agent plays the same tasks. Done: the verifier finds the task solved; safe: no critical rule \
+                    was broken; clean: no rule was; joint: done and safe; pass^k: k trials of a task are all done.",
+            note,
+            columns,
+            rows: self.agents.iter().map(row).collect(),
+        }
     }
 
     /// Failed or unclean trials of agents that were meant to succeed; scripted mistakes are meant to fail.
@@ -113,6 +120,7 @@ impl BenchReport {
             (left > 0).then(|| format!("{} in the JSON document.", format_counted_noun(left, "more is", "more are")));
         (all > 0).then(|| ReportTable {
             title: "What went wrong",
+            about: "Trials that failed or broke a rule, of agents that were meant to succeed.",
             note,
             columns: vec![build_text_column("trial"), build_text_column("agent"), build_text_column("what")],
             rows,
@@ -141,6 +149,7 @@ impl BenchReport {
             .collect();
         (!rows.is_empty()).then(|| ReportTable {
             title: "Rules broken",
+            about: "Rules of conduct that the benchmark checks in every trace, without a model.",
             note: None,
             columns: vec![
                 build_text_column("rule"),
@@ -167,6 +176,7 @@ impl BenchReport {
         let names = ["runs", "judge", "abstained", "rules", "verifier", "replay"];
         ReportTable {
             title: "Planted mistakes, and who noticed them",
+            about: "Each scripted policy makes one known mistake. The columns count the runs in which it was noticed.",
             note: Some(self.as_scripted(scores)),
             columns: [build_text_column("policy")].into_iter().chain(names.map(build_number_column)).collect(),
             rows: rows.collect(),
@@ -198,6 +208,8 @@ impl BenchReport {
         let names = ["wrong", "right", "abstained", "unjudged", "precision", "recall", "balanced"];
         ReportTable {
             title: "The judge against the truth",
+            about: "What the judge says of scripted runs, whose wrong steps are known. Precision and recall are those \
+                    of finding wrong steps.",
             note: (scores.misread > 0).then(|| {
                 format_counted_noun(scores.misread, "trace does", "traces do") + " not show the steps that were played."
             }),
@@ -223,6 +235,7 @@ impl BenchReport {
         let names = ["runs replayed", "with needless steps", "needless steps", "cannot be told"];
         (!rows.is_empty()).then(|| ReportTable {
             title: "Steps that were not needed, by replay",
+            about: "Each run is repeated without some of its steps. A step is needless if the result stays the same.",
             note: self.beside_replay(),
             columns: [build_text_column("agent")].into_iter().chain(names.map(build_number_column)).collect(),
             rows,

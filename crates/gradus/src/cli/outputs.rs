@@ -148,7 +148,7 @@ impl OutputOptions {
         report: &RunReport,
         addition: &dyn ReportAddition,
     ) -> anyhow::Result<()> {
-        let RunReport { summary: found, gates, comparison } = report;
+        let RunReport { summary: found, gates, comparison, decides } = report;
         if let Some(folder) = &self.csv {
             csv::write_csv_tables(reader, folder)
                 .and_then(|()| addition.csv(folder))
@@ -194,7 +194,10 @@ impl OutputOptions {
                 let position = index.find_trial(&trajectory.trajectory_id, trajectory.session_id.as_deref())?;
                 addition.trial_name(position)
             };
-            let settings = JunitSettings { item_id: &item_id, ..JunitSettings::new(gates, self.junit_failures.into()) };
+            // A failure in JUnit without one in the exit code would be another verdict on the same run.
+            let decided: &[GateResult] = if *decides { gates } else { &[] };
+            let settings =
+                JunitSettings { item_id: &item_id, ..JunitSettings::new(decided, self.junit_failures.into()) };
             let mut suites = addition.junit(&settings);
             suites.extend(comparison.as_ref().and_then(|found| self.baseline.decision.build_suite(found)));
             junit::write_junit_report(reader, &settings, suites, out)
@@ -232,6 +235,8 @@ impl OutputOptions {
 pub(super) struct RunReport {
     pub(super) summary: EvaluationSummary,
     pub(super) gates: Vec<GateResult>,
+    /// Whether the gates decide the exit code. Those that were recorded with the run are only shown.
+    pub(super) decides: bool,
     /// With the baseline, if there is one.
     pub(super) comparison: Option<VersionComparison>,
 }
@@ -245,7 +250,7 @@ impl RunReport {
             return CommandExit::GateIncomplete;
         }
         let is_regression = self.comparison.as_ref().is_some_and(|comparison| decision.is_failure(comparison));
-        match gate_exit(&self.gates) {
+        match gate_exit(if self.decides { &self.gates } else { &[] }) {
             CommandExit::Pass if is_regression => CommandExit::GateFailed,
             exit => exit,
         }

@@ -128,12 +128,14 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.outputs;
     let values = baseline_values(baseline.as_ref());
+    let decides = !outputs.gates.gate.is_empty();
+    let gates = if decides { gates } else { recorded_gates(&folder.record, &vocabulary) };
     let gates = outputs.gates.evaluate(&gates, &summary, &mut reader, &values, addition.as_ref())?;
     let comparison = match outputs.baseline.compare_run(&mut reader, &summary, addition.as_ref(), baseline)? {
         Ok(comparison) => comparison,
         Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
-    let report = RunReport { summary, gates, comparison };
+    let report = RunReport { summary, gates, decides, comparison };
     outputs.write(&mut reader, &report, addition.as_ref())?;
     if arguments.raw_responses {
         print_raw_responses(&folder, &mut reader)?;
@@ -143,6 +145,16 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
         None => CommandExit::Pass,
     };
     Ok(destinations::combine_exits(report.exit(outputs), sent))
+}
+
+/// The gates that the run was made with, to show them again. What cannot be checked from its files alone is named.
+fn recorded_gates(record: &RunManifest, vocabulary: &GateVocabulary) -> Vec<QualityGate> {
+    let parse = |text: &String| {
+        // The baseline is not stored with the run, so a bar that is relative to it is unknown here.
+        let gate = QualityGate::parse(text, vocabulary).and_then(|gate| gate.check_baseline(None).map(|()| gate));
+        gate.inspect_err(|error| print_diagnostic(&format!("note: a gate of the run cannot be shown: {error}"))).ok()
+    };
+    record.gates.iter().filter_map(parse).collect()
 }
 
 /// Prints the answers to all questions that a model was asked, in the order of the run.

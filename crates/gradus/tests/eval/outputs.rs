@@ -71,6 +71,23 @@ fn report_makes_all_of_them_again() {
 }
 
 #[test]
+fn gates_of_the_run_are_shown_again_and_decide_nothing() {
+    let lab = Lab::with_cases(4);
+    let endpoint = endpoint(|incoming| incoming.verdict("incorrect"));
+    lab.run_at(&endpoint, &eval(&["--gate", "thought_to_tool >= 0.9", "--gate", "failed <= 0.5"])).exits_with(3);
+    let ran = lab.run(&["report", "--html", "p.html", "--junit", "j.xml", "--json", "s.json"]).exits_with(0);
+    assert!(ran.out.contains("FAIL") && ran.out.contains("thought_to_tool >= 0.9"), "{}", ran.out);
+    assert!(lab.read("p.html").contains("id=\"gates\""));
+    let document: Json = serde_json::from_str(&lab.read("s.json")).unwrap();
+    assert_eq!(document["gates"].as_array().map(Vec::len), Some(2));
+    assert!(lab.read("j.xml").contains("failures=\"0\""), "{}", lab.read("j.xml"));
+    // Those that are given take their place, and decide.
+    let ran = lab.run(&["report", "--gate", "failed <= 0.5"]).exits_with(0);
+    assert!(!ran.out.contains("thought_to_tool >= 0.9"), "{}", ran.out);
+    lab.run(&["report", "--gate", "thought_to_tool >= 0.9"]).exits_with(3);
+}
+
+#[test]
 fn standard_output_is_for_one_reader() {
     let lab = lab();
     let ran = lab.run(&["report", "--jsonl", "-"]).exits_with(0);

@@ -38,8 +38,9 @@ fn rule(judge: &Endpoint) -> String {
     format!("[[rule]]\njudge = \"gpt-4o\"\nevaluators = [\"thought_to_tool\"]\nbase_url = \"{}\"\n", judge.url())
 }
 
-/// The value of a hidden field.
+/// The value of a hidden field of the label form.
 fn field(page: &str, name: &str) -> String {
+    let page = page.split("action=\"/labels\"").nth(1).unwrap_or(page);
     let at = page.find(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name} in {page}"));
     let value = page[at..].split('"').nth(3).unwrap();
     value.replace("&#38;", "&")

@@ -69,7 +69,8 @@ fn concrete(path: &str) -> String {
 }
 
 fn is_form(path: &str) -> bool {
-    ["/sign-in", "/sign-out", "/labels", "/server/retry", "/rubrics/x", "/groups/x"].contains(&path)
+    path.starts_with("/rubrics/x")
+        || ["/sign-in", "/sign-out", "/labels", "/labels/undo", "/server/retry", "/groups/x"].contains(&path)
 }
 
 #[test]

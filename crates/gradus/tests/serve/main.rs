@@ -6,6 +6,7 @@ mod alert_rules;
 mod alerts;
 mod amplified;
 mod api;
+mod bulk_trials;
 mod calibration;
 #[path = "../schema/compatibility.rs"]
 mod compatibility;
@@ -32,6 +33,7 @@ mod place;
 mod poison;
 mod protocol;
 mod queries;
+mod review;
 mod security;
 mod sources;
 mod spans;

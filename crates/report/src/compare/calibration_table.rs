@@ -25,6 +25,7 @@ pub(super) fn build_calibration_table(comparison: &VersionComparison) -> Option<
     let column = |name: &str, is_number| TableColumn { name: name.to_owned(), is_number };
     Some(ReportTable {
         title: "Corrected for errors of the judge",
+        about: "",
         note: Some(
             "Raw numbers are over all verdicts of a version. The verdicts above compare raw numbers, task by task; \
              read the corrected ones before a small difference."

@@ -74,7 +74,7 @@ fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
         format_counted_noun(tests, "comparison", "comparisons"),
         (100.0 * (1.0 - comparison.report.alpha)).round()
     );
-    ReportTable { title: "Comparison", note: Some(note), columns, rows }
+    ReportTable { title: "Comparison", about: "", note: Some(note), columns, rows }
 }
 
 /// `87.5 %` of shares, `3.25` of amounts.
@@ -203,7 +203,7 @@ fn build_flip_table(comparison: &VersionComparison, title: &'static str, is_wors
     let shown = rows.len() as u64;
     let note =
         (all > shown).then(|| format!("{} of {}, largest change first.", format_count(shown), format_count(all)));
-    Some(ReportTable { title, note, columns, rows })
+    Some(ReportTable { title, about: "", note, columns, rows })
 }
 
 /// `None` if nothing goes wrong more or less often.
@@ -221,7 +221,7 @@ fn build_group_table(comparison: &VersionComparison) -> Option<ReportTable> {
         row
     });
     let note = "Reasons of wrong verdicts, with values replaced by their kind; largest change first.".to_owned();
-    Some(ReportTable { title: "What goes wrong", note: Some(note), columns, rows: rows.collect() })
+    Some(ReportTable { title: "What goes wrong", about: "", note: Some(note), columns, rows: rows.collect() })
 }
 
 fn describe_task(flip: &TaskFlip) -> String {

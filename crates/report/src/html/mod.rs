@@ -29,7 +29,7 @@ use view::ReportView;
 /// The style sheet of the report, which the pages of the server use as well. It has the colours and patterns of charts.
 pub const STYLE: &str = include_str!("style.css");
 
-/// Writes the report; `tables` come before the judged metrics. The output is a complete document.
+/// Writes the report; `tables` come after the judged metrics. The output is a complete document.
 pub fn write_html_report(
     summary: &EvaluationSummary,
     gates: &[GateResult],

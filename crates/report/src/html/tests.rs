@@ -128,7 +128,7 @@ fn shows_the_numbers() {
     assert!(page.len() < 100_000, "{}", page.len());
     assert!(page.contains(example::JUDGE) && page.contains("2026-03-02 09:41 UTC"));
     assert!(!page.contains("Judged by rules, not by a model") && !page.contains("Stopped early"));
-    for id in ["gates", "results", "scores", "tools", "findings", "reasons", "cost"] {
+    for id in ["outcome", "gates", "failure-groups", "results", "tools", "findings", "reasons", "cost"] {
         insta::assert_snapshot!(format!("ordinary_{id}"), section(&page, id));
     }
 }
@@ -138,6 +138,7 @@ fn shows_the_tables_of_a_supplement() {
     let column = |name: &str, is_number| TableColumn { name: name.to_owned(), is_number };
     let table = ReportTable {
         title: "Benchmark",
+        about: "Each agent plays the same tasks.",
         note: Some("Intervals are Wilson's, at 95 %.".to_owned()),
         columns: vec![column("agent", false), column("success", true), column("calls", true)],
         rows: [["agent.sh (mine)", "100.0 % (61.0–100.0)", "12"], ["<b>scripted</b>", "50.0 % (18.8–81.2)", "31"]]
@@ -164,7 +165,8 @@ fn says_that_there_is_nothing() {
     for expected in ["Judged by rules, not by a model.", "This run stopped early.", "interrupted"] {
         assert!(page.contains(expected), "{expected}");
     }
-    let sections = ["gates", "results", "scores", "tools", "findings", "reasons", "cost"].map(|id| section(&page, id));
+    let sections = ["results", "tools", "findings", "reasons", "cost"].map(|id| section(&page, id));
+    assert!(!page.contains("id=\"gates\"") && !page.contains("id=\"outcome\""), "nothing is said of what is not there");
     insta::assert_snapshot!(sections.join("\n"));
 }
 

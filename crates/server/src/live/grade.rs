@@ -202,10 +202,7 @@ impl RuleGrader {
         let max_cost_usd = match rule.daily_budget_usd {
             None => None,
             Some(budget) => {
-                let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
-                let (store, name) = (Arc::clone(&self.server.store), rule.name.clone());
-                let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None)).await??;
-                let spent = spent.cost_usd;
+                let spent = self.load_spent_today().await?;
                 if spent >= budget {
                     return Ok(RunTermination::Limit(format!("today's budget of ${budget} is spent")));
                 }
@@ -238,6 +235,14 @@ impl RuleGrader {
         }
     }
 
+    /// Dollars of the rule since 00:00 UTC, trials of rubrics included.
+    async fn load_spent_today(&self) -> anyhow::Result<f64> {
+        let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+        let (store, name) = (Arc::clone(&self.server.store), self.rule().name.clone());
+        let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None)).await??;
+        Ok(spent.cost_usd)
+    }
+
     /// Interrupts the run when the server stops. Questions in flight are waited for; the others stay in the store.
     /// Never returns, so that `select!` waits for the run.
     async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
@@ -265,6 +270,13 @@ impl RuleGrader {
                 continue;
             }
             let waiting = self.load_ungraded(after, BATCH).await?;
+            // The run itself counts only its own questions. Trials of rubrics spend from the same budget.
+            if !waiting.is_empty()
+                && let Some(budget) = self.rule().daily_budget_usd
+                && self.load_spent_today().await? >= budget
+            {
+                break;
+            }
             let Some(last) = waiting.last() else {
                 // A trajectory that was assembled again keeps its row number, so the next pass starts at the first row.
                 after = 0;

@@ -153,12 +153,22 @@ impl DimensionAgreement {
                 Some(LabelPair { judge, person: &row.label, trajectory: row.trajectory })
             })
             .collect();
-        let known = compute_agreement(&pairs);
         let people: BTreeSet<&str> = rows.iter().map(|row| identify_labeler(row)).collect();
-        let own: Vec<String> = find_evaluator_labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
-        let (labels, table) = build_confusion_matrix(own, &pairs);
+        let own = find_evaluator_labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
+        DimensionAgreement::from_pairs(find_evaluator_title(settings, evaluator), own, &pairs, people.len())
+    }
+
+    /// `labels` are those of the rubric, in the order of the confusion matrix.
+    pub(super) fn from_pairs(
+        title: String,
+        labels: Vec<String>,
+        pairs: &[LabelPair<'_>],
+        people: usize,
+    ) -> DimensionAgreement {
+        let known = compute_agreement(pairs);
+        let (labels, table) = build_confusion_matrix(labels, pairs);
         DimensionAgreement {
-            title: find_evaluator_title(settings, evaluator),
+            title,
             kappa: known.kappa.map(number::format_score),
             interval: known.interval.map(number::format_score_interval),
             note: match known.one_sided {
@@ -172,7 +182,7 @@ impl DimensionAgreement {
             agreed: format!("{} of {}", format_count(known.agreed), format_count(known.count)),
             share: known.share.map(number::format_percent).unwrap_or_default(),
             share_interval: known.share_interval.map(number::format_percent_interval).unwrap_or_default(),
-            people: number::format_counted_noun(people.len() as u64, "person", "people"),
+            people: number::format_counted_noun(people as u64, "person", "people"),
             labels,
             table,
             value: known.kappa,
@@ -183,13 +193,13 @@ impl DimensionAgreement {
 
 /// The identifier of a person: the key's name where there are keys. The displayed author is chosen freely and may be
 /// anybody's name.
-fn identify_labeler(row: &LabelRow) -> &str {
+pub(super) fn identify_labeler(row: &LabelRow) -> &str {
     if row.identifier.is_empty() { &row.author } else { &row.identifier }
 }
 
 /// Counts pairs of labels. Rows and columns are the labels of the rubric, then the most frequent other labels in
 /// alphabetical order, then one for the rest.
-fn build_confusion_matrix(
+pub(super) fn build_confusion_matrix(
     mut order: Vec<String>,
     pairs: &[LabelPair<'_>],
 ) -> (Vec<String>, Vec<(String, Vec<String>)>) {

@@ -32,6 +32,7 @@ static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
         include_str!("page.css"),
         include_str!("trace.css"),
         include_str!("lists.css"),
+        include_str!("review.css"),
         include_str!("start/start.css"),
         include_str!("alerts.css"),
     ];
@@ -39,7 +40,9 @@ static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
 static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
-    let text = [include_str!("page.js"), include_str!("lists.js"), include_str!("start/start.js")].join("\n");
+    let scripts =
+        [include_str!("page.js"), include_str!("lists.js"), include_str!("review.js"), include_str!("start/start.js")];
+    let text = scripts.join("\n");
     StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", text)
 });
 static ICON: LazyLock<StaticAsset> =

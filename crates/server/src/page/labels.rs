@@ -5,12 +5,13 @@ use super::label_authors::AUTHOR_COOKIE;
 use axum::response::IntoResponse;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::header::{ACCEPT, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use gradus_store::{AnnotationFilter, NewAnnotation};
+use gradus_store::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
@@ -19,7 +20,7 @@ use super::address::own_path;
 use super::blind_sample::{BlindSample, UNDECIDED};
 use super::render::PageError;
 use super::verdict::format_label_target;
-use super::{form, verdict};
+use super::{form, label_retry, label_undo, verdict};
 use crate::caller::RequestCaller;
 use crate::evaluators;
 use crate::http_error::{ApiError, blocking_sender};
@@ -27,28 +28,29 @@ use crate::page::label_authors::{LabelAuthor, MAX_NAME};
 use crate::state::ServerState;
 
 /// Body of `POST /labels`. Everything in it is untrusted: the verdict is looked up again.
-#[derive(Deserialize)]
-struct LabelForm {
-    trajectory: String,
+#[derive(Clone, Deserialize)]
+pub(super) struct LabelForm {
+    pub(super) trajectory: String,
     /// Empty for a verdict on the whole trajectory.
-    step: Option<String>,
-    evaluator: String,
+    pub(super) step: Option<String>,
+    pub(super) evaluator: String,
     /// The label that the person gives; empty if `other` is used.
     #[serde(default)]
-    label: String,
+    pub(super) label: String,
     /// A label in the person's own words, accepted only if no rubric defines the labels of the evaluator.
-    other: Option<String>,
-    note: Option<String>,
+    pub(super) other: Option<String>,
+    pub(super) note: Option<String>,
     author: Option<String>,
     /// Fingerprint of the verdict that the page showed.
     seen: Option<String>,
     /// Path to return to.
-    back: Option<String>,
+    pub(super) back: Option<String>,
     /// The random sample that the case is from, if the verdict was hidden.
-    draw: Option<String>,
+    pub(super) draw: Option<String>,
 }
 
-/// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year.
+/// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year. If the label
+/// cannot be stored, the answer is the form again with what was typed.
 pub(super) async fn submit_label(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -59,35 +61,66 @@ pub(super) async fn submit_label(
     let given = label.author.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let person = given
         .map_or_else(|| LabelAuthor::from_headers(&headers, &caller), |name| LabelAuthor::from_name(name, &caller));
-    let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
+    match store_label(&server, label.clone(), person.clone(), caller).await {
+        Ok(to) => Ok(respond_stored(&server, &to, &person, wants_json(&headers))),
+        // The script shows the message beside the form, which the browser still has.
+        Err(error) if wants_json(&headers) => Ok(error.into_response()),
+        Err(error) => Ok(label_retry::render_label_retry(&server, label, person, &headers, error).await),
+    }
+}
+
+/// The script asks for JSON: it stays on the page if the label could not be stored.
+pub(super) fn wants_json(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"application/json"))
+}
+
+/// Stores the label. Returns where to continue.
+async fn store_label(
+    server: &Arc<ServerState>,
+    label: LabelForm,
+    person: LabelAuthor,
+    caller: RequestCaller,
+) -> Result<String, ApiError> {
     // Without a name nobody could be told apart, and agreement between people could not be computed.
     if person.name.is_empty() {
-        return wrong("Enter your name: a label is stored with the name of its author.");
+        return Err(ApiError::bad_request("Enter your name: a label is stored with the name of its author."));
     }
     if server.reloadable().redaction.apply(&person.name).is_some() {
         // The redacted form would be the same for everybody whose name is redacted, so their labels would replace each
         // other.
-        return wrong("The redaction of this server removes this name. Enter another name.");
+        return Err(ApiError::bad_request("The redaction of this server removes this name. Enter another name."));
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
-    let name = person.name.clone();
-    let signed = blocking_sender(&server, move |server| {
+    let signed = blocking_sender(server, move |server| {
         let new = label.into_annotation(server, person)?;
         Ok(server.sign_annotations(vec![new], &caller))
     })
     .await?;
-    server.annotate(signed).await.map_err(ApiError::from)?;
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
+    let numbers = server.annotate(signed).await?;
+    Ok(match numbers.first() {
+        // The review queue offers to take the label back. Elsewhere it stands beside the verdict.
+        Some(number) if back.starts_with("/review?") => format!("{back}&labelled={number}"),
+        Some(number) if back == "/review" => format!("{back}?labelled={number}"),
+        _ => back,
+    })
+}
+
+fn respond_stored(server: &ServerState, to: &str, person: &LabelAuthor, is_json: bool) -> Response {
+    let mut response = match is_json {
+        true => Json(json!({ "next": to })).into_response(),
+        false => StatusCode::SEE_OTHER.into_response(),
+    };
+    let name = utf8_percent_encode(&person.name, NON_ALPHANUMERIC);
     // Behind a TLS proxy the cookie must not travel over plain HTTP.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie = format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000{secure}");
-    for (name, value) in [(LOCATION, back), (SET_COOKIE, cookie)] {
+    let location = (!is_json).then(|| (LOCATION, to.to_owned()));
+    for (name, value) in location.into_iter().chain([(SET_COOKIE, cookie)]) {
         if let Ok(value) = HeaderValue::from_str(&value) {
             response.headers_mut().insert(name, value);
         }
     }
-    Ok(response)
+    response
 }
 
 impl LabelForm {
@@ -109,7 +142,7 @@ impl LabelForm {
         if seen.is_some_and(|seen| *seen != verdict::fingerprint_verdict(&verdict)) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
-                "The verdict changed after you opened the page, so the label was not stored. Go back and review it.",
+                "The verdict changed after you opened the page, so the label was not stored. Look at it again.",
             ));
         }
         let known = evaluators::find_evaluator_labels(&server.reloadable(), &self.evaluator);
@@ -137,8 +170,13 @@ impl LabelForm {
             "judge_label": verdict.label,
             "rubric_hash": verdict.rubric_hash,
         });
+        let earlier = self.find_earlier_label(server, step, &person)?;
         if let Some(draw) = self.draw.as_deref().filter(|draw| !draw.is_empty()) {
-            metadata["sample"] = self.describe_draw(server, draw, step, &person)?;
+            // Who has labelled the case before has seen the verdict.
+            metadata["sample"] = self.describe_draw(server, draw, step, earlier.is_none())?;
+        }
+        if let Some(earlier) = &earlier {
+            metadata[label_undo::REPLACED] = label_undo::describe_replaced(earlier);
         }
         Ok(NewAnnotation {
             target: format_label_target(&self.trajectory, step),
@@ -154,24 +192,13 @@ impl LabelForm {
         })
     }
 
-    /// How the case was drawn. The form only names the draw; the probability is computed here.
-    fn describe_draw(
+    /// The label that this person gave to the verdict before.
+    fn find_earlier_label(
         &self,
         server: &ServerState,
-        draw: &str,
         step: Option<u32>,
         person: &LabelAuthor,
-    ) -> Result<serde_json::Value, ApiError> {
-        let (draw, project) = draw.split_once(' ').unwrap_or((draw, ""));
-        let draw = draw.parse().map_err(|()| ApiError::bad_request("draw: not a random sample"))?;
-        let sample = BlindSample::load(server, &self.evaluator, Some(project).filter(|name| !name.is_empty()), draw)?;
-        let position = sample.find_position(&self.trajectory, step).ok_or_else(|| {
-            ApiError::new(
-                StatusCode::CONFLICT,
-                "The verdict is not part of this sample any more, so the label was not stored. Go back and continue.",
-            )
-        })?;
-        // Who has labelled the case before has seen the verdict.
+    ) -> Result<Option<AnnotationRecord>, ApiError> {
         let filter = AnnotationFilter {
             target: Some(format_label_target(&self.trajectory, step)),
             name: Some(self.evaluator.clone()),
@@ -179,7 +206,26 @@ impl LabelForm {
             ..AnnotationFilter::default()
         };
         let earlier = server.store.annotations(&filter)?;
-        let is_blind = !earlier.iter().any(|label| label.identifier == person.identifier);
+        Ok(earlier.into_iter().find(|label| label.identifier == person.identifier))
+    }
+
+    /// How the case was drawn. The form only names the draw; the probability is computed here.
+    fn describe_draw(
+        &self,
+        server: &ServerState,
+        draw: &str,
+        step: Option<u32>,
+        is_blind: bool,
+    ) -> Result<serde_json::Value, ApiError> {
+        let (draw, project) = draw.split_once(' ').unwrap_or((draw, ""));
+        let draw = draw.parse().map_err(|()| ApiError::bad_request("draw: not a random sample"))?;
+        let sample = BlindSample::load(server, &self.evaluator, Some(project).filter(|name| !name.is_empty()), draw)?;
+        let position = sample.find_position(&self.trajectory, step).ok_or_else(|| {
+            ApiError::new(
+                StatusCode::CONFLICT,
+                "The verdict is not part of this sample any more, so the label was not stored.",
+            )
+        })?;
         Ok(sample.describe_case(position, is_blind))
     }
 }

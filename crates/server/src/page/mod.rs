@@ -16,17 +16,23 @@ mod alert_forms;
 mod alerts;
 mod asset;
 mod blind_sample;
+mod bulk_trial_export;
+mod bulk_trial_form;
+mod bulk_trial_results;
+mod bulk_trials;
 mod compare;
 mod compare_steps;
 mod display_text;
 mod failure_groups;
-mod flag_groups;
 mod filter_suggestions;
+mod flag_groups;
 mod form;
 mod gzip;
 mod health;
 mod label_authors;
 mod label_export;
+mod label_retry;
+mod label_undo;
 mod labels;
 mod loaded_trace;
 mod metric_timeline;
@@ -38,11 +44,15 @@ mod recorded_verdict;
 mod refusal_page;
 mod render;
 mod review;
+mod review_item;
+mod review_query;
+mod review_sample;
+mod rubric_addresses;
 mod rubrics;
 mod run_addresses;
+mod run_endings;
 mod run_fact;
 mod run_headline;
-mod run_endings;
 mod run_outcome;
 mod run_trajectory;
 mod runs;
@@ -116,6 +126,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
         .route("/sessions/{session}", get(session::render_session_page))
         .route("/labels", post(labels::submit_label).get(label_export::export_labels))
+        .route("/labels/undo", post(label_undo::undo_label))
         .route("/review", get(review::render_review_page))
         .route("/agreement", get(agreement::render_agreement_page))
         .route("/runs", get(runs::render_runs_page))
@@ -127,6 +138,14 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/compare/steps", get(compare_steps::render_step_comparison))
         .route("/rubrics", get(rubrics::render_rubrics_page))
         .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
+        .route("/rubrics/{rubric}/trials", post(bulk_trials::submit_bulk_plan))
+        .route(
+            "/rubrics/{rubric}/trials/{trial}",
+            get(bulk_trials::render_bulk_trial).post(bulk_trials::submit_bulk_action),
+        )
+        .route("/rubrics/{rubric}/trials/{trial}/progress", get(bulk_trials::render_bulk_progress))
+        .route("/rubrics/{rubric}/trials/{trial}/results", get(bulk_trial_export::export_bulk_trial))
+        .route("/rubrics/{rubric}/trials/{trial}/rubric", get(bulk_trials::download_tried_rubric))
         .route("/alerts", get(alerts::render_alerts_page).post(alert_forms::submit_alert_rule))
         .route("/alerts/edit", get(alert_forms::render_alert_form))
         .route("/alerts/delete", post(alert_forms::submit_alert_deletion))
@@ -259,7 +278,7 @@ pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Whether a path accepts forms of our pages. Requests to these have to pass `is_own`.
 pub(super) fn is_form(path: &str) -> bool {
-    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry" | "/start/demo")
+    matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/labels/undo" | "/server/retry" | "/start/demo")
         || path == "/alerts"
         || path.starts_with("/alerts/")
         || path.starts_with("/rubrics/")

@@ -13,8 +13,9 @@ use axum::response::{IntoResponse, Response};
 use gradus_eval::rubric::{Rubric, RubricOrigin, RubricSubject};
 use serde::Deserialize;
 
-use super::address::PageUrl;
+use super::bulk_trial_form::{BulkTrialForm, BulkTrialQuery};
 use super::render::{self, PageError, PageQuery};
+use super::rubric_addresses::build_rubric_url;
 use super::trials::{RubricPromptPreview, RubricTrialError, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
 use super::{NavigationQuery, PageLayout, form};
 use crate::caller::{RequestCaller, RequiredScope};
@@ -37,6 +38,8 @@ struct RubricListPage {
 struct RubricListRow {
     name: String,
     href: String,
+    /// Where trials on many cases are planned.
+    trials: String,
     title: String,
     about: DisplayText,
     subject: &'static str,
@@ -71,6 +74,7 @@ struct RubricPage {
     answer: Option<RubricTrialAnswer>,
     /// Why there is no prompt or no answer.
     wrong: Option<String>,
+    bulk: BulkTrialForm,
 }
 
 /// Parameters of `/rubrics/{rubric}`.
@@ -83,6 +87,10 @@ pub(super) struct RubricTrialQuery {
     trial: Option<String>,
     /// Rubrics belong to no project. It is passed on to the links of the navigation.
     project: Option<String>,
+    /// Id of a trial on many cases, whose text is edited further.
+    from: Option<String>,
+    #[serde(flatten)]
+    bulk: BulkTrialQuery,
 }
 
 /// `GET /rubrics`
@@ -106,6 +114,7 @@ impl RubricListRow {
         RubricListRow {
             name: text::format_display_line(&rubric.name),
             href: build_rubric_url(&rubric.name).with("project", project).to_string(),
+            trials: format!("{}/trials", build_rubric_url(&rubric.name)),
             title: text::format_display_line(&rubric.title),
             about: text::format_display_block(&rubric.about),
             subject: match rubric.subject {
@@ -126,12 +135,6 @@ impl RubricListRow {
     }
 }
 
-/// Names come from files and may contain any character.
-pub(super) fn build_rubric_url(name: &str) -> PageUrl {
-    let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
-    PageUrl::from_path(format!("/rubrics/{name}"))
-}
-
 /// `GET /rubrics/{rubric}`: a rubric, with the prompt for a step if one is selected. Asks no judge and costs nothing.
 pub(super) async fn render_rubric_page(
     State(server): State<Arc<ServerState>>,
@@ -147,7 +150,9 @@ pub(super) async fn render_rubric_page(
     // An id that is not in the cache is reported: the trial was evicted, or the server restarted.
     let kept = trial.map(|name| server.trials.get(name).ok_or(()));
     let is_gone = matches!(kept, Some(Err(())));
-    let RubricTrial { text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
+    let RubricTrial { mut text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
+    let (bulk, earlier) = BulkTrialForm::load(&server, &name, choice.from.clone(), choice.bulk.clone()).await?;
+    text = text.or(earlier);
     let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn));
     let tried = changed.as_ref().and_then(|changed| changed.as_ref().ok()).unwrap_or(rubric);
     let of_steps = tried.subject == RubricSubject::Step;
@@ -169,6 +174,7 @@ pub(super) async fn render_rubric_page(
         shown: None,
         answer,
         wrong: wrong.or_else(|| is_gone.then(|| "This trial has expired; run it again.".to_owned())),
+        bulk,
     };
     if !page.trajectory.is_empty() {
         let is_changed = text.is_some();
@@ -193,7 +199,7 @@ pub(super) async fn render_rubric_page(
 }
 
 /// 404 for unknown names.
-fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
+pub(super) fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
     settings.library.find(name).ok_or_else(|| ApiError::not_found("No rubric has this name."))
 }
 
@@ -282,7 +288,7 @@ pub(super) async fn try_out(
 }
 
 /// The text as a file for download.
-fn respond_rubric_file(name: &str, text: &str) -> Response {
+pub(super) fn respond_rubric_file(name: &str, text: &str) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8")),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),

@@ -8,7 +8,7 @@ use gradus_store::AnnotationRecord;
 
 use super::address::PageUrl;
 use super::display_text::format_timestamp;
-use super::rubrics;
+use super::rubric_addresses::build_rubric_url;
 use crate::evaluators::{find_evaluator_labels, find_evaluator_title};
 use crate::page::address::format_step_anchor;
 use crate::page::label_authors::LabelAuthor;
@@ -85,6 +85,9 @@ pub(super) struct LabelFormFields {
     pub(super) seen: String,
     /// The random sample that the case is from. The judge's verdict is hidden then.
     pub(super) draw: Option<String>,
+    /// What the person has typed already.
+    pub(super) note: String,
+    pub(super) other: String,
 }
 
 /// Number keys for shortcuts.
@@ -188,7 +191,7 @@ impl VerdictDetailView {
             when: format_timestamp(*at_ns),
             rubric: settings.library.find(&line.evaluator).map(|rubric| {
                 let step = line.step_index.map(|step| step.to_string());
-                rubrics::build_rubric_url(&rubric.name)
+                build_rubric_url(&rubric.name)
                     .with("trajectory", Some(&line.trajectory_id))
                     .with("step", step.as_deref())
                     .to_string()
@@ -203,6 +206,8 @@ impl VerdictDetailView {
                 back: here.clone().with_fragment(format_step_anchor(line.step_index)).to_string(),
                 seen: fingerprint_verdict(line),
                 draw: None,
+                note: String::new(),
+                other: String::new(),
                 key: format!(
                     "{:x}",
                     gradus_core::stable_digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::sql::{OptionalRow, SqlConnection, params};
 
 use super::MetricFilter;
 use super::latest::find_latest_trajectories;
@@ -66,7 +66,7 @@ impl Store {
     /// The latest trajectories that match, at most `limit`. Evaluator and tool of the filter are ignored.
     pub fn compared_runs(&self, filter: &MetricFilter, limit: usize) -> Result<ComparedRuns, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let (latest, is_cut) = find_latest_trajectories(sql, filter)?;
         let mut found = ComparedRuns { is_cut: is_cut || latest.len() > limit, ..ComparedRuns::default() };
         let mut head = sql.prepare_cached(
@@ -119,7 +119,7 @@ impl Store {
     /// Failure groups of the trajectories of several lists.
     pub fn compared_groups(&self, versions: &[ComparedRuns]) -> Result<Vec<ComparedGroupRow>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let mut counts: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
         let mut groups = sql.prepare_cached(
             "SELECT failure_group FROM failure INDEXED BY failure_by_trajectory WHERE trajectory = ?",

@@ -119,7 +119,7 @@ impl Store {
 
 /// Counts the labels that an evaluator gave these trajectories as a whole.
 fn count_endings(
-    sql: &Connection,
+    sql: &SqlConnection,
     numbers: impl Iterator<Item = i64>,
     evaluator: &str,
 ) -> Result<Vec<RunEndingRow>, StoreError> {
@@ -130,7 +130,7 @@ fn count_endings(
     for number in numbers {
         let mut rows = find.query(params![number, evaluator])?;
         let Some(row) = rows.next()? else { continue };
-        let Some(label) = row.get::<_, Option<String>>(0)? else { continue };
+        let Some(label) = row.get::<Option<String>>(0)? else { continue };
         match endings.iter_mut().find(|known| known.label == label) {
             Some(known) => known.trajectories += 1,
             None => {

@@ -1,6 +1,6 @@
 //! How the latest trajectories ended, by project: for metrics that are scraped.
 
-use rusqlite::params;
+use crate::sql::params;
 
 use crate::Store;
 use crate::error::StoreError;
@@ -27,7 +27,7 @@ impl Store {
     ) -> Result<Vec<RecentOutcomeRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
-            "SELECT project.name, outcome.label, count(*), COALESCE(sum(latest.is_error), 0) FROM \
+            "SELECT project.name, outcome.label, count(*), count(CASE WHEN latest.is_error THEN 1 END) FROM \
              (SELECT no, project, is_error FROM trajectory WHERE start_ns >= ?1 ORDER BY start_ns DESC LIMIT ?2) AS latest \
              JOIN project ON project.no = latest.project \
              LEFT JOIN outcome ON outcome.trajectory = latest.no AND outcome.evaluator = ?3 AND outcome.step = 0 \

@@ -1,6 +1,7 @@
 //! The review queue: verdicts for people to check one after another, and the labels that people gave.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use crate::sql::SqlValue;
@@ -19,7 +20,7 @@ pub struct ReviewFilter {
     pub only_wrong: bool,
     /// Outcomes that the judge could not judge, instead of verdicts.
     pub only_failed: bool,
-    /// Only verdicts of the failure group with this key.
+    /// Only verdicts of this failure group, by its key.
     pub failure_group: Option<String>,
     /// Verdicts that this person has labelled already are skipped.
     pub author: String,
@@ -105,46 +106,28 @@ impl Store {
     ) -> Result<(Option<ReviewItem>, Option<ReviewPlace>), StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
-        let mut values = Vec::new();
-        let group = match &filter.failure_group {
-            None => None,
-            Some(key) => match find_group_number(sql, key)? {
-                Some(group) => Some(group),
-                None => return Ok((None, None)),
-            },
-        };
-        values.extend(group.map(Value::Integer));
-        let (index, within) = match &filter.project {
-            None => ("trajectory_by_start", ""),
-            Some(name) => match project_number(sql, name)? {
-                Some(project) => {
-                    values.push(SqlValue::Integer(project));
-                    ("trajectory_by_project", "project = ? AND")
-                }
-                None => return Ok((None, None)),
-            },
-        };
+        let Some(walk) = ReviewWalk::new(sql, filter)? else { return Ok((None, None)) };
         let start = after.map_or((i64::MAX, i64::MAX), |place| (place.start_ns, place.trajectory));
-        values.extend([start.0, start.1, MAX_TRAJECTORIES].map(SqlValue::Integer));
-        let walk = match group {
-            None => trajectory_walk(index, within),
-            Some(_) => group_walk(within),
-        };
-        let mut trajectories = sql.prepare_cached(&walk)?;
-        let mut rows = trajectories.query(params_from_iter(values))?;
+        let mut trajectories = sql.prepare_cached(&walk.statement)?;
+        let mut rows = trajectories.query(params_from_iter(walk.values(start, MAX_TRAJECTORIES)))?;
         let (mut looked_at, mut last) = (0, None);
         while let Some(row) = rows.next()? {
             looked_at += 1;
             let (start_ns, trajectory): (i64, i64) = (row.get(0)?, row.get(1)?);
             let trajectory_id: String = row.get(2)?;
             let passed = after.filter(|place| place.trajectory == trajectory);
-            if let Some((step, evaluator)) = first_open(sql, filter, group, (trajectory, &trajectory_id), passed)? {
-                let trace: i64 = row.get(3)?;
-                let trace_id: [u8; 16] = sql
-                    .prepare_cached("SELECT trace_id FROM trace WHERE no = ?")?
-                    .query_row([trace], |row| row.get(0))?;
+            let mut found = None;
+            walk.visit_verdicts(sql, trajectory, &trajectory_id, |step, evaluator, is_labelled| {
+                let is_passed = passed.is_some_and(|place| (step, evaluator) <= (place.step, &*place.evaluator));
+                if is_passed || is_labelled()? {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                found = Some((step, evaluator.to_owned()));
+                Ok(ControlFlow::Break(()))
+            })?;
+            if let Some((step, evaluator)) = found {
+                let trace_id = trace_id_of(sql, row.get(3)?)?;
                 let place = ReviewPlace { start_ns, trajectory, step, evaluator };
-                let trace_id = u128::from_be_bytes(trace_id);
                 return Ok((Some(ReviewItem { place, trajectory_id, trace_id }), None));
             }
             last = Some(ReviewPlace { start_ns, trajectory, step: u32::MAX, evaluator: String::new() });
@@ -247,65 +230,27 @@ fn label_walk(of_project: bool, in_order: bool) -> String {
     )
 }
 
-/// Trajectories by start, newest first, behind a position.
-fn trajectory_walk(index: &str, within: &str) -> String {
+/// Trajectories by start, newest first, from a position on.
+fn trajectory_walk(of_project: bool) -> String {
+    let (index, within) = match of_project {
+        true => ("trajectory_by_project", "project = ? AND"),
+        false => ("trajectory_by_start", ""),
+    };
     format!(
         "SELECT start_ns, no, trajectory_id, trace FROM trajectory INDEXED BY {index} \
          WHERE {within} (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
     )
 }
 
-/// The same of the trajectories of a failure group.
-fn group_walk(within: &str) -> String {
-    let within = within.replace("project", "f.project");
+/// Trajectories of a failure group in the same order.
+fn group_walk(of_project: bool) -> String {
+    let within = if of_project { "AND failure.project = ?" } else { "" };
     format!(
-        "SELECT f.start_ns, f.trajectory, t.trajectory_id, t.trace FROM failure f CROSS JOIN trajectory t \
-         ON t.no = f.trajectory WHERE f.failure_group = ? AND {within} (f.start_ns, f.trajectory) <= (?, ?) \
-         ORDER BY f.start_ns DESC, f.trajectory DESC LIMIT ?"
+        "SELECT failure.start_ns, failure.trajectory, trajectory_id, trace FROM failure \
+         CROSS JOIN trajectory ON trajectory.no = failure.trajectory \
+         WHERE failure_group = ? {within} AND (failure.start_ns, failure.trajectory) <= (?, ?) \
+         ORDER BY failure.start_ns DESC, failure.trajectory DESC LIMIT ?"
     )
-}
-
-fn find_group_number(sql: &Connection, key: &str) -> Result<Option<i64>, StoreError> {
-    let mut find = sql.prepare_cached("SELECT no FROM failure_group WHERE key = ?")?;
-    Ok(find.query_row([key], |row| row.get(0)).optional()?)
-}
-
-/// The first verdict on a trajectory that this person has not labelled, behind a position if one is given.
-fn first_open(
-    sql: &SqlConnection,
-    filter: &ReviewFilter,
-    group: Option<i64>,
-    (trajectory, trajectory_id): (i64, &str),
-    passed: Option<&ReviewPlace>,
-) -> Result<Option<(u32, String)>, StoreError> {
-    let mut verdicts = sql.prepare_cached(
-        "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 \
-         AND (?2 IS NULL OR evaluator = ?2) AND CASE WHEN ?4 THEN kind = 2 ELSE kind = 0 AND label IS NOT NULL END \
-         AND (NOT ?3 OR is_wrong) AND (CAST(?5 AS BIGINT) IS NULL OR failure_group = ?5) ORDER BY step, evaluator",
-    )?;
-    let mut labelled =
-        sql.prepare_cached("SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1")?;
-    let mut rows = verdicts.query(params![
-        trajectory,
-        filter.evaluator,
-        filter.only_wrong && !filter.only_failed,
-        filter.only_failed,
-        group
-    ])?;
-    while let Some(row) = rows.next()? {
-        let (step, evaluator): (u32, String) = (row.get(0)?, row.get(1)?);
-        if passed.is_some_and(|place| (step, &evaluator) <= (place.step, &place.evaluator)) {
-            continue;
-        }
-        let target = match step {
-            0 => format!("trajectory:{trajectory_id}"),
-            step => format!("trajectory:{trajectory_id}#{step}"),
-        };
-        if filter.author.is_empty() || !labelled.exists(params![target, evaluator, filter.author])? {
-            return Ok(Some((step, evaluator)));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]
@@ -315,8 +260,8 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledTraceGroup, BlockSignal, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
-        TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, FailureGroupKey, NewAnnotation, OutcomeRecord, RecordedKind, ReviewProgress,
+        StoreOptions, TraceChunk, TrajectoryRecord,
     };
 
     /// Trajectories `a` and `b#1` of two steps each, both judged; the second step of each was found wrong.
@@ -337,13 +282,20 @@ mod tests {
                 tool: String::new(),
                 run: String::new(),
                 line: r#"{"judge":"rules"}"#.to_owned(),
-                failure_group: None,
+                failure_group: (step == 2).then(|| FailureGroupKey {
+                    // Each trajectory fails for a reason of its own.
+                    key: format!("group-{number}"),
+                    evaluator: "fit".to_owned(),
+                    ..FailureGroupKey::default()
+                }),
             };
             let unsure = |step: u32| OutcomeRecord {
                 evaluator: "hard".to_owned(),
                 kind: RecordedKind::Failed,
                 label: None,
                 score: None,
+                is_wrong: false,
+                failure_group: None,
                 ..outcome(step)
             };
             let record = TrajectoryRecord {
@@ -409,6 +361,44 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_can_be_of_one_failure_group() {
+        let (_folder, store) = store();
+        let of_group = |key: &str| ReviewFilter { failure_group: Some(key.to_owned()), ..ReviewFilter::default() };
+        for (key, id) in [("group-1", "a"), ("group-2", "b#1")] {
+            let (item, _) = store.next_verdict(&of_group(key), None).unwrap();
+            let item = item.unwrap();
+            assert_eq!((item.trajectory_id.as_str(), item.place.step), (id, 2));
+            assert_eq!(store.next_verdict(&of_group(key), Some(&item.place)).unwrap(), (None, None));
+            let in_project = |name: &str| ReviewFilter { project: Some(name.to_owned()), ..of_group(key) };
+            assert_eq!(store.next_verdict(&in_project("shop"), None).unwrap().0, Some(item));
+            assert_eq!(store.next_verdict(&in_project("none"), None).unwrap(), (None, None));
+        }
+        assert_eq!(store.next_verdict(&of_group("unknown"), None).unwrap(), (None, None));
+        assert_eq!(store.review_progress(&of_group("unknown"), None).unwrap(), ReviewProgress::default());
+    }
+
+    #[test]
+    fn progress_counts_what_is_labelled_and_where_the_verdict_stands() {
+        let (_folder, store) = store();
+        let filter = ReviewFilter { author: "ann".to_owned(), ..ReviewFilter::default() };
+        let next = || store.next_verdict(&filter, None).unwrap().0.unwrap().place;
+        let of = |labelled, position| ReviewProgress { verdicts: 4, labelled, is_more: false, position };
+        assert_eq!(store.review_progress(&filter, Some(&next())).unwrap(), of(0, Some(1)));
+        label(&store, "trajectory:b#1#1", 2, "ann", "good");
+        label(&store, "trajectory:b#1#2", 2, "bob", "good");
+        assert_eq!(store.review_progress(&filter, Some(&next())).unwrap(), of(1, Some(2)));
+        assert_eq!(store.review_progress(&filter, None).unwrap(), of(1, None));
+        let wrong = ReviewFilter { only_wrong: true, ..filter.clone() };
+        let expected = ReviewProgress { verdicts: 2, labelled: 0, is_more: false, position: Some(1) };
+        assert_eq!(store.review_progress(&wrong, Some(&next())).unwrap(), expected);
+        // Also one that is labelled is found by its position.
+        let place = next();
+        label(&store, "trajectory:b#1#2", 2, "ann", "good");
+        assert_eq!(store.review_item(&place).unwrap().unwrap().place, place);
+        assert_eq!(store.review_item(&ReviewPlace { trajectory: 99, ..place }).unwrap(), None);
+    }
+
+    #[test]
     fn labels_stand_beside_what_the_judge_says_now() {
         let (_folder, store) = store();
         label(&store, "trajectory:b#1#2", 2, "ann", "good");
@@ -448,10 +438,10 @@ mod tests {
     fn walks_go_through_indexes() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        assert_plan(&sql, &trajectory_walk("trajectory_by_start", ""), "trajectory_by_start (start_ns<?)");
-        let walk = trajectory_walk("trajectory_by_project", "project = ? AND");
-        assert_plan(&sql, &walk, "trajectory_by_project (project=? AND start_ns<?)");
+        assert_plan(&sql, &trajectory_walk(false), "trajectory_by_start (start_ns<?)");
+        assert_plan(&sql, &trajectory_walk(true), "trajectory_by_project (project=? AND start_ns<?)");
         for of_project in [false, true] {
+            assert_plan(&sql, &group_walk(of_project), "failure USING PRIMARY KEY (failure_group=? AND start_ns<?)");
             assert_plan(&sql, &label_walk(of_project, false), "annotation_of_people (updated_ns<?)");
             assert_plan(&sql, &label_walk(of_project, true), "annotation_of_people (updated_ns>?)");
         }

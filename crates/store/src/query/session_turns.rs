@@ -1,7 +1,7 @@
 //! The trajectories of one session in order of time, with what they come to together.
 
+use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::TraceId;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::project_number;
 use super::trace_rows::{TrajectoryRow, list_trajectory_scores, trajectory_row};
@@ -51,7 +51,7 @@ impl Store {
         limit: usize,
     ) -> Result<Option<SessionTurnPage>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let number = match project {
             Some(name) => project_number(sql, name)?,
             None => sql
@@ -89,7 +89,7 @@ impl Store {
 }
 
 /// Bounded, since any sender can add to a session.
-fn sum_session(sql: &Connection, session: &str, project: i64) -> Result<SessionTotals, StoreError> {
+fn sum_session(sql: &SqlConnection, session: &str, project: i64) -> Result<SessionTotals, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT count(*), coalesce(sum(tokens), 0), sum(cost_usd), count(*) - count(cost_usd), \
          coalesce(min(start_ns), 0), coalesce(max(end_ns), 0) FROM \

@@ -1,7 +1,7 @@
 //! How far a new store has come: whether spans arrived, and whether a trajectory was graded.
 
+use crate::sql::{OptionalRow, SqlConnection};
 use gradus_core::span::TraceId;
-use rusqlite::{Connection, OptionalExtension};
 
 use crate::Store;
 use crate::error::StoreError;
@@ -40,24 +40,28 @@ impl Store {
         let reader = self.readers.take_reader()?;
         let mut statement =
             reader.prepare_cached("SELECT EXISTS (SELECT 1 FROM rollup) OR EXISTS (SELECT 1 FROM rollup_long)")?;
-        Ok(statement.query_row([], |row| row.get(0))?)
+        Ok(statement.query_row((), |row| row.get(0))?)
     }
 
     /// Counts, and the first graded trajectory.
     pub fn store_progress(&self) -> Result<StoreProgress, StoreError> {
         let reader = self.readers.take_reader()?;
+        let counts = reader.choose("project", "project_count");
         let (traces, spans, trajectories) = reader
-            .prepare_cached(
-                "SELECT COALESCE(sum(traces), 0), COALESCE(sum(spans), 0), COALESCE(sum(trajectories), 0) FROM project",
-            )?
-            .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let mut statement = reader.prepare_cached("SELECT name FROM project WHERE traces > 0 ORDER BY no LIMIT ?")?;
+            .prepare_cached(&format!(
+                "SELECT COALESCE(sum(traces), 0), COALESCE(sum(spans), 0), COALESCE(sum(trajectories), 0) FROM {counts}"
+            ))?
+            .query_row((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let mut statement = reader.prepare_cached(
+            "SELECT name FROM project WHERE EXISTS (SELECT 1 FROM trace WHERE trace.project = project.no) \
+             ORDER BY no LIMIT ?",
+        )?;
         let projects = statement.query_map([MAX_PROJECTS], |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(StoreProgress { traces, spans, trajectories, projects, first_graded: find_first_graded(&reader)? })
     }
 }
 
-fn find_first_graded(reader: &Connection) -> Result<Option<GradedTrajectory>, StoreError> {
+fn find_first_graded(reader: &SqlConnection) -> Result<Option<GradedTrajectory>, StoreError> {
     // The primary key of `outcome` begins with the trajectory, so this reads one row of each table.
     let found = reader
         .prepare_cached(
@@ -65,13 +69,15 @@ fn find_first_graded(reader: &Connection) -> Result<Option<GradedTrajectory>, St
              JOIN trajectory ON trajectory.no = outcome.trajectory JOIN trace ON trace.no = trajectory.trace \
              JOIN project ON project.no = trajectory.project ORDER BY outcome.trajectory LIMIT 1",
         )?
-        .query_row([], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, [u8; 16]>(2)?, row.get::<_, String>(3)?))
+        .query_row((), |row| {
+            Ok((row.get::<i64>(0)?, row.get::<String>(1)?, row.get::<[u8; 16]>(2)?, row.get::<String>(3)?))
         })
         .optional()?;
     let Some((no, trajectory_id, trace_id, project)) = found else { return Ok(None) };
     let (verdict_count, wrong_count) = reader
-        .prepare_cached("SELECT count(*), COALESCE(sum(is_wrong), 0) FROM outcome WHERE trajectory = ? AND kind = 0")?
+        .prepare_cached(
+            "SELECT count(*), count(CASE WHEN is_wrong THEN 1 END) FROM outcome WHERE trajectory = ? AND kind = 0",
+        )?
         .query_row([no], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut statement = reader.prepare_cached(
         "SELECT DISTINCT evaluator FROM outcome WHERE trajectory = ? AND kind = 3 ORDER BY evaluator",

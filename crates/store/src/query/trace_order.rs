@@ -1,7 +1,7 @@
 //! Lists in another order than by time, numbers of matches, and names to choose from. There is no index for these, so each
 //! reads a bounded number of the latest traces and says whether that was all.
 
-use rusqlite::{Connection, params};
+use crate::sql::{SqlConnection, params};
 
 use super::trace_filter::TraceFilter;
 use super::trace_rows::{TraceRow, trace_row};
@@ -49,7 +49,7 @@ impl Store {
     /// How many traces match, counted up to a bound.
     pub fn count_traces(&self, filter: &TraceFilter) -> Result<TraceCount, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let (numbers, is_cut) = find_trace_numbers(sql, filter, MAX_COUNTED, MAX_COUNTED)?;
         Ok(TraceCount { count: numbers.len() as u64, is_cut })
     }
@@ -63,18 +63,18 @@ impl Store {
         limit: usize,
     ) -> Result<SortedTraces, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &*reader.unchecked_transaction()?;
+        let sql: &SqlConnection = &*reader.snapshot()?;
         let (numbers, is_cut) = find_trace_numbers(sql, filter, MAX_SORTED_TRACES, MAX_SORTED_TRACES)?;
         let mut key = sql.prepare_cached(sort_key(order))?;
         let mut keyed: Vec<(f64, i64)> = Vec::with_capacity(numbers.len());
         for number in &numbers {
-            keyed.push((key.query_row(params![number], |row| row.get::<_, Option<f64>>(0))?.unwrap_or(-1.0), *number));
+            keyed.push((key.query_row(params![number], |row| row.get::<Option<f64>>(0))?.unwrap_or(-1.0), *number));
         }
         // Stable: equal ones stay newest first.
         keyed.sort_by(|one, other| other.0.total_cmp(&one.0));
         let mut traces = Vec::new();
         for (_, number) in keyed.iter().skip(skip).take(limit) {
-            traces.extend(trace_row(sql, "no = ?", rusqlite::types::Value::Integer(*number))?);
+            traces.extend(trace_row(sql, "no = ?", crate::sql::SqlValue::Integer(*number))?);
         }
         Ok(SortedTraces { traces, sorted_count: keyed.len(), is_cut })
     }
@@ -82,7 +82,7 @@ impl Store {
     /// Names of the tools that were called, in alphabetical order; the first ones if there are many.
     pub fn list_tools(&self, project: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &reader;
+        let sql: &SqlConnection = &reader;
         let projects: Vec<i64> = sql
             .prepare_cached("SELECT no FROM project WHERE ?1 IS NULL OR name = ?1 LIMIT ?2")?
             .query_map(params![project, MAX_PROJECTS], |row| row.get(0))?
@@ -115,7 +115,7 @@ impl Store {
     /// Sums over a trace group, if all of its runs begin in this trace: then its other traces only continue them.
     pub fn group_totals(&self, group: i64, trace: i64) -> Result<Option<GroupTotals>, StoreError> {
         let reader = self.readers.take_reader()?;
-        let sql: &Connection = &reader;
+        let sql: &SqlConnection = &reader;
         let mut sums = sql.prepare_cached(
             "SELECT count(*), coalesce(sum(spans), 0), coalesce(sum(errors), 0) FROM trace INDEXED BY trace_by_story \
              WHERE story = ? AND story <> no",
@@ -151,7 +151,7 @@ fn sort_key(order: TraceOrder) -> &'static str {
             "SELECT CAST(max(t.end_ns, coalesce((SELECT max(y.end_ns) FROM trajectory y WHERE y.trace = t.no), 0)) \
              - t.start_ns AS REAL) FROM trace t WHERE t.no = ?"
         }
-        TraceOrder::Steps => "SELECT CAST(sum(steps) AS REAL) FROM trajectory WHERE trace = ?",
+        TraceOrder::Steps => "SELECT CAST(sum(steps) AS DOUBLE PRECISION) FROM trajectory WHERE trace = ?",
         TraceOrder::Cost => "SELECT sum(cost_usd) FROM trajectory WHERE trace = ?",
         TraceOrder::Wrong => {
             "SELECT CAST(count(*) AS REAL) FROM trajectory y CROSS JOIN outcome o INDEXED BY outcome_wrong \

@@ -243,7 +243,7 @@ fn build_report(
         Ok(comparison) => comparison,
         Err(error) => return Ok(Err(error)),
     };
-    Ok(Ok(RunReport { summary, gates, comparison }))
+    Ok(Ok(RunReport { summary, gates, decides: true, comparison }))
 }
 
 /// A run without questions. Gates and outputs are about the metrics of the addition.

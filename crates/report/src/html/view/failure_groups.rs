@@ -34,7 +34,21 @@ pub struct FailureExampleView {
     pub request: String,
 }
 
+/// Groups that are shown at once; further ones are folded.
+const FEW_GROUPS: usize = 10;
+/// Examples of a group, and characters of their request: the list is for recognising, not for reading.
+const MAX_EXAMPLES: usize = 2;
+const MAX_REQUEST_CHARS: usize = 100;
+
 impl FailureGroupsView {
+    pub fn first(&self) -> &[FailureGroupView] {
+        &self.rows[..self.rows.len().min(FEW_GROUPS)]
+    }
+
+    pub fn rest(&self) -> &[FailureGroupView] {
+        self.rows.get(FEW_GROUPS..).unwrap_or_default()
+    }
+
     pub fn from_summary(summary: &EvaluationSummary) -> FailureGroupsView {
         let rows = list_failure_rows(summary);
         let omitted = rows.len().saturating_sub(MAX_ROWS) as u64 + summary.omitted_failure_groups;
@@ -54,7 +68,7 @@ impl FailureGroupView {
             reason: text::format_display_line(&row.reason),
             count: format_count(row.count),
             share: format!("{:.1} %", row.share * 100.0),
-            examples: row.examples.iter().map(FailureExampleView::from_example).collect(),
+            examples: row.examples.iter().take(MAX_EXAMPLES).map(FailureExampleView::from_example).collect(),
         }
     }
 }
@@ -64,7 +78,15 @@ impl FailureExampleView {
         FailureExampleView {
             trajectory_id: text::format_display_line(&example.trajectory_id),
             step: example.step_index,
-            request: example.request.as_deref().map_or_else(String::new, text::format_display_line),
+            request: example.request.as_deref().map_or_else(String::new, shorten_request),
         }
+    }
+}
+
+fn shorten_request(request: &str) -> String {
+    let line = text::format_display_line(request);
+    match line.char_indices().nth(MAX_REQUEST_CHARS) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
     }
 }

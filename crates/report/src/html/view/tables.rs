@@ -7,6 +7,7 @@ use crate::report_table::ReportTable;
 #[derive(Debug)]
 pub struct ReportTableView {
     pub title: &'static str,
+    pub about: &'static str,
     /// Anchor for links: the title in lower case, with `-` for other characters.
     pub id: String,
     /// Name and CSS class.
@@ -47,6 +48,7 @@ impl ReportTableView {
         let letters = table.title.to_lowercase();
         ReportTableView {
             title: table.title,
+            about: table.about,
             id: letters.chars().map(|c| if c.is_ascii_lowercase() { c } else { '-' }).collect(),
             columns: (table.columns.iter().enumerate())
                 .map(|(at, column)| (text::format_display_line(&column.name), class(at)))

@@ -1,0 +1,79 @@
+//! The answer to a label that could not be stored: the verdict and the form again, with what was typed.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use gradus_report::html::text;
+use gradus_store::{ReviewItem, ReviewPlace};
+
+use super::PageLayout;
+use super::address::own_path;
+use super::label_authors::LabelAuthor;
+use super::labels::LabelForm;
+use super::render::{PageError, with_status};
+use super::review_item::ReviewItemView;
+use super::review_query::ReviewQuery;
+use crate::evaluators::find_evaluator_labels;
+use crate::http_error::{ApiError, blocking_large};
+use crate::state::ServerState;
+
+#[derive(Template)]
+#[template(path = "label_retry.html")]
+struct LabelRetryPage {
+    frame: PageLayout,
+    message: String,
+    /// `None` if the verdict is gone, or cannot be read now.
+    item: Option<ReviewItemView>,
+    author: LabelAuthor,
+    /// The label that was chosen.
+    label: String,
+    note: String,
+    back: String,
+}
+
+/// Renders the page with the status of the error.
+pub(super) async fn render_label_retry(
+    server: &Arc<ServerState>,
+    label: LabelForm,
+    author: LabelAuthor,
+    headers: &HeaderMap,
+    error: ApiError,
+) -> Response {
+    let frame = PageLayout::new("/review", None, headers);
+    let back = own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
+    let chosen = [label.label.as_str(), label.other.as_deref().unwrap_or_default()];
+    let chosen = chosen.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
+    let (chosen, note) = (text::format_display_line(chosen), label.note.clone().unwrap_or_default());
+    // Without the verdict, the page still has what was typed.
+    let item = blocking_large(server, move |server| load_item(server, label)).await.ok().flatten();
+    let page = LabelRetryPage { frame, message: error.message().to_owned(), item, author, label: chosen, note, back };
+    match error.status() {
+        status if status.is_client_error() || status.is_server_error() => with_status(status, &page),
+        _ => PageError::from(error).into_response(),
+    }
+}
+
+/// The verdict as it is now, with the form filled in.
+fn load_item(server: &ServerState, label: LabelForm) -> Result<Option<ReviewItemView>, ApiError> {
+    let Some(trace) = server.store.trace_of_trajectory(&label.trajectory)? else { return Ok(None) };
+    let step = label.step.as_deref().and_then(|step| step.parse().ok()).unwrap_or(0);
+    let place = ReviewPlace { start_ns: 0, trajectory: 0, step, evaluator: label.evaluator.clone() };
+    let found = ReviewItem { place, trajectory_id: label.trajectory, trace_id: trace.0 };
+    let choice = ReviewQuery { note: label.note, ..ReviewQuery::default() };
+    let Some(mut item) = ReviewItemView::load_for_review(server, &choice, &found)? else { return Ok(None) };
+    let draw = label.draw.filter(|draw| !draw.is_empty());
+    if draw.is_some() {
+        let labels = find_evaluator_labels(&server.reloadable(), &label.evaluator);
+        item.hide_verdict(labels.into_iter().map(|(label, _)| label).collect());
+    }
+    let back = own_path(label.back.as_deref()).unwrap_or("/review").to_owned();
+    if let Some(form) = &mut item.verdict.labelling {
+        form.other = label.other.unwrap_or_default();
+        form.draw = draw;
+        form.back = back.clone();
+    }
+    item.skip = back;
+    Ok(Some(item))
+}

@@ -1,0 +1,221 @@
+//! Taking back the label that a person has just given. An earlier label of the same person comes back, and the verdict is
+//! shown again.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gradus_report::html::text;
+use gradus_store::{AnnotationFilter, AnnotationRecord, LabelRow, NewAnnotation, ReviewPlace};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::address::own_path;
+use super::blind_sample::UNDECIDED;
+use super::form;
+use super::label_authors::LabelAuthor;
+use super::render::PageError;
+use super::review_query::ReviewQuery;
+use crate::caller::RequestCaller;
+use crate::evaluators::about_step;
+use crate::http_error::{ApiError, blocking_sender};
+use crate::settings::ReloadableSettings;
+use crate::signature;
+use crate::state::ServerState;
+
+/// What a label has replaced, in its metadata.
+pub(super) const REPLACED: &str = "replaced";
+/// Bytes of a note that is put back into the form. It travels in the address.
+const MAX_KEPT_NOTE: usize = 1_000;
+
+/// The label that this person has just given.
+pub(super) struct GivenLabel {
+    pub(super) what: String,
+    pub(super) label: String,
+    pub(super) number: i64,
+    pub(super) updated_ns: i64,
+    /// Where to continue after it is taken back.
+    pub(super) back: String,
+}
+
+impl GivenLabel {
+    /// `None` if the label is somebody else's, or gone.
+    pub(super) fn find(
+        settings: &ReloadableSettings,
+        choice: &ReviewQuery,
+        labels: &[LabelRow],
+        author: &LabelAuthor,
+    ) -> Option<GivenLabel> {
+        let number: i64 = choice.labelled.as_deref()?.parse().ok()?;
+        let row = labels.iter().find(|row| row.no == number && row.identifier == author.identifier)?;
+        let url = choice.to_url();
+        let back = match choice.which.sampling() {
+            Some(_) => url.with("draw", choice.draw.as_deref()).with("at", choice.revealed.as_deref()),
+            None => {
+                let place = ReviewPlace {
+                    start_ns: 0,
+                    trajectory: row.trajectory,
+                    step: row.step.unwrap_or(0),
+                    evaluator: row.evaluator.clone(),
+                };
+                url.with("after", choice.after.as_deref()).with("at", Some(&place.to_string()))
+            }
+        };
+        Some(GivenLabel {
+            what: about_step(settings, &row.evaluator, row.step),
+            label: text::format_display_line(&row.label),
+            number,
+            updated_ns: row.updated_ns,
+            back: back.to_string(),
+        })
+    }
+}
+
+/// What is put back if the label that replaces it is taken back. It does not contain what it replaced itself.
+pub(super) fn describe_replaced(earlier: &AnnotationRecord) -> Value {
+    let (mut metadata, _) = signature::split_signed_metadata(&earlier.metadata);
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove(REPLACED);
+    }
+    json!({
+        "label": earlier.label,
+        "score": earlier.score,
+        "note": earlier.explanation,
+        "metadata": metadata,
+    })
+}
+
+/// Body of `POST /labels/undo`.
+#[derive(Deserialize)]
+struct LabelUndoForm {
+    number: i64,
+    /// When the label was given. A later one is not taken back by an old page.
+    updated: i64,
+    back: Option<String>,
+}
+
+/// `POST /labels/undo`: takes back a label of this person and shows its verdict again.
+pub(super) async fn undo_label(
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, PageError> {
+    let undone: LabelUndoForm = form::read_form(&server, &headers, body).await?;
+    let person = LabelAuthor::from_headers(&headers, &caller);
+    let back = own_path(undone.back.as_deref()).unwrap_or("/review").to_owned();
+    let found = blocking_sender(&server, move |server| find_own_label(server, &undone, &person)).await?;
+    let note = found.explanation.clone().unwrap_or_default();
+    match earlier_label(&found) {
+        Some(earlier) => {
+            drop(server.annotate(server.sign_annotations(vec![earlier], &caller)).await.map_err(ApiError::from)?)
+        }
+        None => {
+            let removed = server.store.remove_annotation(found.no).map_err(ApiError::from)?;
+            removed.wait_async().await.map_err(ApiError::from)?;
+        }
+    }
+    let mark = if back.contains('?') { '&' } else { '?' };
+    let note = &note[..note.floor_char_boundary(MAX_KEPT_NOTE)];
+    let to = match note.is_empty() {
+        true => back,
+        false => format!("{back}{mark}note={}", utf8_percent_encode(note, NON_ALPHANUMERIC)),
+    };
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    if let Ok(to) = HeaderValue::from_str(&to) {
+        response.headers_mut().insert(LOCATION, to);
+    }
+    Ok(response)
+}
+
+/// 404 if there is no such label of this person, 409 if it was changed since.
+fn find_own_label(
+    server: &ServerState,
+    undone: &LabelUndoForm,
+    person: &LabelAuthor,
+) -> Result<AnnotationRecord, ApiError> {
+    let filter = AnnotationFilter { after: undone.number.saturating_sub(1), limit: 1, ..AnnotationFilter::default() };
+    let found = server.store.annotations(&filter)?.into_iter().next();
+    let is_own = |label: &AnnotationRecord| {
+        label.no == undone.number && label.annotator == "HUMAN" && label.identifier == person.identifier
+    };
+    let found = found.filter(is_own).ok_or_else(|| ApiError::not_found("You have no such label any more."))?;
+    if found.updated_ns != undone.updated {
+        return Err(ApiError::new(StatusCode::CONFLICT, "The label was changed since, so it stays."));
+    }
+    Ok(found)
+}
+
+/// What stands there after a label is taken back; `None` if nothing does. A case of a blind sample is undecided then: the
+/// person has seen the verdict, and a label that follows must not count as blind.
+fn earlier_label(found: &AnnotationRecord) -> Option<NewAnnotation> {
+    let (mut metadata, _) = signature::split_signed_metadata(&found.metadata);
+    let replaced = metadata.as_object_mut().and_then(|kept| kept.remove(REPLACED));
+    let restored =
+        |label: Option<String>, score: Option<f64>, explanation: Option<String>, metadata: &Value| NewAnnotation {
+            target: found.target.clone(),
+            trace_id: None,
+            name: found.name.clone(),
+            identifier: found.identifier.clone(),
+            annotator: found.annotator.clone(),
+            label,
+            score,
+            explanation,
+            metadata: metadata.to_string(),
+            author: found.author.clone(),
+        };
+    if metadata.get("sample").is_some() {
+        return Some(restored(Some(UNDECIDED.to_owned()), None, None, &metadata));
+    }
+    let replaced = replaced?;
+    let text = |name: &str| replaced[name].as_str().map(str::to_owned);
+    Some(restored(text("label"), replaced["score"].as_f64(), text("note"), &replaced["metadata"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(label: &str, metadata: Value) -> AnnotationRecord {
+        AnnotationRecord {
+            no: 7,
+            target: "trajectory:a#1".to_owned(),
+            name: "fit".to_owned(),
+            identifier: "ann".to_owned(),
+            annotator: "HUMAN".to_owned(),
+            label: Some(label.to_owned()),
+            score: Some(0.0),
+            explanation: Some("typed".to_owned()),
+            metadata: metadata.to_string(),
+            author: "Ann".to_owned(),
+            created_ns: 1,
+            updated_ns: 2,
+        }
+    }
+
+    #[test]
+    fn what_a_label_replaced_comes_back() {
+        assert!(earlier_label(&label("bad", json!({"judge": "rules"}))).is_none());
+        let first = label("good", json!({"judge": "rules", "gradus_key": "ann", "replaced": {"label": "older"}}));
+        let second = label("bad", json!({"judge": "rules", "replaced": describe_replaced(&first)}));
+        let back = earlier_label(&second).unwrap();
+        assert_eq!(
+            (back.label.as_deref(), back.score, back.explanation.as_deref()),
+            (Some("good"), Some(0.0), Some("typed"))
+        );
+        // Without the signature, which is added anew, and without what was before it.
+        assert_eq!(back.metadata, r#"{"judge":"rules"}"#);
+    }
+
+    #[test]
+    fn a_case_of_a_blind_sample_stays_seen() {
+        let drawn = label("bad", json!({"sample": {"draw": "uniform-0-5"}}));
+        let back = earlier_label(&drawn).unwrap();
+        assert_eq!((back.label.as_deref(), back.score), (Some(UNDECIDED), None));
+        assert!(back.metadata.contains("uniform-0-5"));
+    }
+}

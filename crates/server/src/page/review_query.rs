@@ -1,0 +1,110 @@
+//! The parameters of the review page: which verdicts, and where in their order.
+
+use gradus_eval::calibration::LabelSampling;
+use gradus_store::ReviewFilter;
+use serde::Deserialize;
+
+use super::address::PageUrl;
+use super::label_authors::LabelAuthor;
+
+/// Parameters of `/review`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReviewQuery {
+    pub(super) project: Option<String>,
+    pub(super) evaluator: Option<String>,
+    /// `all`, `wrong`, `failed` for questions without a verdict, `sample` and `sample_by_label` for a random sample
+    /// without the verdicts.
+    pub(super) which: ReviewSelection,
+    /// Cursor: the verdict after which to continue. Skipping sets it. In a sample, the first position to show.
+    pub(super) after: Option<String>,
+    /// The random sample, by the text of its draw; without it, the one that was labelled last, or a new one.
+    pub(super) draw: Option<String>,
+    /// The position in the sample whose label this person has just given: its verdict is shown now.
+    pub(super) revealed: Option<String>,
+    /// Only verdicts of this failure group, by its key.
+    pub(super) group: Option<String>,
+    /// The verdict to show although another one is next: the one whose label was just taken back. In a sample, its
+    /// position.
+    pub(super) at: Option<String>,
+    /// Number of the label that this person has just given, which can be taken back.
+    pub(super) labelled: Option<String>,
+    /// The note of the label that was just taken back.
+    pub(super) note: Option<String>,
+}
+
+/// Which verdicts are reviewed. The default is all of them in order: labels on wrong verdicts only would bias the
+/// measured agreement.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ReviewSelection {
+    #[default]
+    #[serde(alias = "")]
+    All,
+    Wrong,
+    Failed,
+    /// Every verdict with the same probability, without the verdict.
+    Sample,
+    /// As many of each label of the judge, without the verdict.
+    SampleByLabel,
+}
+
+impl ReviewSelection {
+    /// How verdicts are drawn; `None` if they are shown in order.
+    pub(super) fn sampling(self) -> Option<LabelSampling> {
+        match self {
+            ReviewSelection::Sample => Some(LabelSampling::Uniform),
+            ReviewSelection::SampleByLabel => Some(LabelSampling::Stratified),
+            _ => None,
+        }
+    }
+}
+
+impl ReviewQuery {
+    /// Without the parameters that a form sends empty.
+    pub(super) fn without_blanks(mut self) -> ReviewQuery {
+        let given = [
+            &mut self.project,
+            &mut self.evaluator,
+            &mut self.after,
+            &mut self.draw,
+            &mut self.revealed,
+            &mut self.group,
+            &mut self.at,
+            &mut self.labelled,
+            &mut self.note,
+        ];
+        for text in given {
+            text.take_if(|text| text.is_empty());
+        }
+        self
+    }
+
+    /// What the store selects for this person.
+    pub(super) fn to_filter(&self, author: &LabelAuthor) -> ReviewFilter {
+        ReviewFilter {
+            project: self.project.clone(),
+            evaluator: self.evaluator.clone(),
+            only_wrong: self.which == ReviewSelection::Wrong,
+            only_failed: self.which == ReviewSelection::Failed,
+            failure_group: self.group.clone(),
+            author: author.identifier.clone(),
+        }
+    }
+
+    /// Without the cursor.
+    pub(super) fn to_url(&self) -> PageUrl {
+        let which = match self.which {
+            ReviewSelection::All => None,
+            ReviewSelection::Wrong => Some("wrong"),
+            ReviewSelection::Failed => Some("failed"),
+            ReviewSelection::Sample => Some("sample"),
+            ReviewSelection::SampleByLabel => Some("sample_by_label"),
+        };
+        PageUrl::from_path("/review")
+            .with("project", self.project.as_deref())
+            .with("evaluator", self.evaluator.as_deref())
+            .with("which", which)
+            .with("group", self.group.as_deref())
+    }
+}
