@@ -1,6 +1,6 @@
 //! Alert rules that people made, and muted alerts.
 
-use crate::sql::params;
+use crate::sql::{SqlConnection, params};
 
 use crate::Store;
 use crate::error::StoreError;

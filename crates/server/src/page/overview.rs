@@ -6,7 +6,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
 use gradus_store::{

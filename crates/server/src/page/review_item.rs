@@ -165,7 +165,7 @@ fn shown_step(
 ) -> Option<StepView> {
     let trace = opened.row.trace_id.to_string();
     let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
-    let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
+    let judged = TrajectoryVerdicts { shelf, trajectory, outcomes: &opened.outcomes, said: &opened.said };
     match trajectory.steps.iter().find(|step| step.index == number) {
         Some(step) => Some(StepView::from_step(&server.reloadable(), &judged, step, here)),
         None => StepView::from_final_thought(&server.reloadable(), &judged, trajectory, here)

@@ -4,8 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
-use crate::sql::SqlValue;
-use crate::sql::{OptionalRow, SqlConnection, params, params_from_iter};
+use crate::sql::{OptionalRow, SqlConnection, SqlValue, params, params_from_iter};
 
 use super::project_number;
 use crate::Store;
@@ -228,6 +227,99 @@ fn label_walk(of_project: bool, in_order: bool) -> String {
          AND (whole.no IS NOT NULL OR ({STEM} LIKE '%#' AND {STEM} <> a.target)) \
          ORDER BY {order} LIMIT ?"
     )
+}
+
+/// The trajectories of a queue in its order.
+pub(super) struct ReviewWalk<'f> {
+    filter: &'f ReviewFilter,
+    /// Columns: start, number, id and trace.
+    pub(super) statement: String,
+    project: Option<i64>,
+    group: Option<i64>,
+}
+
+impl<'f> ReviewWalk<'f> {
+    /// `None` if there is no such project or failure group: the queue is empty.
+    pub(super) fn new(sql: &SqlConnection, filter: &'f ReviewFilter) -> Result<Option<ReviewWalk<'f>>, StoreError> {
+        let project = match &filter.project {
+            None => None,
+            Some(name) => match project_number(sql, name)? {
+                Some(number) => Some(number),
+                None => return Ok(None),
+            },
+        };
+        let group = match &filter.failure_group {
+            None => None,
+            Some(key) => {
+                let mut find = sql.prepare_cached("SELECT no FROM failure_group WHERE key = ?")?;
+                match find.query_row([key], |row| row.get::<i64>(0)).optional()? {
+                    Some(number) => Some(number),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let statement = match group {
+            Some(_) => group_walk(project.is_some()),
+            None => trajectory_walk(project.is_some()),
+        };
+        Ok(Some(ReviewWalk { filter, statement, project, group }))
+    }
+
+    /// Values of the statement, for trajectories from a start and a number on.
+    pub(super) fn values(&self, start: (i64, i64), limit: i64) -> Vec<SqlValue> {
+        let given = [self.group, self.project].into_iter().flatten();
+        given.chain([start.0, start.1, limit]).map(SqlValue::Integer).collect()
+    }
+
+    /// Visits the verdicts on a trajectory that match, by step and evaluator. `visit` gets both, and a function that says
+    /// whether this person has labelled the verdict.
+    pub(super) fn visit_verdicts(
+        &self,
+        sql: &SqlConnection,
+        trajectory: i64,
+        trajectory_id: &str,
+        mut visit: impl FnMut(
+            u32,
+            &str,
+            &mut dyn FnMut() -> Result<bool, StoreError>,
+        ) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let filter = self.filter;
+        let mut verdicts = sql.prepare_cached(
+            "SELECT step, evaluator FROM outcome WHERE trajectory = ?1 \
+             AND (?2 IS NULL OR evaluator = ?2) AND CASE WHEN ?4 THEN kind = 2 ELSE kind = 0 AND label IS NOT NULL END \
+             AND (NOT ?3 OR is_wrong) AND (CAST(?5 AS BIGINT) IS NULL OR failure_group = ?5) ORDER BY step, evaluator",
+        )?;
+        let mut labelled =
+            sql.prepare_cached("SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1")?;
+        let mut rows = verdicts.query(params![
+            trajectory,
+            filter.evaluator,
+            filter.only_wrong && !filter.only_failed,
+            filter.only_failed,
+            self.group,
+        ])?;
+        while let Some(row) = rows.next()? {
+            let (step, evaluator): (u32, String) = (row.get(0)?, row.get(1)?);
+            let mut is_labelled = || {
+                let target = match step {
+                    0 => format!("trajectory:{trajectory_id}"),
+                    step => format!("trajectory:{trajectory_id}#{step}"),
+                };
+                let is_known = !filter.author.is_empty();
+                Ok(is_known && labelled.exists(params![target, evaluator, filter.author])?)
+            };
+            if visit(step, &evaluator, &mut is_labelled)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn trace_id_of(sql: &SqlConnection, trace: i64) -> Result<u128, StoreError> {
+    let mut find = sql.prepare_cached("SELECT trace_id FROM trace WHERE no = ?")?;
+    Ok(u128::from_be_bytes(find.query_row([trace], |row| row.get(0))?))
 }
 
 /// Trajectories by start, newest first, from a position on.
