@@ -174,7 +174,10 @@ fn a_step_shows_why_it_is_wrong_and_long_results_are_loaded_when_wanted() {
     let text = page(&server, &format!("/traces/{}", trace_id(1)));
     assert!(text.len() < 100_000 && !text.contains("needle"), "{}", text.len());
     assert!(text.contains("id=\"step-1\"") && text.contains("data-failing"), "{text}");
-    assert!(text.contains("The tool cannot take this call."), "{text}");
+    assert!(
+        text.contains("<bdi>Call validity: incorrect</bdi>") && text.contains("verdict-line fail\" open"),
+        "{text}"
+    );
     let whole = text.split("data-whole").next().unwrap().rsplit("href=\"").next().unwrap();
     let whole = whole.split('"').next().unwrap().replace("&#38;", "&");
     let reply = server.get(&whole);
