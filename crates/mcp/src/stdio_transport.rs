@@ -43,10 +43,7 @@ async fn forward_input(
     let mut input = BufReader::new(input);
     let mut answered = 0;
     loop {
-        let line = match read_line(&mut input).await? {
-            None => return Ok(()),
-            Some(line) => line,
-        };
+        let Some(line) = read_line(&mut input).await? else { return Ok(()) };
         let parsed = match &line {
             InputLine::TooLong => Err(format!("the message is longer than {} MiB", MAX_LINE_BYTES >> 20)),
             InputLine::Text(text) if text.trim_ascii().is_empty() => continue,

@@ -11,7 +11,7 @@ use crate::sql::SqlConnection;
 pub(crate) enum StoreEngine {
     File(PathBuf),
     #[cfg(feature = "postgres")]
-    Postgres(crate::sql::postgres::PostgresServer),
+    Postgres(Box<crate::sql::postgres::PostgresServer>),
 }
 
 impl StoreEngine {
@@ -20,7 +20,7 @@ impl StoreEngine {
         match self {
             StoreEngine::File(path) => crate::connection::open_reader(path).map(SqlConnection::Sqlite),
             #[cfg(feature = "postgres")]
-            StoreEngine::Postgres(server) => server.open_reader().map(SqlConnection::Postgres),
+            StoreEngine::Postgres(server) => server.open_reader().map(SqlConnection::from),
         }
     }
 
@@ -29,7 +29,7 @@ impl StoreEngine {
         match self {
             StoreEngine::File(path) => crate::connection::open_writer(path).map(SqlConnection::Sqlite),
             #[cfg(feature = "postgres")]
-            StoreEngine::Postgres(server) => server.open_writer().map(SqlConnection::Postgres),
+            StoreEngine::Postgres(server) => server.open_writer().map(SqlConnection::from),
         }
     }
 

@@ -161,7 +161,7 @@ fn random_filter(random: &mut fastrand::Rng, parts: u16) -> TraceFilter {
     let error = has(7).then(|| random.bool());
     let from_ns = has(8).then(|| 1_000 + random.i64(0..12) * 10);
     let to_ns = has(9).then(|| 1_000 + random.i64(0..14) * 10);
-    // Groups have tests of their own.
+    // Groups and folded lists have tests of their own.
     let failure_group = None;
     TraceFilter {
         project,
@@ -177,6 +177,7 @@ fn random_filter(random: &mut fastrand::Rng, parts: u16) -> TraceFilter {
         score,
         error,
         text,
+        is_folded: false,
     }
 }
 

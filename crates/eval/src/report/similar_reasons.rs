@@ -14,12 +14,15 @@ struct LeadingGroup {
     signature: TextSignature,
 }
 
+/// Evaluator, tool and label of verdicts.
+type VerdictSubject = (String, Option<String>, String);
+
 /// Reasons of rules are templates and stay as they are. Larger groups come first, groups of the same size in the order of
 /// their subjects, and each joins the first similar one with the same evaluator, tool and label.
 pub(super) fn merge_similar_groups(groups: BTreeMap<GroupSubject, GroupTally>) -> BTreeMap<GroupSubject, GroupTally> {
     let mut merged = BTreeMap::new();
     // By evaluator, tool and label, since only such groups can be the same.
-    let mut by_models: BTreeMap<(String, Option<String>, String), Vec<(GroupSubject, GroupTally)>> = BTreeMap::new();
+    let mut by_models: BTreeMap<VerdictSubject, Vec<(GroupSubject, GroupTally)>> = BTreeMap::new();
     for (subject, tally) in groups {
         match subject.rule {
             Some(_) => {

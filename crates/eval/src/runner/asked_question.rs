@@ -35,7 +35,7 @@ pub(super) enum FinishedTask {
     Asked(Box<AskedQuestion>),
     /// Nothing was sent.
     Unasked {
-        ask: JudgeAsk,
+        ask: Box<JudgeAsk>,
         key: QuestionKey,
         reserved_usd: f64,
         result: Result<UnaskedReason, RunFileError>,
@@ -61,7 +61,7 @@ pub(super) async fn finish_shared_question(
         Ok(()) => FinishedTask::Asked(Box::new(asked)),
         Err(error) => {
             let AskedQuestion { ask, key, reserved_usd, .. } = asked;
-            FinishedTask::Unasked { ask, key, reserved_usd, result: Err(error) }
+            FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result: Err(error) }
         }
     }
 }

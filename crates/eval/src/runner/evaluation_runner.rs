@@ -244,13 +244,15 @@ impl<'w> EvaluationRunner<'w> {
                     Ok(QuestionTurn::Granted(permit)) => Some(permit),
                     Ok(QuestionTurn::Answered(verdict)) => {
                         let result = Ok(UnaskedReason::Answered(verdict, prompt.shortened));
-                        return FinishedTask::Unasked { ask, key, reserved_usd, result };
+                        return FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result };
                     }
                     Ok(QuestionTurn::Refused(reason)) => {
                         let result = Ok(UnaskedReason::Refused(reason));
-                        return FinishedTask::Unasked { ask, key, reserved_usd, result };
+                        return FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result };
                     }
-                    Err(error) => return FinishedTask::Unasked { ask, key, reserved_usd, result: Err(error) },
+                    Err(error) => {
+                        return FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result: Err(error) };
+                    }
                 },
             };
             let begun = Instant::now();
@@ -317,7 +319,7 @@ impl<'w> EvaluationRunner<'w> {
         let asked = match joined {
             Ok(FinishedTask::Asked(asked)) => asked,
             Ok(FinishedTask::Unasked { ask, key, reserved_usd, result }) => {
-                return self.finish_unasked(ask, key, reserved_usd, &result?);
+                return self.finish_unasked(*ask, key, reserved_usd, &result?);
             }
             Err(error) if error.is_cancelled() => return Ok(()),
             Err(error) => std::panic::resume_unwind(error.into_panic()),

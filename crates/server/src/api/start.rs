@@ -60,7 +60,7 @@ pub(super) async fn report_start_status(
     uri: Uri,
 ) -> Result<Json<StartStatusBody>, ApiError> {
     let address = find_own_address(&server.settings, &headers, &uri);
-    let status = run_store_query(&server, |server| StartStatus::load(server)).await?;
+    let status = run_store_query(&server, StartStatus::load).await?;
     let stage = match status.stage() {
         StartStage::Waiting => "waiting",
         StartStage::Received => "received",

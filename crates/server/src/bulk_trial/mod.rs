@@ -16,6 +16,8 @@ mod runner;
 
 pub(crate) use folder::{BulkTrialFolder, list_bulk_trials};
 pub(crate) use journal::BulkTrialRecord;
+#[cfg(test)]
+pub(crate) use plan::PresentVerdict;
 pub(crate) use plan::{
     BulkTrialCase, BulkTrialLimits, BulkTrialPlan, BulkTrialSelection, BulkTrialState, BulkTrialStatus,
 };

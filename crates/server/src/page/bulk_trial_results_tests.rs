@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use gradus_eval::rubric::RubricOrigin;
 
 use super::*;
@@ -21,15 +19,25 @@ fn case(number: u32, present: Option<&str>) -> BulkTrialCase {
 }
 
 fn line(case: &BulkTrialCase, label: Option<&str>) -> OutcomeLine {
-    OutcomeLine {
-        trajectory_id: Arc::from(case.trajectory_id.as_str()),
-        step_index: case.step,
-        outcome: if label.is_some() { OutcomeKind::Scored } else { OutcomeKind::Failed },
-        label: label.map(str::to_owned),
-        explanation: label.map(|label| format!("it is {label}")),
-        reason: label.is_none().then(|| "no answer".to_owned()),
-        ..OutcomeLine::default()
-    }
+    serde_json::from_value(serde_json::json!({
+        "run_id": "r",
+        "trajectory_id": case.trajectory_id,
+        "step_index": case.step,
+        "evaluator": "fit",
+        "outcome": if label.is_some() { OutcomeKind::Scored } else { OutcomeKind::Failed },
+        "label": label,
+        "score": null,
+        "explanation": label.map(|label| format!("it is {label}")),
+        "evidence": [],
+        "reason": label.is_none().then_some("no answer"),
+        "judge": "model",
+        "rubric_hash": "new",
+        "tokens": null,
+        "cost_usd": null,
+        "cached": false,
+        "calls": 1,
+    }))
+    .unwrap()
 }
 
 fn human_label(case: &BulkTrialCase, label: &str) -> LabelRow {

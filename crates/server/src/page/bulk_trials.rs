@@ -181,7 +181,7 @@ struct BulkTrialProgress {
 }
 
 impl BulkTrialProgress {
-    fn new(server: &ServerState, plan: &BulkTrialPlan, state: BulkTrialState, record: &BulkTrialRecord) -> Self {
+    fn new(server: &ServerState, plan: &BulkTrialPlan, state: &BulkTrialState, record: &BulkTrialRecord) -> Self {
         let is_running = server.bulk_trials.is_running(&plan.id);
         let calls = format!("{} of {} calls", format_count(record.calls), format_count(plan.limits.max_calls));
         let cost = match plan.limits.max_cost_usd {
@@ -254,7 +254,7 @@ pub(super) async fn render_bulk_trial(
             cost: describe_cost(&plan),
             is_changed: plan.rubric_hash != plan.present_hash,
             edit: build_rubric_url(&name).with("from", Some(&id)).with_fragment("h-many").to_string(),
-            progress: BulkTrialProgress::new(server, &plan, state, &record),
+            progress: BulkTrialProgress::new(server, &plan, &state, &record),
             results: BulkTrialResults::new(&plan, &rubric, &record, &people),
             source: plan.text,
             may_run,
@@ -317,7 +317,7 @@ pub(super) async fn render_bulk_progress(
     let part = run_store_query(&server, move |server| {
         let (folder, plan) = load_folder(server, &name, &id)?;
         let record = folder.load_record().map_err(unreadable)?;
-        let progress = BulkTrialProgress::new(server, &plan, folder.load_state().map_err(unreadable)?, &record);
+        let progress = BulkTrialProgress::new(server, &plan, &folder.load_state().map_err(unreadable)?, &record);
         Ok(render::respond_with_fragment(&progress, &headers))
     });
     Ok(part.await?)

@@ -180,7 +180,7 @@ fn earlier_label(found: &AnnotationRecord) -> Option<NewAnnotation> {
 mod tests {
     use super::*;
 
-    fn label(label: &str, metadata: Value) -> AnnotationRecord {
+    fn label(label: &str, metadata: &Value) -> AnnotationRecord {
         AnnotationRecord {
             no: 7,
             target: "trajectory:a#1".to_owned(),
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn what_a_label_replaced_comes_back() {
-        assert!(earlier_label(&label("bad", json!({"judge": "rules"}))).is_none());
-        let first = label("good", json!({"judge": "rules", "gradus_key": "ann", "replaced": {"label": "older"}}));
-        let second = label("bad", json!({"judge": "rules", "replaced": describe_replaced(&first)}));
+        assert!(earlier_label(&label("bad", &json!({"judge": "rules"}))).is_none());
+        let first = label("good", &json!({"judge": "rules", "gradus_key": "ann", "replaced": {"label": "older"}}));
+        let second = label("bad", &json!({"judge": "rules", "replaced": describe_replaced(&first)}));
         let back = earlier_label(&second).unwrap();
         assert_eq!(
             (back.label.as_deref(), back.score, back.explanation.as_deref()),
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_case_of_a_blind_sample_stays_seen() {
-        let drawn = label("bad", json!({"sample": {"draw": "uniform-0-5"}}));
+        let drawn = label("bad", &json!({"sample": {"draw": "uniform-0-5"}}));
         let back = earlier_label(&drawn).unwrap();
         assert_eq!((back.label.as_deref(), back.score), (Some(UNDECIDED), None));
         assert!(back.metadata.contains("uniform-0-5"));

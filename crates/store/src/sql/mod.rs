@@ -18,12 +18,19 @@ pub(crate) use values::{SqlParam, SqlParams, SqlValue, SqlValueRef, ToSqlParam, 
 pub(crate) enum SqlConnection {
     Sqlite(rusqlite::Connection),
     #[cfg(feature = "postgres")]
-    Postgres(postgres::PostgresConnection),
+    Postgres(Box<postgres::PostgresConnection>),
 }
 
 impl From<rusqlite::Connection> for SqlConnection {
     fn from(connection: rusqlite::Connection) -> SqlConnection {
         SqlConnection::Sqlite(connection)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<postgres::PostgresConnection> for SqlConnection {
+    fn from(connection: postgres::PostgresConnection) -> SqlConnection {
+        SqlConnection::Postgres(Box::new(connection))
     }
 }
 

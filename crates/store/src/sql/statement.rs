@@ -40,6 +40,8 @@ fn bind_sqlite(statement: &mut rusqlite::Statement<'_>, params: &impl SqlParams)
     Ok(())
 }
 
+// By value, so that callers write arrays.
+#[allow(clippy::needless_pass_by_value)]
 impl<'c> SqlStatement<'c> {
     /// Runs a statement and returns the number of rows that it changed.
     pub(crate) fn execute(&mut self, params: impl SqlParams) -> Result<usize, SqlError> {

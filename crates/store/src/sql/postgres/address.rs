@@ -55,10 +55,10 @@ impl PostgresServer {
         if config.get_dbname().is_none() {
             return Err(bad("it names no database".to_owned()));
         }
-        if config.get_password().is_none() {
-            if let Some(password) = std::env::var("PGPASSWORD").ok().or_else(|| password_from_file(&config)) {
-                config.password(password);
-            }
+        if config.get_password().is_none()
+            && let Some(password) = std::env::var("PGPASSWORD").ok().or_else(|| password_from_file(&config))
+        {
+            config.password(password);
         }
         config.application_name("gradus").connect_timeout(CONNECT_TIMEOUT).keepalives_idle(KEEPALIVE_IDLE);
         #[cfg(target_os = "linux")]

@@ -139,11 +139,14 @@ fn judge_stream(
     }
 }
 
+/// Ends with the input, or with the reason why it could not be read.
+type BlockReaderThread = JoinHandle<io::Result<()>>;
+
 /// Reads blocks in a thread of its own. The channel is bounded: when judging is slower, reading waits.
 fn start_block_reader(
     limits: SourceLimits,
     unreadable: UnreadableBlocks,
-) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, JoinHandle<io::Result<()>>)> {
+) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, BlockReaderThread)> {
     let (sender, receiver) = mpsc::channel(WAITING_BLOCKS);
     let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(move || {
         let blocks = BlockStream::new(Box::new(BufReader::with_capacity(READ_BYTES, io::stdin())));
