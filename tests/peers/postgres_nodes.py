@@ -117,17 +117,22 @@ def listed(node, project="shop"):
     found, cursor = {}, ""
     while True:
         page = node.get(f"/api/v1/traces?project={project}&limit=100" + (f"&cursor={cursor}" if cursor else ""))
-        for row in page["traces"]:
+        for row in page["items"]:
             if row["trace_id"] in found:
                 raise AssertionError(f"{row['trace_id']} is listed twice")
             found[row["trace_id"]] = row
-        cursor = page.get("next") or page.get("next_cursor")
+        cursor = page["next_cursor"]
         if not cursor:
             return found
 
 
 def complete(node, ids, spans_each, project="shop"):
-    rows = listed(node, project)
+    try:
+        rows = listed(node, project)
+    except urllib.error.HTTPError as error:
+        # While the database restarts.
+        assert error.code == 503, error
+        return False
     return len(rows) == len(ids) and all(row["spans"] == spans_each and row.get("trajectories") for row in rows.values())
 
 
@@ -182,7 +187,7 @@ def check_kill(nodes, cluster):
     assert len(acknowledged) == 200
     # Takes over what the dead server had claimed, once its lease ended.
     for node in nodes:
-        wait_for(lambda: complete(node, ids, 5, "faults"), f"{node.folder.name} to list all runs after the faults", 180)
+        wait_for(lambda: complete(node, ids, 5, "faults"), f"{node.folder.name} to list all runs after the faults", 120)
     doubled = cluster.sql("SELECT count(*) - count(DISTINCT trajectory_id) FROM gradus.trajectory", "one")
     assert doubled == "0", f"{doubled} runs are stored twice"
     wrong = cluster.sql(
@@ -261,6 +266,7 @@ def main(gradus):
                 check(nodes, cluster)
         except AssertionError as error:
             found.append(str(error))
+            found.append("queued: " + cluster.sql("SELECT story, attempts, is_started, is_suspect, owner, leased_until, now(), quarantined_ns, reason FROM gradus.due LIMIT 5", "one", check=False))
             found += [f"{node.folder.name}: {(node.folder / 'log').read_text()[-500:]}" for node in nodes]
         finally:
             for node in nodes:

@@ -58,9 +58,13 @@ impl ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         let status = match &error {
-            StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            StoreError::Busy
+            | StoreError::DiskFull
+            | StoreError::Closed
+            | StoreError::Gone { .. }
+            | StoreError::Unreachable { .. }
+            | StoreError::NotReachable { .. }
+            | StoreError::ReadOnlyServer => StatusCode::SERVICE_UNAVAILABLE,
             StoreError::BadSearch { .. } => return ApiError::bad_request(error.to_string()),
             StoreError::Stopped(stop) => return QueryRefusal::Stopped(*stop).into(),
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -44,7 +44,12 @@ impl ProjectNumberCache {
                 return self.get_or_create(&OTHER_PROJECTS.into(), sql, now_ns);
             }
             None => {
-                sql.insert_numbered("INSERT INTO project (name, created_ns) VALUES (?, ?)", params![&**name, now_ns])?
+                // Another server may create it at the same time.
+                sql.prepare_cached(
+                    "INSERT INTO project (name, created_ns) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",
+                )?
+                .execute(params![&**name, now_ns])?;
+                sql.prepare_cached("SELECT no FROM project WHERE name = ?")?.query_row([&**name], |row| row.get(0))?
             }
         };
         self.0.insert(Arc::clone(name), number);

@@ -56,6 +56,10 @@ impl ReaderPool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(connection) = state.idle.pop() {
+                if !connection.is_alive() {
+                    state.left += 1;
+                    continue;
+                }
                 return Ok(PooledReader { readers: self, connection: Some(connection), query: None });
             }
             if state.left > 0 {
@@ -87,7 +91,7 @@ impl ReaderPool {
         drop(state);
         // The wait above can be long; the client may have left.
         check_query()?;
-        let mut connection = match idle {
+        let mut connection = match idle.filter(SqlConnection::is_alive) {
             Some(connection) => connection,
             None => self.engine.open_reader()?,
         };

@@ -72,7 +72,7 @@ impl Store {
         let per_project = query.limit.div_ceil(projects.len().max(1));
         let mut by_project: VecDeque<VecDeque<ReadyTraceGroup>> = VecDeque::new();
         for project in projects {
-            by_project.push_back(ready_in_project(&reader, &query, project, per_project)?);
+            by_project.push_back(ready_in_project(&reader, &query, project, per_project, self.node.name())?);
         }
         let mut ready = Vec::new();
         while let Some(mut trace_groups) = by_project.pop_front() {
@@ -112,7 +112,7 @@ impl Store {
             let mut claim = writing.sql.prepare_cached(&format!(
                 "UPDATE due SET is_started = ?2, owner = ?3, leased_until = now() + {LEASE_INTERVAL}, fence = fence + 1 \
                  WHERE story = (SELECT story FROM due WHERE story = ?1 AND quarantined_ns IS NULL \
-                 AND (leased_until IS NULL OR leased_until < now()) FOR UPDATE SKIP LOCKED)"
+                 AND (leased_until IS NULL OR leased_until < now() OR owner = ?3) FOR UPDATE SKIP LOCKED)"
             ))?;
             let mut claimed = Vec::new();
             for trace_group in &trace_groups {
@@ -287,6 +287,7 @@ fn ready_in_project(
     query: &ReadyQuery,
     project: i64,
     limit: usize,
+    node: &str,
 ) -> Result<VecDeque<ReadyTraceGroup>, StoreError> {
     // An arrival in the future was before the clock was set back, so it counts as long ago.
     const READY: &str = "SELECT story, is_suspect FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
@@ -301,9 +302,10 @@ fn ready_in_project(
             if left == 0 {
                 return Ok(ready);
             }
-            // What another server assembles is not ready.
-            let unleased = " AND (leased_until IS NULL OR leased_until < now()) LIMIT";
-            let statement = sql.choose(Cow::Borrowed(statement), Cow::Owned(statement.replace(" LIMIT", unleased)));
+            // What another server assembles is not ready. What this one has claimed is: its queue knows what it works on, and
+            // an attempt may have ended while the database was away. Names of servers are hexadecimal digits.
+            let unleased = format!(" AND (leased_until IS NULL OR leased_until < now() OR owner = '{node}') LIMIT");
+            let statement = sql.choose(Cow::Borrowed(statement), Cow::Owned(statement.replace(" LIMIT", &unleased)));
             let mut statement = sql.prepare_cached(&statement)?;
             let rows = statement.query_map(params![project, is_ended, border_ns, left as i64], |row| {
                 Ok(ReadyTraceGroup { trace_group: row.get(0)?, project, is_retry: row.get(1)? })

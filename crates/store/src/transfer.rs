@@ -70,8 +70,13 @@ impl Store {
         let mut done = TransferCounts::default();
         write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
         for table in TABLES {
-            let mut statement = view.prepare(&format!("SELECT * FROM {table}"))?;
-            let columns: Vec<String> = statement.column_names();
+            let columns = exported_columns(&view, table)?;
+            let select = columns.iter().map(|column| match is_computed(&view, table, column) {
+                true => format!("0 AS {column}"),
+                false => column.clone(),
+            });
+            let select = select.collect::<Vec<_>>().join(", ");
+            let mut statement = view.prepare(&format!("SELECT {select} FROM {table}"))?;
             let mut rows = statement.query(())?;
             while let Some(row) = rows.next()? {
                 let mut line = Map::new();
@@ -308,6 +313,28 @@ impl ExportHead {
     }
 }
 
+/// Columns of PostgreSQL's tables that say which server works on a row. They mean nothing elsewhere.
+const LEASE_COLUMNS: [&str; 3] = ["owner", "leased_until", "fence"];
+/// Columns of the table of projects that PostgreSQL counts in another table.
+const COUNT_COLUMNS: [&str; 3] = ["traces", "spans", "trajectories"];
+
+/// The columns of a table in an export, which are the same for both engines.
+fn exported_columns(sql: &SqlConnection, table: &str) -> Result<Vec<String>, StoreError> {
+    let mut columns = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?.column_names();
+    if sql.sqlite().is_none() {
+        columns.retain(|column| !LEASE_COLUMNS.contains(&column.as_str()));
+        if table == "project" {
+            columns.extend(COUNT_COLUMNS.map(str::to_owned));
+        }
+    }
+    Ok(columns)
+}
+
+/// Whether a column of an export is none of the table.
+fn is_computed(sql: &SqlConnection, table: &str, column: &str) -> bool {
+    sql.sqlite().is_none() && table == "project" && COUNT_COLUMNS.contains(&column)
+}
+
 /// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
 fn import_row(
     sql: &SqlConnection,
@@ -320,8 +347,7 @@ fn import_row(
     // Names become part of the statement, so only known ones are accepted.
     let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
     let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
-    let statement = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?;
-    let mut columns: Vec<String> = statement.column_names();
+    let mut columns = exported_columns(sql, table)?;
     if head.is_older {
         // Columns that a later migration added get their default value. Those without one make the statement fail.
         columns.retain(|column| row.contains_key(column));
@@ -334,6 +360,11 @@ fn import_row(
         let value = row.get(column).ok_or_else(|| bad("a column is missing"))?;
         values.push(from_json(table, column, value)?);
     }
+    let is_stored: Vec<bool> = columns.iter().map(|column| !is_computed(sql, table, column)).collect();
+    let mut stored = is_stored.iter();
+    columns.retain(|_| stored.next().copied().unwrap_or_default());
+    let mut stored = is_stored.iter();
+    values.retain(|_| stored.next().copied().unwrap_or_default());
     let marks = vec!["?"; columns.len()].join(", ");
     sql.prepare_cached(&format!("INSERT INTO {table} ({}) VALUES ({marks})", columns.join(", ")))?
         .execute(params_from_iter(values))?;

@@ -72,7 +72,8 @@ fn is_form(path: &str) -> bool {
     path.starts_with("/rubrics/x")
         || path == "/alerts"
         || path.starts_with("/alerts/")
-        || ["/sign-in", "/sign-out", "/labels", "/labels/undo", "/server/retry", "/groups/x", "/start/demo"].contains(&path)
+        || ["/sign-in", "/sign-out", "/labels", "/labels/undo", "/server/retry", "/groups/x", "/start/demo"]
+            .contains(&path)
 }
 
 #[test]

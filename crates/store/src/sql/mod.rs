@@ -126,6 +126,15 @@ impl SqlConnection {
         }
     }
 
+    /// Whether a pooled connection can still be used.
+    pub(crate) fn is_alive(&self) -> bool {
+        match self {
+            SqlConnection::Sqlite(_) => true,
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => connection.is_alive(),
+        }
+    }
+
     /// Rows that were inserted, updated or deleted so far.
     pub(crate) fn total_changes(&self) -> u64 {
         match self {

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connection::PostgresConnection;
+use super::connection::{PostgresConnection, outside_runtime};
 use super::migration;
 use crate::error::StoreError;
 
@@ -90,19 +90,23 @@ impl PostgresServer {
 
     /// Opens a connection that may write, and creates or migrates the tables if necessary.
     pub(crate) fn open_writer(&self) -> Result<PostgresConnection, StoreError> {
-        let mut client = self.connect()?;
-        migration::migrate(&mut client, self)?;
-        Ok(PostgresConnection::new(client, self.tls.clone()))
+        outside_runtime(|| {
+            let mut client = self.connect()?;
+            migration::migrate(&mut client, self)?;
+            Ok(PostgresConnection::new(client, self.tls.clone()))
+        })
     }
 
     /// Opens a connection that only reads.
     pub(crate) fn open_reader(&self) -> Result<PostgresConnection, StoreError> {
-        let mut client = self.connect()?;
-        migration::check_format(&mut client, self)?;
-        client
-            .batch_execute("SET default_transaction_read_only = on")
-            .map_err(|error| super::to_store_error(&error))?;
-        Ok(PostgresConnection::new(client, self.tls.clone()))
+        outside_runtime(|| {
+            let mut client = self.connect()?;
+            migration::check_format(&mut client, self)?;
+            client
+                .batch_execute("SET default_transaction_read_only = on")
+                .map_err(|error| super::to_store_error(&error))?;
+            Ok(PostgresConnection::new(client, self.tls.clone()))
+        })
     }
 
     fn connect(&self) -> Result<Client, StoreError> {

@@ -1,9 +1,10 @@
 //! A connection and its prepared statements.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ::postgres::types::ToSql;
 use ::postgres::{CancelToken, Client, Row, Statement};
@@ -13,12 +14,27 @@ use super::value::PostgresParam;
 use crate::sql::dialect::to_postgres;
 use crate::sql::{SqlError, SqlParams};
 
+/// Runs what waits for the server. The client has a runtime of its own, which must not be started inside of another one:
+/// some callers of the store are asynchronous.
+pub(super) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 /// Prepared statements that a connection keeps. Some are built from a filter, so their number is bounded.
 const MAX_STATEMENTS: usize = 300;
 
+/// How long a connection may be idle before it is tried.
+const MAX_UNTRIED: Duration = Duration::from_millis(500);
+/// How long it may take to answer then.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A connection, used by one thread at a time.
 pub(crate) struct PostgresConnection {
-    client: RefCell<Client>,
+    /// `None` only while it is dropped.
+    client: RefCell<Option<Client>>,
     /// By the text of the statement before it was rewritten.
     statements: RefCell<HashMap<String, Statement>>,
     changes: Cell<u64>,
@@ -26,18 +42,20 @@ pub(crate) struct PostgresConnection {
     was_cancelled: Arc<AtomicBool>,
     /// Whether the temporary tables of ingestion were created.
     has_staging: Cell<bool>,
+    last_used: Cell<Instant>,
     last_task: Cell<i64>,
 }
 
 impl PostgresConnection {
     pub(super) fn new(client: Client, tls: MakeRustlsConnect) -> PostgresConnection {
         PostgresConnection {
-            client: RefCell::new(client),
+            client: RefCell::new(Some(client)),
             statements: RefCell::default(),
             changes: Cell::new(0),
             tls,
             was_cancelled: Arc::default(),
             has_staging: Cell::new(false),
+            last_used: Cell::new(Instant::now()),
             last_task: Cell::new(0),
         }
     }
@@ -48,7 +66,7 @@ impl PostgresConnection {
         if let Some(statement) = statements.get(sql) {
             return Ok(PostgresStatement { connection: self, statement: statement.clone() });
         }
-        let statement = self.client.borrow_mut().prepare(&to_postgres(sql))?;
+        let statement = outside_runtime(|| self.client().prepare(&to_postgres(sql)))?;
         if statements.len() >= MAX_STATEMENTS {
             statements.clear();
         }
@@ -60,12 +78,15 @@ impl PostgresConnection {
         if sql.starts_with("ROLLBACK") {
             self.forget_staging();
         }
-        Ok(self.client.borrow_mut().batch_execute(sql)?)
+        Ok(outside_runtime(|| self.client().batch_execute(sql))?)
     }
 
     /// The client itself, for what only this engine has.
-    pub(crate) fn client(&self) -> std::cell::RefMut<'_, Client> {
-        self.client.borrow_mut()
+    pub(crate) fn client(&self) -> RefMut<'_, Client> {
+        RefMut::map(self.client.borrow_mut(), |client| match client {
+            Some(client) => client,
+            None => unreachable!("it is there until the connection is dropped"),
+        })
     }
 
     /// Whether the temporary tables of ingestion are still to be created. If their transaction is rolled back, creating
@@ -87,11 +108,21 @@ impl PostgresConnection {
 
     /// Whether the connection is lost.
     pub(crate) fn is_closed(&self) -> bool {
-        self.client.borrow().is_closed()
+        self.client().is_closed()
     }
 
     pub(crate) fn total_changes(&self) -> u64 {
         self.changes.get()
+    }
+
+    /// Whether the connection can be used. One that was idle for a while is tried: a server that restarted has forgotten
+    /// it, and only a statement tells.
+    pub(crate) fn is_alive(&self) -> bool {
+        if self.last_used.get().elapsed() < MAX_UNTRIED {
+            return !self.is_closed();
+        }
+        self.last_used.set(Instant::now());
+        outside_runtime(|| self.client().is_valid(PING_TIMEOUT)).is_ok()
     }
 
     /// Counts rows that were changed by other means than a prepared statement.
@@ -101,7 +132,7 @@ impl PostgresConnection {
 
     pub(crate) fn cancel_handle(&self) -> CancelHandle {
         CancelHandle {
-            token: self.client.borrow().cancel_token(),
+            token: self.client().cancel_token(),
             tls: self.tls.clone(),
             was_cancelled: Arc::clone(&self.was_cancelled),
         }
@@ -110,6 +141,16 @@ impl PostgresConnection {
     /// Whether a cancellation was sent. It may still be under way and hit whatever runs next.
     pub(crate) fn was_cancelled(&self) -> bool {
         self.was_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PostgresConnection {
+    /// Closing waits for the server, too.
+    fn drop(&mut self) {
+        outside_runtime(|| {
+            self.statements.borrow_mut().clear();
+            drop(self.client.borrow_mut().take());
+        });
     }
 }
 
@@ -141,7 +182,7 @@ impl PostgresStatement<'_> {
     pub(crate) fn execute(&self, params: &impl SqlParams) -> Result<usize, SqlError> {
         let params = collect_params(params)?;
         let references = as_references(&params);
-        let count = self.connection.client.borrow_mut().execute(&self.statement, &references)?;
+        let count = outside_runtime(|| self.connection.client().execute(&self.statement, &references))?;
         self.connection.add_changes(count);
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
@@ -149,9 +190,10 @@ impl PostgresStatement<'_> {
     /// All rows at once: the next statement can only begin when they are read.
     pub(crate) fn query(&self, params: &impl SqlParams) -> Result<Vec<Row>, SqlError> {
         crate::monitor::check_query()?;
+        self.connection.last_used.set(Instant::now());
         let params = collect_params(params)?;
         let references = as_references(&params);
-        Ok(self.connection.client.borrow_mut().query(&self.statement, &references)?)
+        Ok(outside_runtime(|| self.connection.client().query(&self.statement, &references))?)
     }
 
     pub(crate) fn column_names(&self) -> Vec<String> {
