@@ -34,11 +34,12 @@ function findProgram() {
 }
 
 const program = findProgram();
-const child = spawn(program, process.argv.slice(2), { stdio: "inherit", windowsHide: true });
-// The program decides when to end. A terminal sends Ctrl-C to it as well, and a second one would be an order to break off.
+// Before the program starts, so that no signal can end this process without it. The program decides when to end. A terminal
+// sends Ctrl-C to it as well, and a second one would be an order to break off.
 const isTerminal = process.stdin.isTTY || process.stderr.isTTY;
 process.on("SIGINT", () => isTerminal || child.kill("SIGINT"));
 for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+const child = spawn(program, process.argv.slice(2), { stdio: "inherit", windowsHide: true });
 child.on("error", (error) => {
   console.error(`gradus: ${program}: cannot be run: ${error.message}`);
   process.exit(2);
