@@ -175,7 +175,7 @@ def review_of_a_group(browser):
     page = opened(browser, "/")
     link = page.locator("table.groups a", has_text="review these").first
     link.click()
-    expect(page.get_by_text("Only verdicts of one failure group")).to_be_visible()
+    expect(page.get_by_text("Only verdicts of the failure group")).to_be_visible()
     expect(page.locator(".review-verdict")).to_be_visible()
     # A note says who looks at it.
     page.locator("a[href^='/groups/']").first.click()

@@ -318,7 +318,7 @@ function beyond(isFailing, at, way) {
 // A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled
 // already is done. A verdict that is folded is shown first.
 function ofVerdict(selector) {
-  const place = document.activeElement.closest?.(".verdict-line, details:has(form.labelling), [data-review]") ?? document.querySelector("[data-review]");
+  const place = document.activeElement.closest?.(".verdict-line, [data-review]") ?? document.querySelector("[data-review]");
   const isShown = (one) => one.checkVisibility();
   const found = [...place?.querySelectorAll(selector) ?? []].find(isShown) ?? all(`form:not([data-labelled]) ${selector}`, here() ?? document.createElement("i")).find(isShown);
   if (found) return [found, true];
