@@ -3,7 +3,7 @@ use gradus_eval::rubric::RubricOrigin;
 use super::*;
 use crate::bulk_trial::{BulkTrialSelection, PresentVerdict};
 
-const RUBRIC: &str = "+++\nname = \"fit\"\ntitle = \"Fit\"\napplies_to = \"step\"\nlabels = { good = 1.0, bad = 0.0 }\n+++\nIs it good?\n\n{thought}\n";
+const RUBRIC: &str = "+++\nname = \"fit\"\ntitle = \"Fit\"\napplies_to = \"step\"\nlabels = { good = 1.0, bad = 0.0 }\n+++\nIs it good or bad?\n\n{thought}\n";
 
 fn case(number: u32, present: Option<&str>) -> BulkTrialCase {
     BulkTrialCase {
