@@ -1,6 +1,6 @@
 //! Loads the traces of `gradus demo` into a running server, so that somebody without an agent sees what pages show.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use tokio::runtime::Handle;
@@ -14,47 +14,6 @@ use crate::state::ServerState;
 
 /// Where the traces go.
 pub(crate) const DEMO_PROJECT: &str = "gradus-demo";
-
-/// At most one demo is loaded at a time.
-#[derive(Debug, Default)]
-pub(crate) struct DemoLoad(Mutex<DemoLoadStatus>);
-
-/// Kept in memory only: after a restart nothing is being loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum DemoLoadStatus {
-    #[default]
-    NotLoaded,
-    Loading,
-    Loaded,
-    Failed(String),
-}
-
-impl DemoLoad {
-    pub(crate) fn status(&self) -> DemoLoadStatus {
-        self.lock().clone()
-    }
-
-    /// False if it is being loaded already.
-    fn begin(&self) -> bool {
-        let mut status = self.lock();
-        let is_free = *status != DemoLoadStatus::Loading;
-        if is_free {
-            *status = DemoLoadStatus::Loading;
-        }
-        is_free
-    }
-
-    fn end(&self, played: Result<(), DemoLoadError>) {
-        *self.lock() = match played {
-            Ok(()) => DemoLoadStatus::Loaded,
-            Err(error) => DemoLoadStatus::Failed(error.to_string()),
-        };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DemoLoadStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Starts to load the demo and returns at once. A second request while it is being loaded changes nothing.
 pub(crate) fn start_demo(server: &Arc<ServerState>) -> Result<(), ApiError> {

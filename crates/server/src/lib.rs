@@ -19,6 +19,7 @@ mod clock;
 mod comparison_cache;
 mod connection;
 mod connections;
+mod demo_load;
 mod demo_traces;
 mod derived_checks;
 mod ephemeral;

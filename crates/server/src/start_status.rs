@@ -2,7 +2,7 @@
 
 use gradus_store::{GradedTrajectory, StoreProgress};
 
-use crate::demo_traces::DemoLoadStatus;
+use crate::demo_load::DemoLoadStatus;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 

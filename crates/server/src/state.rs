@@ -18,7 +18,7 @@ use super::bulk_trial_registry::BulkTrialRegistry;
 use super::client_address::ClientAddress;
 use super::comparison_cache::RunComparisonCache;
 use super::connections::ConnectionRegistry;
-use super::demo_traces::DemoLoad;
+use super::demo_load::DemoLoad;
 use super::identity_key::IdentityKey;
 use super::judge_pause::JudgePauseRegistry;
 use super::memory::{MemoryBudget, MemoryUse};

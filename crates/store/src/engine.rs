@@ -11,7 +11,7 @@ use crate::sql::SqlConnection;
 pub(crate) enum StoreEngine {
     File(PathBuf),
     #[cfg(feature = "postgres")]
-    Postgres(Box<crate::sql::postgres::PostgresServer>),
+    Postgres(Box<crate::postgres_server::PostgresServer>),
 }
 
 impl StoreEngine {

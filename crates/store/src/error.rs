@@ -2,6 +2,8 @@
 
 use crate::monitor::QueryStop;
 use crate::sql::SqlError;
+#[cfg(feature = "postgres")]
+use ::postgres::error::SqlState;
 use std::path::{Path, PathBuf};
 
 /// Why the store could not do something. Causes are kept as text, because the errors of SQLite can be neither cloned
@@ -119,9 +121,39 @@ impl StoreError {
         match error {
             SqlError::Sqlite(error) => StoreError::from_sqlite(error),
             #[cfg(feature = "postgres")]
-            SqlError::Postgres(error) => crate::sql::postgres::to_store_error(error),
+            SqlError::Postgres(error) => StoreError::from_postgres(error),
             SqlError::Stopped(stop) => StoreError::Stopped(*stop),
             SqlError::NoRow | SqlError::WrongType { .. } => StoreError::Sql(error.to_string()),
+        }
+    }
+
+    /// Maps an error of PostgreSQL. A cancelled statement gets the reason of the monitor that cancelled it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn from_postgres(error: &::postgres::Error) -> StoreError {
+        let reason = crate::sql::describe_postgres_error(error);
+        if is_conflict(error) {
+            return StoreError::Conflict { reason };
+        }
+        let Some(code) = error.code() else {
+            return if error.is_closed() || std::error::Error::source(error).is_some() {
+                StoreError::Unreachable { reason }
+            } else {
+                StoreError::Sql(reason)
+            };
+        };
+        match code {
+            code if *code == SqlState::QUERY_CANCELED => match crate::monitor::current_stop() {
+                Some(stop) => StoreError::Stopped(stop),
+                None => StoreError::Sql(reason),
+            },
+            code if *code == SqlState::DISK_FULL => StoreError::DiskFull,
+            code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnlyServer,
+            code if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::MissingRights { reason },
+            // Classes 08 and 57P: the server closes the connection, starts or stops.
+            code if code.code().starts_with("08") || code.code().starts_with("57P") => {
+                StoreError::Unreachable { reason }
+            }
+            _ => StoreError::Sql(reason),
         }
     }
 
@@ -136,6 +168,13 @@ impl StoreError {
             _ => StoreError::Sql(describe_sql_error(error)),
         }
     }
+}
+
+/// Whether the same transaction may succeed when it is repeated: another one was in the way.
+#[cfg(feature = "postgres")]
+fn is_conflict(error: &::postgres::Error) -> bool {
+    let conflicts = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
+    error.code().is_some_and(|code| conflicts.contains(&code))
 }
 
 /// The reason in one line: beside it, rusqlite prints the whole statement.

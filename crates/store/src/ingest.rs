@@ -126,10 +126,6 @@ pub(crate) fn ingest_chunks(
     chunks: &[TraceChunk],
     now_ns: i64,
 ) -> Result<IngestCounts, StoreError> {
-    #[cfg(feature = "postgres")]
-    if let SqlConnection::Postgres(connection) = writing.sql {
-        return crate::staged_ingest::ingest_staged(writing, connection, chunks, now_ns);
-    }
     let mut ingested = IngestCounts::default();
     let mut numbers = TraceNumbers::default();
     for chunk in chunks {

@@ -13,11 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::keys::random_digits;
-use crate::ready_queue::fail_unfinished;
+use crate::ready_queue::{LEASE_INTERVAL, fail_unfinished};
 use crate::sql::{SqlConnection, params};
 
-/// How long a lease lasts, as SQL. Others take over this long after a server died.
-pub(crate) const LEASE_INTERVAL: &str = "interval '30 seconds'";
 /// How often a lease is renewed: three times in its duration.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Session-level advisory lock of the server that sends alerts: "gral" in ASCII.

@@ -25,6 +25,8 @@ mod keys;
 mod lease;
 mod location;
 mod monitor;
+#[cfg(feature = "postgres")]
+mod postgres_server;
 mod project_numbers;
 mod projects;
 mod query;
@@ -205,7 +207,13 @@ impl Store {
         let bytes = chunks.iter().map(TraceChunk::memory_bytes).sum();
         let now_ns = self.node.shared_time_ns(now_ns);
         let writer = self.writer()?;
-        writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest_chunks(writing, &chunks, now_ns))
+        writer.submit_in_lane(lane, bytes, move |writing| match writing.sql {
+            #[cfg(feature = "postgres")]
+            sql::SqlConnection::Postgres(connection) => {
+                staged_ingest::ingest_staged(writing, connection, &chunks, now_ns)
+            }
+            sql::SqlConnection::Sqlite(_) => ingest::ingest_chunks(writing, &chunks, now_ns),
+        })
     }
 
     /// Links traces by features that only assembling could find. True if trace groups were united; those enter the

@@ -43,7 +43,7 @@ impl StoreLocation {
             StoreLocation::Folder(folder) => Ok(StoreEngine::File(folder.join(FILE_NAME))),
             #[cfg(feature = "postgres")]
             StoreLocation::Postgres(address) => {
-                let server = crate::sql::postgres::PostgresServer::from_address(address)?;
+                let server = crate::postgres_server::PostgresServer::from_address(address)?;
                 Ok(StoreEngine::Postgres(Box::new(server)))
             }
             #[cfg(not(feature = "postgres"))]

@@ -7,8 +7,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-use rusqlite::InterruptHandle;
-
 /// Decides whether a query may continue.
 pub trait QueryMonitor: Send + Sync {
     /// Called every few microseconds while a query runs. May block, to let other queries run. An error is final: every
@@ -41,32 +39,17 @@ pub enum QueryStop {
 }
 
 /// Interrupts the statement that runs on a connection.
-pub struct QueryInterrupt(EngineInterrupt);
-
-/// What the engines have for it.
-enum EngineInterrupt {
-    Sqlite(InterruptHandle),
-    #[cfg(feature = "postgres")]
-    Postgres(crate::sql::postgres::CancelHandle),
-}
+pub struct QueryInterrupt(Box<dyn Fn() + Send + Sync>);
 
 impl QueryInterrupt {
-    pub(crate) fn for_sqlite(handle: InterruptHandle) -> QueryInterrupt {
-        QueryInterrupt(EngineInterrupt::Sqlite(handle))
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn for_postgres(handle: crate::sql::postgres::CancelHandle) -> QueryInterrupt {
-        QueryInterrupt(EngineInterrupt::Postgres(handle))
+    /// `interrupt` is what the engine of the connection has for it.
+    pub(crate) fn new(interrupt: impl Fn() + Send + Sync + 'static) -> QueryInterrupt {
+        QueryInterrupt(Box::new(interrupt))
     }
 
     /// Safe to call from any thread, and without effect if nothing runs.
     pub fn interrupt(&self) {
-        match &self.0 {
-            EngineInterrupt::Sqlite(handle) => handle.interrupt(),
-            #[cfg(feature = "postgres")]
-            EngineInterrupt::Postgres(handle) => handle.cancel(),
-        }
+        (self.0)();
     }
 }
 

@@ -143,10 +143,14 @@ fn install_monitor(
         SqlConnection::Sqlite(connection) => {
             let checked = Arc::clone(monitor);
             connection.progress_handler(OPERATIONS_PER_CHECK, Some(move || checked.check().is_err()))?;
-            Ok(QueryInterrupt::for_sqlite(connection.get_interrupt_handle()))
+            let handle = connection.get_interrupt_handle();
+            Ok(QueryInterrupt::new(move || handle.interrupt()))
         }
         #[cfg(feature = "postgres")]
-        SqlConnection::Postgres(connection) => Ok(QueryInterrupt::for_postgres(connection.cancel_handle())),
+        SqlConnection::Postgres(connection) => {
+            let handle = connection.cancel_handle();
+            Ok(QueryInterrupt::new(move || handle.cancel()))
+        }
     }
 }
 

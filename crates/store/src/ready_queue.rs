@@ -13,7 +13,6 @@ use gradus_core::span::TraceId;
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::lease::LEASE_INTERVAL;
 use crate::writer::WriteHandle;
 
 /// Failed attempts after which a trace group is quarantined.
@@ -25,6 +24,8 @@ const TOGETHER: i64 = 1;
 const ALONE: i64 = 2;
 /// Arrival times further in the future than this come from a clock that was set back since.
 const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
+/// How long a server may work on something without a sign of life, as SQL of PostgreSQL. Others take over then.
+pub(crate) const LEASE_INTERVAL: &str = "interval '30 seconds'";
 /// Bytes that are kept of the reason of a failure.
 const MAX_REASON_BYTES: usize = 500;
 

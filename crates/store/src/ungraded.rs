@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::lease::LEASE_INTERVAL;
+use crate::ready_queue::LEASE_INTERVAL;
 use crate::sql::{OptionalRow, SqlConnection, SqlValue, params, params_from_iter};
 
 use crate::Store;

@@ -12,6 +12,7 @@ use gradus_core::trajectory::Trajectory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::group_tally::{FailureExample, GroupSubject, GroupTally, MAX_EXAMPLES};
 use super::reason_pattern::make_reason_pattern;
 use super::similar_reasons::merge_similar_groups;
 use crate::outcome::{OutcomeLine, OutcomeSpans};
@@ -20,8 +21,6 @@ use crate::outcome::{OutcomeLine, OutcomeSpans};
 const MAX_TRACKED_GROUPS: usize = 2_000;
 /// Groups in a summary.
 pub const MAX_FAILURE_GROUPS: usize = 100;
-/// Examples of one group.
-pub(super) const MAX_EXAMPLES: usize = 3;
 /// Characters of the request in an example.
 const MAX_REQUEST_CHARS: usize = 120;
 /// Bytes of a tool name. Longer names are cut.
@@ -53,27 +52,6 @@ pub struct FailureGroup {
     pub share: f64,
     /// The first ones, at most 3.
     pub examples: Vec<FailureExample>,
-}
-
-/// One wrong verdict of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FailureExample {
-    pub trajectory_id: String,
-    pub trace_id: Option<String>,
-    pub step_index: Option<u32>,
-    /// The beginning of the request.
-    pub request: Option<String>,
-}
-
-/// What a group is about. The order of the fields is the order of groups of the same size.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct GroupSubject {
-    pub(super) evaluator: String,
-    pub(super) tool: Option<String>,
-    pub(super) rule: Option<String>,
-    pub(super) label: String,
-    /// In lower case: models do not care about it.
-    pub(super) reason: String,
 }
 
 impl GroupSubject {
@@ -168,16 +146,6 @@ impl VerdictGroup {
 fn cut_tool_name(tool: &str) -> String {
     let end = tool.floor_char_boundary(MAX_TOOL_BYTES);
     if end < tool.len() { format!("{}…", &tool[..end]) } else { tool.to_owned() }
-}
-
-/// A group while it is being counted.
-#[derive(Debug)]
-pub(super) struct GroupTally {
-    pub(super) reason: String,
-    pub(super) count: u64,
-    /// Numbers of the trajectories with such a verdict, ascending.
-    pub(super) trajectories: Vec<u32>,
-    pub(super) examples: Vec<FailureExample>,
 }
 
 /// Collects the groups of a run, one trajectory after the other.

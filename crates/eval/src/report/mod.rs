@@ -13,6 +13,7 @@ mod gate_metric;
 #[cfg(test)]
 mod gate_tests;
 mod gate_vocabulary;
+mod group_tally;
 mod head;
 mod judge_cost;
 mod panel_summary;
@@ -24,14 +25,13 @@ mod summary;
 mod trial_index;
 
 pub use agent_cost::{AgentCost, UnpricedModel, known_agent_cost};
-pub use failure_group::{
-    FailureExample, FailureGroup, FailureGroupBuilder, MAX_FAILURE_GROUPS, VerdictGroup, excerpt_request,
-};
+pub use failure_group::{FailureGroup, FailureGroupBuilder, MAX_FAILURE_GROUPS, VerdictGroup, excerpt_request};
 pub use gate::{GateBasis, GateContext, GateError, GateResult, GateVerdict, QualityGate};
 pub use gate_bar::{BaselineOffset, GateBar, GateOperator};
 pub use gate_measurement::{GateTrials, collect_gate_values, measure_gate_metrics, measure_gate_values};
 pub use gate_metric::{GateMetric, GateMetricError, MetricSelector, UsageMetric};
 pub use gate_vocabulary::{GateVocabulary, TrialMetricNames};
+pub use group_tally::FailureExample;
 pub use head::{AnswerHead, ItemCount, JudgedHead, VerdictHead, VoteHead};
 pub use panel_summary::{DisputedQuestion, EscalationSummary, PanelAgreement, PanelJudgeSummary, PanelSummary};
 pub use reader::RunReader;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gradus_core::text_signature::TextSignature;
 
-use super::failure_group::{GroupSubject, GroupTally, MAX_EXAMPLES};
+use super::group_tally::{GroupSubject, GroupTally};
 
 /// A group that others join: the most frequent of those that say the same.
 struct LeadingGroup {
@@ -48,16 +48,4 @@ pub(super) fn merge_similar_groups(groups: BTreeMap<GroupSubject, GroupTally>) -
         merged.extend(leading.into_iter().map(|known| (known.subject, known.tally)));
     }
     merged
-}
-
-impl GroupTally {
-    /// Adds the verdicts of another group. A trajectory may be in both.
-    fn join(&mut self, other: GroupTally) {
-        self.count += other.count;
-        self.trajectories.extend(other.trajectories);
-        self.trajectories.sort_unstable();
-        self.trajectories.dedup();
-        self.examples.extend(other.examples);
-        self.examples.truncate(MAX_EXAMPLES);
-    }
 }

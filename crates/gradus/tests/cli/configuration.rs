@@ -104,7 +104,7 @@ fn every_variable_that_is_read_is_in_the_reference() {
         "gradus/src/program_runner.rs",
         "host/src/child_environment.rs",
         "http/src/proxy.rs",
-        "store/src/sql/postgres/address.rs",
+        "store/src/postgres_server/address.rs",
     ];
     assert_eq!(readers, known);
     for name in ["CODEX_HOME", "GITHUB_SHA", "CI_COMMIT_REF_NAME", "no_proxy", "GRADUS_ALERT_VALUE", "XDG_STATE_HOME"] {

@@ -8,6 +8,7 @@ mod comparison_tables;
 mod group_changes;
 mod pairing_keys;
 mod results_builder;
+mod run_results;
 mod step_alignment;
 mod task_flips;
 #[cfg(test)]

@@ -1,17 +1,12 @@
 //! What one version of an agent did, as far as versions are compared: values for each run, by task. It comes from the
 //! files of a run or from a baseline file.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gradus_eval::calibration::{DimensionCalibration, RunCalibration};
-use gradus_eval::report::{JudgedHead, RunReader};
-use gradus_eval::run::{EvaluatorRecord, RunFileError};
+use gradus_eval::calibration::DimensionCalibration;
+use gradus_eval::run::EvaluatorRecord;
 use gradus_eval::scale::ScoreScale;
 use serde::{Deserialize, Serialize};
-
-use super::results_builder::VersionResultsBuilder;
-use crate::TrialMeasurement;
 
 /// Begins the name of a dimension: the share of questions that no rule flagged.
 pub(super) const UNFLAGGED: &str = "unflagged.";
@@ -128,40 +123,6 @@ impl ScoreTally {
 }
 
 impl VersionResults {
-    /// Reads a run. `measurements` are the results of its trials, if it belongs to a benchmark or an experiment.
-    pub fn from_run(reader: &mut RunReader, measurements: &[TrialMeasurement]) -> Result<VersionResults, RunFileError> {
-        VersionResults::from_selected(reader, measurements, |_| ControlFlow::Continue(true))
-    }
-
-    /// Reads the trajectories of a run that `select` continues with `true`; it may also stop the reading.
-    pub fn from_selected(
-        reader: &mut RunReader,
-        measurements: &[TrialMeasurement],
-        mut select: impl FnMut(&JudgedHead<'_>) -> ControlFlow<(), bool>,
-    ) -> Result<VersionResults, RunFileError> {
-        let mut builder = VersionResultsBuilder::from_manifest(&reader.record, measurements);
-        let calibration = RunCalibration::load(reader);
-        let mut selected = HashSet::new();
-        reader.visit_verdicts(|head, verdicts| {
-            match select(head) {
-                ControlFlow::Break(()) => return ControlFlow::Break(()),
-                ControlFlow::Continue(true) => {
-                    builder.add_run(head, verdicts);
-                    if calibration.is_some() {
-                        selected.insert(head.trajectory_id.clone().into_owned());
-                    }
-                }
-                ControlFlow::Continue(false) => {}
-            }
-            ControlFlow::Continue(())
-        })?;
-        let mut results = builder.finish();
-        if let Some(calibration) = calibration {
-            results.header.calibrations = calibration.correct_dimensions(reader, |id| selected.contains(id))?;
-        }
-        Ok(results)
-    }
-
     pub fn run_count(&self) -> usize {
         self.tasks.values().map(|task| task.runs.len()).sum()
     }

@@ -11,7 +11,8 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::demo_traces::{self, DEMO_PROJECT, DemoLoadStatus};
+use crate::demo_load::DemoLoadStatus;
+use crate::demo_traces::{self, DEMO_PROJECT};
 use crate::http_error::{ApiError, run_store_query};
 use crate::own_address::find_own_address;
 use crate::start_status::{StartStage, StartStatus};

@@ -11,7 +11,7 @@ use gradus_store::{ReviewItem, ReviewPlace};
 use super::PageLayout;
 use super::address::own_path;
 use super::label_authors::LabelAuthor;
-use super::labels::LabelForm;
+use super::label_form::LabelForm;
 use super::render::{PageError, with_status};
 use super::review_item::ReviewItemView;
 use super::review_query::ReviewQuery;

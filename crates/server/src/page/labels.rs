@@ -13,11 +13,11 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use gradus_store::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use serde_json::json;
 
 use super::address::own_path;
 use super::blind_sample::{BlindSample, UNDECIDED};
+use super::label_form::LabelForm;
 use super::render::PageError;
 use super::verdict::format_label_target;
 use super::{form, label_retry, label_undo, verdict};
@@ -26,28 +26,6 @@ use crate::evaluators;
 use crate::http_error::{ApiError, blocking_sender};
 use crate::page::label_authors::{LabelAuthor, MAX_NAME};
 use crate::state::ServerState;
-
-/// Body of `POST /labels`. Everything in it is untrusted: the verdict is looked up again.
-#[derive(Clone, Deserialize)]
-pub(super) struct LabelForm {
-    pub(super) trajectory: String,
-    /// Empty for a verdict on the whole trajectory.
-    pub(super) step: Option<String>,
-    pub(super) evaluator: String,
-    /// The label that the person gives; empty if `other` is used.
-    #[serde(default)]
-    pub(super) label: String,
-    /// A label in the person's own words, accepted only if no rubric defines the labels of the evaluator.
-    pub(super) other: Option<String>,
-    pub(super) note: Option<String>,
-    author: Option<String>,
-    /// Fingerprint of the verdict that the page showed.
-    seen: Option<String>,
-    /// Path to return to.
-    pub(super) back: Option<String>,
-    /// The random sample that the case is from, if the verdict was hidden.
-    pub(super) draw: Option<String>,
-}
 
 /// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year. If the label
 /// cannot be stored, the answer is the form again with what was typed.

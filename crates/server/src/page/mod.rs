@@ -31,6 +31,7 @@ mod gzip;
 mod health;
 mod label_authors;
 mod label_export;
+mod label_form;
 mod label_retry;
 mod label_undo;
 mod labels;

@@ -135,7 +135,7 @@ fn advise_trials(estimate: &EffectEstimate, bound: f64, alpha: f64) -> TrialAdvi
     if estimate.tasks < MIN_TRIAL_ADVICE_TASKS {
         return TrialAdvice::Uncertain;
     }
-    let is_enough = |trials: u64| parts.upper_variance(estimate, trials as f64) <= wanted;
+    let is_enough = |trials: u64| parts.upper_variance(estimate.variance, estimate.freedom, trials as f64) <= wanted;
     let fewest = estimate.trials.floor() as u64 + 1;
     let most = (MAX_TRIAL_FACTOR * estimate.trials) as u64;
     if !is_enough(most) {

@@ -3,8 +3,6 @@
 
 use crate::distributions::chi_square_quantile;
 
-use super::estimate::EffectEstimate;
-
 /// Probability with which the variance is at most what [`TrialVariance::upper_variance`] says. Pilots that see tasks as
 /// more alike than they are would recommend trials that cannot decide, so these must be rare.
 const CONFIDENCE: f64 = 0.99;
@@ -31,35 +29,19 @@ impl TrialVariance {
     /// An upper confidence bound for the variance of a task's difference with another number of trials of each version:
     /// the present variance less the trials' part at present, plus that part at `trials`. The bound for such a
     /// difference of variances is the modified large-sample one (Ting, Burdick, Graybill, Jeyaratnam and Lu 1990).
-    pub(super) fn upper_variance(&self, estimate: &EffectEstimate, trials: f64) -> f64 {
+    /// `variance` and `freedom` are those of the present estimate.
+    pub(super) fn upper_variance(&self, variance: f64, freedom: f64, trials: f64) -> f64 {
         let shrunk = self.present - self.of_one / trials;
-        let total_factor = estimate.freedom / chi_square_quantile(1.0 - CONFIDENCE, estimate.freedom) - 1.0;
+        let total_factor = freedom / chi_square_quantile(1.0 - CONFIDENCE, freedom) - 1.0;
         let trial_factor = 1.0 - self.freedom / chi_square_quantile(CONFIDENCE, self.freedom);
-        let point = estimate.variance - shrunk;
-        (point + (total_factor * estimate.variance).hypot(trial_factor * shrunk)).max(self.of_one / trials)
+        let point = variance - shrunk;
+        (point + (total_factor * variance).hypot(trial_factor * shrunk)).max(self.of_one / trials)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::comparison_test::ComparisonTest;
-    use crate::comparison::estimate::IntervalShape;
-
-    fn estimate(tasks: f64, variance: f64) -> EffectEstimate {
-        EffectEstimate {
-            value: 0.0,
-            p_value: 1.0,
-            test: ComparisonTest::SignFlipSampled,
-            tasks,
-            variance,
-            trial_variance: None,
-            trials: 5.0,
-            freedom: tasks - 1.0,
-            max_effect: 1.0,
-            shape: IntervalShape::Student,
-        }
-    }
 
     fn normal(random: &mut fastrand::Rng) -> f64 {
         (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
@@ -92,7 +74,7 @@ mod tests {
                 let freedom = f64::from(tasks * (trials - 1));
                 let of_one = squares / freedom;
                 let parts = TrialVariance { of_one, present: of_one / f64::from(trials), freedom };
-                let upper = parts.upper_variance(&estimate(f64::from(tasks), variance), other_trials);
+                let upper = parts.upper_variance(variance, f64::from(tasks) - 1.0, other_trials);
                 covered += u32::from(upper >= truth);
                 total += upper;
             }

@@ -6,7 +6,7 @@ pub(crate) enum SqlError {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     #[cfg(feature = "postgres")]
-    #[error("{}", super::postgres::describe_error(.0))]
+    #[error("{}", describe_postgres_error(.0))]
     Postgres(#[from] ::postgres::Error),
     #[error(transparent)]
     Stopped(#[from] crate::monitor::QueryStop),
@@ -29,5 +29,15 @@ impl<T> OptionalRow<T> for Result<T, SqlError> {
             Err(SqlError::NoRow) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The reason in one line.
+#[cfg(feature = "postgres")]
+pub(crate) fn describe_postgres_error(error: &::postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(reported) => reported.message().to_owned(),
+        // The outer error only says that there was one.
+        None => std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
     }
 }

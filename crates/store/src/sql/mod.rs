@@ -10,6 +10,8 @@ pub(crate) mod postgres;
 mod statement;
 mod values;
 
+#[cfg(feature = "postgres")]
+pub(crate) use error::describe_postgres_error;
 pub(crate) use error::{OptionalRow, SqlError};
 pub(crate) use statement::{SqlRow, SqlStatement};
 pub(crate) use values::{SqlParam, SqlParams, SqlValue, SqlValueRef, ToSqlParam, params, params_from_iter};

@@ -16,7 +16,7 @@ use crate::sql::{SqlError, SqlParams};
 
 /// Runs what waits for the server. The client has a runtime of its own, which must not be started inside of another one:
 /// some callers of the store are asynchronous.
-pub(super) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
@@ -47,7 +47,7 @@ pub(crate) struct PostgresConnection {
 }
 
 impl PostgresConnection {
-    pub(super) fn new(client: Client, tls: MakeRustlsConnect) -> PostgresConnection {
+    pub(crate) fn new(client: Client, tls: MakeRustlsConnect) -> PostgresConnection {
         PostgresConnection {
             client: RefCell::new(Some(client)),
             statements: RefCell::default(),

@@ -2,16 +2,12 @@
 
 use ::postgres::Client;
 
-use super::address::PostgresServer;
-use super::to_store_error;
 use crate::error::StoreError;
 
 /// Migrations in order, each with the number of the schema that it leads to. The first one creates what SQLite's first
 /// six migrations create, so that both engines have the same numbers. A released migration never changes.
-const MIGRATIONS: &[(i64, &str)] = &[
-    (6, include_str!("../../../migrations/postgres/0006.sql")),
-    (7, include_str!("../../../migrations/postgres/0007.sql")),
-];
+const MIGRATIONS: &[(i64, &str)] =
+    &[(6, include_str!("../../migrations/postgres/0006.sql")), (7, include_str!("../../migrations/postgres/0007.sql"))];
 
 /// The schema that this program writes.
 const SCHEMA_VERSION: i64 = 7;
@@ -26,20 +22,20 @@ const MIGRATION_LOCK: i64 = 0x6772_6164;
 fn read_format(client: &mut Client) -> Result<Option<(i64, i64)>, StoreError> {
     let is_there: bool = client
         .query_one("SELECT to_regclass('gradus.store_format') IS NOT NULL", &[])
-        .map_err(|error| to_store_error(&error))?
+        .map_err(|error| StoreError::from_postgres(&error))?
         .get(0);
     if !is_there {
         return Ok(None);
     }
     let row = client
         .query_opt("SELECT schema_version, oldest_compatible FROM gradus.store_format", &[])
-        .map_err(|error| to_store_error(&error))?;
+        .map_err(|error| StoreError::from_postgres(&error))?;
     Ok(row.map(|row| (row.get(0), row.get(1))))
 }
 
 /// Fails if this program cannot work with the tables as they are.
-pub(super) fn check_format(client: &mut Client, server: &PostgresServer) -> Result<(), StoreError> {
-    let path = || server.to_string().into();
+pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), StoreError> {
+    let path = || address.into();
     match read_format(client)? {
         None => Err(StoreError::Missing { path: path() }),
         Some((found, oldest)) if oldest > SCHEMA_VERSION => {
@@ -54,11 +50,11 @@ pub(super) fn check_format(client: &mut Client, server: &PostgresServer) -> Resu
 
 /// Runs the missing migrations in one transaction. If several servers start at once, the others wait here and find the
 /// work done.
-pub(super) fn migrate(client: &mut Client, server: &PostgresServer) -> Result<(), StoreError> {
+pub(super) fn migrate(client: &mut Client, address: &str) -> Result<(), StoreError> {
     if matches!(read_format(client)?, Some((found, _)) if found >= SCHEMA_VERSION) {
-        return check_format(client, server);
+        return check_format(client, address);
     }
-    let mut transaction = client.transaction().map_err(|error| to_store_error(&error))?;
+    let mut transaction = client.transaction().map_err(|error| StoreError::from_postgres(&error))?;
     let run = |transaction: &mut ::postgres::Transaction<'_>| -> Result<(), ::postgres::Error> {
         transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK])?;
         transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS gradus")?;
@@ -77,6 +73,6 @@ pub(super) fn migrate(client: &mut Client, server: &PostgresServer) -> Result<()
         }
         Ok(())
     };
-    run(&mut transaction).and_then(|()| transaction.commit()).map_err(|error| to_store_error(&error))?;
-    check_format(client, server)
+    run(&mut transaction).and_then(|()| transaction.commit()).map_err(|error| StoreError::from_postgres(&error))?;
+    check_format(client, address)
 }

@@ -13,9 +13,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connection::{PostgresConnection, outside_runtime};
 use super::migration;
 use crate::error::StoreError;
+use crate::sql::describe_postgres_error;
+use crate::sql::postgres::{PostgresConnection, outside_runtime};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +67,7 @@ impl PostgresServer {
         let (plain, own) = split_own_settings(address);
         let told = |error: AddressError| bad(error.to_string());
         let service = own.service.as_deref().map(read_service).transpose().map_err(&told)?;
-        let mut config = Config::from_str(&plain).map_err(|error| bad(super::describe_error(&error)))?;
+        let mut config = Config::from_str(&plain).map_err(|error| bad(describe_postgres_error(&error)))?;
         if let Some(settings) = service {
             apply_service(&mut config, &settings).map_err(&told)?;
         }
@@ -92,7 +93,7 @@ impl PostgresServer {
     pub(crate) fn open_writer(&self) -> Result<PostgresConnection, StoreError> {
         outside_runtime(|| {
             let mut client = self.connect()?;
-            migration::migrate(&mut client, self)?;
+            migration::migrate(&mut client, &self.shown)?;
             Ok(PostgresConnection::new(client, self.tls.clone()))
         })
     }
@@ -101,10 +102,10 @@ impl PostgresServer {
     pub(crate) fn open_reader(&self) -> Result<PostgresConnection, StoreError> {
         outside_runtime(|| {
             let mut client = self.connect()?;
-            migration::check_format(&mut client, self)?;
+            migration::check_format(&mut client, &self.shown)?;
             client
                 .batch_execute("SET default_transaction_read_only = on")
-                .map_err(|error| super::to_store_error(&error))?;
+                .map_err(|error| StoreError::from_postgres(&error))?;
             Ok(PostgresConnection::new(client, self.tls.clone()))
         })
     }
@@ -112,7 +113,7 @@ impl PostgresServer {
     fn connect(&self) -> Result<Client, StoreError> {
         let failed = |error: ::postgres::Error| StoreError::NotReachable {
             address: self.shown.clone(),
-            reason: super::describe_error(&error),
+            reason: describe_postgres_error(&error),
         };
         let mut client = self.config.connect(self.tls.clone()).map_err(failed)?;
         let version: String = client.query_one("SHOW server_version_num", &[]).map_err(failed)?.get(0);
