@@ -149,6 +149,13 @@ def two_thousand_steps(browser):
     verdict = step.locator(".verdict-line").first
     verdict.locator("summary").click()
     expect(verdict.locator(".by")).to_be_visible()
+    # By key, too: it opens them first, and writes once they are there.
+    step = page.locator("#step-1498")
+    step.focus()
+    page.keyboard.press("e")
+    expect(step.locator(".verdict-line").first).to_be_visible()
+    page.keyboard.press("e")
+    expect(step.locator("[data-note]").first).to_be_focused()
     draw_frames(page)
     fine(page)
 

@@ -315,6 +315,8 @@ function beyond(isFailing, at, way) {
   location.assign(to);
 }
 
+const LATER_FORMS = ".other-verdicts[data-src]:not([open])";
+
 // A part of the form of the verdict that is looked at, else of the first in the step that is. What this person has labelled
 // already is done. A verdict that is folded is shown first.
 function ofVerdict(selector) {
@@ -323,7 +325,9 @@ function ofVerdict(selector) {
   const found = [...place?.querySelectorAll(selector) ?? []].find(isShown) ?? all(`form:not([data-labelled]) ${selector}`, here() ?? document.createElement("i")).find(isShown);
   if (found) return [found, true];
   const folded = here()?.querySelector(`form:not([data-labelled]) ${selector}`);
-  if (folded) unfold(folded);
+  // The forms of a long trace come when their part is opened: the key works once they are there.
+  const toOpen = folded ?? here()?.querySelector(LATER_FORMS);
+  if (toOpen) unfold(toOpen);
   return [folded ?? null, false];
 }
 
@@ -368,16 +372,18 @@ document.addEventListener("keydown", (event) => {
   else event.target.blur();
 });
 
+const hasForm = (selector) => document.querySelector(`${selector}, ${LATER_FORMS}`) !== null;
+
 const KEYS = {
   j: ["next step", () => go(steps, 1), steps.length > 0],
   k: ["previous step", () => go(steps, -1), steps.length > 0],
-  y: ["agree with the verdict", () => label("y"), all("[data-key=y]").length > 0],
-  u: ["leave it undecided", () => label("u"), all("[data-key=u]").length > 0],
-  x: ["disagree with the verdict", () => label("x"), all("[data-key=x]").length > 0],
+  y: ["agree with the verdict", () => label("y"), hasForm("[data-key=y]")],
+  u: ["leave it undecided", () => label("u"), hasForm("[data-key=u]")],
+  x: ["disagree with the verdict", () => label("x"), hasForm("[data-key=x]")],
   n: ["next flagged step", () => go(failing, 1), steps.length > 0],
   p: ["previous flagged step", () => go(failing, -1), steps.length > 0],
   s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
-  e: ["write a note", () => ofVerdict("[data-note]")[0]?.focus(), all("[data-note]").length > 0],
+  e: ["write a note", () => ofVerdict("[data-note]")[0]?.focus(), hasForm("[data-note]")],
   "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],
   "?": ["show these shortcuts", help, true],
 };
