@@ -207,7 +207,8 @@ def pages(client, requests, long_run):
     """Each page with the addresses that are asked for."""
     # What goes wrong most often: rules and traces decide it.
     group = client.json("/api/v1/failure-groups")["items"][0]
-    listed = client.get(f"/traces?wrong={group['evaluator']}")[2]
+    # In a project of its own is the run of many steps, which is measured apart.
+    listed = client.get(f"/traces?project=bench&wrong={group['evaluator']}")[2]
     trace = re.search(r'data-id="([0-9a-f]{32})"', listed).group(1)
     older = re.search(r'rel="next" href="([^"]+)"', client.get("/traces")[2]).group(1).replace("&#38;", "&")
     trajectory = client.json(f"/api/v1/traces/{trace}")["trajectories"][0]["trajectory_id"]
@@ -215,6 +216,7 @@ def pages(client, requests, long_run):
     tool = client.json(f"/api/v1/traces/{trace}")["trajectories"][0]["steps"][0]["tool"]
     tools = tools or [f"/traces?tool={tool}&wrong={group['evaluator']}"]
     span = re.search(rf'href="(/traces/{trace}/spans/[0-9a-f]{{16}})"', client.get(f"/traces/{trace}/spans")[2]).group(1)
+    session = re.search(r'href="(/sessions/[^"]+)"', client.get(f"/traces/{trace}")[2]).group(1).replace("&#38;", "&")
     # Two words of a request that is there.
     words = "+".join(re.findall("[A-Za-z]{5,}", client.json("/api/v1/traces?limit=1")["items"][0]["trajectories"][0]["query"])[:2])
     runs = [run["run_id"] for run in client.json("/api/v1/runs")["items"] if not run["is_live"]]
@@ -228,7 +230,7 @@ def pages(client, requests, long_run):
         "traces": "/traces", "older traces": older, "traces, a label": f"/traces?label={group['evaluator']}%3D{group['label']}", "traces, found wrong": f"/traces?wrong={group['evaluator']}&version=1.5.0",
         "a failure group": f"/groups/{group['key']}", "traces, a failure group": f"/traces?group={group['key']}", "failure groups, API": "/api/v1/failure-groups",
         "traces, a tool found wrong": tools[0], "traces, words": f"/traces?q={words}", "traces, a word of most": "/traces?q=which", "traces, a condition": "/traces?where=span_kind+%3D%3D+%27TOOL%27+and+status_code+%3D%3D+%27ERROR%27", "rows alone": "/traces/rows",
-        "one trace": f"/traces/{trace}", f"a run of {STEPS:,} steps": f"/traces/{long_run}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span,
+        "one trace": f"/traces/{trace}", f"a run of {STEPS:,} steps": f"/traces/{long_run}", "found in a trace": f"/traces/{trace}?q=the", "a text": f"/traces/{trace}/text?trajectory={trajectory}&step=1&part=thought", "its spans": f"/traces/{trace}/spans", "one span": span, "a session": session,
         "review": "/review", "review, all": "/review?which=all", "agreement": "/agreement", "agreement of a project": "/agreement?project=shop1", "runs": "/runs", "one run": f"/runs/{runs[0]}",
         "a trajectory of a run": judged[-1], "two runs": f"/compare?a={runs[1]}&b={runs[0]}", "versions": "/versions?range=all", "versions of a project": "/versions?range=all&project=shop1", "version against version": "/compare?by=version&a=1.4.0&b=1.5.0&project=bench",
         "traces, most flagged": "/traces?sort=wrong", "traces, longest of a version": "/traces?sort=duration&version=1.5.0", "review of a group": f"/review?group={group['key']}", "rubrics": "/rubrics", "a rubric on a step": f"/rubrics/thought_to_tool?trajectory={trajectory}&step=1", "alerts": "/alerts", "server": "/server"}.items()}

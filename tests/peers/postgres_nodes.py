@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 
 from postgres_cluster import Cluster, embedded_programs, free_port, wait_for
+from postgres_moving import check_backup, check_moving
 
 # Without it, a test would wait for a real disk after every request.
 FAST = ["fsync=off", "max_connections=100"]
@@ -274,6 +275,8 @@ def main(gradus):
         if not found:
             try:
                 check_commands(gradus, folder, cluster, address)
+                check_moving(gradus, run, folder, cluster, address, environment(""))
+                check_backup(gradus, run, folder, cluster, address)
                 check_bad_input(gradus, folder, cluster, address)
             except AssertionError as error:
                 found.append(str(error))

@@ -10,7 +10,7 @@ dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examp
 (packages.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
 peer gets an environment of its own below the cache folder.
 
-  tests/peers/run.py GRADUS
+  tests/peers/run.py GRADUS [NAME...]
 
 A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
 """
@@ -219,22 +219,24 @@ def run_script(name, gradus):
     return counts
 
 
-def run_agents(gradus):
+def run_agents(gradus, names):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     checks["statistics packages"] = functools.partial(check_statistics, gradus)
     checks["postgres nodes"] = functools.partial(check_postgres_nodes, gradus)
     checks["training data"] = functools.partial(check_training_data, gradus)
-    return run_checks(checks)
+    return run_checks({name: check for name, check in checks.items() if not names or name in names})
 
 
 def main():
-    gradus = os.path.abspath(sys.argv[1])
+    gradus, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
-    lanes = [
-        [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "page_setup", "cross_site", "start", "dashboard"])],
-        [functools.partial(run_script, name) for name in ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector", "examples"]],
+    scripts = [
+        ["tutorial", "experiment", "pytest_plugin", "collector", "page", "page_setup", "cross_site", "start", "dashboard"],
+        ["phoenix", "phoenix_clients", "github_clients", "mcp_servers", "mcp_tools", "packages", "github_action", "otel_collector", "examples"],
     ]
+    lanes = [[functools.partial(run_script, name) for name in lane if not names or name in names] for lane in scripts]
+    lanes[0].insert(0, functools.partial(run_agents, names=names))
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
         counts = pool.map(lambda lane: [run(gradus) for run in lane], lanes)
         finish(*map(sum, zip(*itertools.chain.from_iterable(counts))))

@@ -371,8 +371,8 @@ async fn enforce_retention(server: Arc<ServerState>) {
             let (traces, spans) = std::mem::take(&mut removed_in_all);
             tracing::info!(traces, spans, "deleted the oldest traces (serve.retention)");
             let store = Arc::clone(&server.store);
-            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.give_back_room()).await {
-                tracing::warn!(%error, "failed to shrink the store file; retrying later");
+            if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.give_back_room(now_ns())).await {
+                tracing::warn!(%error, "failed to shrink the store; retrying later");
             }
         }
         settle_annotations(&server).await;

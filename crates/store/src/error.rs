@@ -28,6 +28,18 @@ pub enum StoreError {
     NotWritable { path: PathBuf, reason: String },
     #[error("{path}: there is something already; choose another name")]
     Exists { path: PathBuf },
+    #[error("{path}: there are traces already; copy into an empty store")]
+    NotEmpty { path: PathBuf },
+    #[error("{path}: a copy into this store is not complete; run `gradus store copy` again, with the same source")]
+    IncompleteCopy { path: PathBuf },
+    #[error("{path}: an incomplete copy of {source_name} is here; go on with that one, or copy into an empty store")]
+    OtherCopy { path: PathBuf, source_name: String },
+    #[error("{path}: servers are using this database; stop them, and wait 30 seconds if one was killed")]
+    ServersRunning { path: PathBuf },
+    #[error(
+        "{path}: table {table} has {copied} rows instead of {rows}, or other ones; was the source changed meanwhile? empty the target, and copy again"
+    )]
+    CopyDiffers { table: &'static str, rows: u64, copied: u64, path: PathBuf },
     /// While the store is in use. The writer retries with the next batch.
     #[error("the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room")]
     DiskFull,

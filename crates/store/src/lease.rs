@@ -14,6 +14,7 @@ use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::keys::random_digits;
 use crate::ready_queue::{LEASE_INTERVAL, fail_unfinished};
+use crate::retention::DAY_NS;
 use crate::sql::{SqlConnection, params};
 
 /// How often a lease is renewed: three times in its duration.
@@ -22,7 +23,6 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const LEADER_LOCK: i64 = 0x6772_616c;
 /// Days for which partitions are made in advance.
 const DAYS_AHEAD: i64 = 3;
-const DAY_NS: i64 = 86_400_000_000_000;
 
 /// This server among those that use the database.
 pub(crate) struct ClusterNode {

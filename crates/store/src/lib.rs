@@ -11,6 +11,7 @@ mod annotations;
 mod buckets;
 mod check;
 mod coarse_rollup;
+mod compaction;
 mod compress;
 mod connection;
 mod engine;
@@ -25,6 +26,7 @@ mod keys;
 mod lease;
 mod location;
 mod monitor;
+mod moved_tables;
 #[cfg(feature = "postgres")]
 mod postgres_server;
 mod project_numbers;
@@ -39,6 +41,7 @@ mod spend;
 mod sql;
 #[cfg(feature = "postgres")]
 mod staged_ingest;
+mod store_copy;
 mod transfer;
 mod ungraded;
 mod usage;
@@ -76,6 +79,7 @@ pub use query::{
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};
 pub use spend::{JudgeSpend, SpendTotal};
+pub use store_copy::{CopiedTable, SearchWords, copy_store};
 pub use transfer::TransferCounts;
 pub use ungraded::{GradingBacklog, RemainingGrading, UngradedTrajectory};
 pub use write_queue::WriteLane;
@@ -125,6 +129,11 @@ impl Default for StoreOptions {
 impl Store {
     /// Opens the store in a folder for this process alone. Creates folder and store if necessary.
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
+        Store::open_folder(folder, options)?.require_complete()
+    }
+
+    /// As [`Store::open`], also if a copy into the store is incomplete.
+    pub(crate) fn open_folder(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
         let not_writable = |error: std::io::Error| StoreError::not_writable(folder, &error);
         make_folder(folder).map_err(not_writable)?;
         // The data must not be committed to a repository by accident.
@@ -155,7 +164,7 @@ impl Store {
     pub fn open_to_read(path: &Path) -> Result<Store, StoreError> {
         check_existing_store(path)?;
         connection::upgrade_store(path)?;
-        Store::with_engine_to_read(StoreEngine::File(path.to_owned()))
+        Store::with_engine_to_read(StoreEngine::File(path.to_owned()))?.require_complete()
     }
 
     /// Only the pool of readers.

@@ -81,7 +81,15 @@ impl Store {
     pub fn open_at(location: &StoreLocation, options: StoreOptions) -> Result<Store, StoreError> {
         match location {
             StoreLocation::Folder(folder) => Store::open(folder, options),
-            StoreLocation::Postgres(_) => Store::with_engine(location.engine()?, None, options),
+            StoreLocation::Postgres(_) => Store::with_engine(location.engine()?, None, options)?.require_complete(),
+        }
+    }
+
+    /// Opens a store for a copy into it: it is empty, or has an incomplete copy.
+    pub(crate) fn open_copy_target(location: &StoreLocation) -> Result<Store, StoreError> {
+        match location {
+            StoreLocation::Folder(folder) => Store::open_folder(folder, StoreOptions::default()),
+            StoreLocation::Postgres(_) => Store::with_engine(location.engine()?, None, StoreOptions::default()),
         }
     }
 
@@ -89,7 +97,7 @@ impl Store {
     pub fn open_at_to_read(location: &StoreLocation) -> Result<Store, StoreError> {
         match location {
             StoreLocation::Folder(folder) => Store::open_to_read(&folder.join(FILE_NAME)),
-            StoreLocation::Postgres(_) => Store::with_engine_to_read(location.engine()?),
+            StoreLocation::Postgres(_) => Store::with_engine_to_read(location.engine()?)?.require_complete(),
         }
     }
 }

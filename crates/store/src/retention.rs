@@ -40,15 +40,20 @@ const PAGES_A_STEP: i64 = 500;
 const CHECKPOINT_TRIES: usize = 20;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long dropping a partition waits for others, and lets others wait.
+const DROP_WAIT_MS: u64 = 200;
+pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
+
 /// How long spending is kept at least: a month, over which people watch it, and some days.
-const SPEND_KEPT_NS: i64 = 40 * 86_400_000_000_000;
+const SPEND_KEPT_NS: i64 = 40 * DAY_NS;
 
 impl Store {
-    /// Checkpoints the write-ahead log, if nobody reads from it. Only then does the file shrink to its content.
-    pub fn give_back_room(&self) -> Result<(), StoreError> {
+    /// Returns the room of removed traces to the file system. SQLite: checkpoints the write-ahead log, if nobody reads from
+    /// it; only then does the file shrink to its content. PostgreSQL: drops the partitions of days that have no trace any more.
+    pub fn give_back_room(&self, now_ns: i64) -> Result<(), StoreError> {
         // On a connection of its own, since a checkpoint cannot be part of a transaction. It does not wait for readers,
         // because that would block the writer.
-        let Some(path) = self.engine.file() else { return Ok(()) };
+        let Some(path) = self.engine.file() else { return drop_empty_days(&self.engine.open_writer()?, now_ns) };
         let connection = crate::connection::open_writer(path)?;
         connection.busy_timeout(Duration::ZERO)?;
         for _ in 0..CHECKPOINT_TRIES {
@@ -102,6 +107,18 @@ impl Store {
             }
             Ok(removed)
         })
+    }
+}
+
+/// Drops partitions of PostgreSQL. That needs a lock on the whole table, for which writers and readers would have to wait, too:
+/// it is given up soon, and tried again the next time.
+fn drop_empty_days(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> {
+    // Yesterday's traces may still be in the making by a server whose clock is behind.
+    let before_day = now_ns / DAY_NS - 1;
+    sql.execute_batch(&format!("SET lock_timeout = '{DROP_WAIT_MS}ms'"))?;
+    match sql.query_row("SELECT drop_partitions(?)", [before_day], |row| row.get::<i64>(0)) {
+        Err(error) if error.is_lock_timeout() => Ok(()),
+        dropped => Ok(dropped.map(|_| ())?),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Moves a store as a whole: export to lines of JSON and import, backup, and compaction.
+//! Moves a store as a whole: export to lines of JSON and import, and backup.
 //!
 //! An export contains the tables, one row per line, with bodies decompressed (OTLP as base64, trajectories as text), so
 //! that other programs can read it. API keys are not exported.
@@ -6,8 +6,7 @@
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
-use crate::sql::{SqlConnection, params_from_iter};
-use crate::sql::{SqlValue, SqlValueRef};
+use crate::sql::{SqlConnection, SqlValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value as Json};
@@ -17,33 +16,9 @@ use crate::compress::{compress_bytes, decompress_bytes};
 use crate::error::StoreError;
 use crate::grading::insert_words;
 use crate::interned_labels::collect_distinct_words;
+use crate::moved_tables::{COUNT_COLUMNS, KEYS, MovedTable, TABLES, TableReader};
 use crate::project_numbers::ProjectNumberCache;
 
-/// The exported tables, in an order in which they can be imported.
-const TABLES: &[&str] = &[
-    "project",
-    "trace",
-    "block",
-    "span",
-    "link",
-    "due",
-    "trajectory",
-    "facet",
-    "outcome",
-    "failure_group",
-    "failure",
-    "rollup",
-    "rollup_long",
-    "usage_long",
-    "ungraded",
-    "spend",
-    "annotation",
-    "alert_state",
-    "alert_event",
-    "alert_rule",
-    "alert_mute",
-    "anchor_set",
-];
 /// Version of the export format, in its first line.
 const FORMAT: i64 = 1;
 /// What a migration computes for rows that were there before it, beside the default values of its columns: the number
@@ -69,23 +44,25 @@ impl Store {
         let schema: i64 = schema_of(&view)?;
         let mut done = TransferCounts::default();
         write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
-        for table in TABLES {
-            let columns = exported_columns(&view, table)?;
-            let select = columns.iter().map(|column| match is_computed(&view, table, column) {
-                true => format!("0 AS {column}"),
-                false => column.clone(),
-            });
-            let select = select.collect::<Vec<_>>().join(", ");
-            let mut statement = view.prepare(&format!("SELECT {select} FROM {table}"))?;
-            let mut rows = statement.query(())?;
-            while let Some(row) = rows.next()? {
-                let mut line = Map::new();
-                for (index, column) in columns.iter().enumerate() {
-                    line.insert(column.clone(), to_json(table, column, row.get_ref(index)?)?);
+        for table in exported_tables() {
+            let mut reader = TableReader::new(&view, table, None)?;
+            loop {
+                let batch = reader.next_batch()?;
+                if batch.is_empty() {
+                    break;
                 }
-                write_line(out, &serde_json::json!({"table": table, "row": line}))?;
-                done.rows += 1;
-                done.traces += u64::from(*table == "trace");
+                for row in &batch {
+                    let mut line = Map::new();
+                    for (column, value) in reader.columns.iter().zip(row) {
+                        line.insert(column.clone(), to_json(table.name, column, value)?);
+                    }
+                    if table.name == "project" {
+                        line.extend(COUNT_COLUMNS.map(|column| (column.to_owned(), Json::from(0))));
+                    }
+                    write_line(out, &serde_json::json!({"table": table.name, "row": line}))?;
+                }
+                done.rows += batch.len() as u64;
+                done.traces += if table.name == "trace" { batch.len() as u64 } else { 0 };
             }
         }
         write_line(out, &serde_json::json!({"end": done.rows}))?;
@@ -102,9 +79,8 @@ impl Store {
     ) -> Result<TransferCounts, StoreError> {
         let written = self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
-            for table in TABLES {
-                let statement = format!("SELECT EXISTS (SELECT 1 FROM {table})");
-                if sql.query_row(&statement, (), |row| row.get(0))? {
+            for table in exported_tables() {
+                if !table.is_empty(sql)? {
                     return Err(bad_line(0, "the store is not empty; import into a new folder"));
                 }
             }
@@ -180,32 +156,10 @@ impl Store {
         }
         kept
     }
-
-    /// Merges the blocks of each trace, and returns free space to the file system. Nobody else may use the store.
-    pub fn compact(&self) -> Result<u64, StoreError> {
-        let mut merged = 0;
-        let mut after = 0;
-        loop {
-            let (count, last) = self.writer()?.submit(0, move |writing| merge_blocks(writing.sql, after))?.wait()?;
-            merged += count;
-            match last {
-                Some(last) => after = last,
-                None => break,
-            }
-        }
-        let Some(path) = self.engine.file() else {
-            // PostgreSQL's own vacuum returns free space.
-            return Ok(merged);
-        };
-        let connection = crate::connection::open_writer(path)?;
-        connection
-            .execute_batch("INSERT INTO words (words) VALUES ('optimize'); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
-        Ok(merged)
-    }
 }
 
 /// Brings counters up to date that an import bypassed.
-fn finish_import(sql: &SqlConnection) -> Result<(), StoreError> {
+pub(crate) fn finish_import(sql: &SqlConnection) -> Result<(), StoreError> {
     // In SQLite, the triggers counted rows whose counts were imported already. In PostgreSQL, rows came with numbers that
     // its sequences do not know.
     Ok(sql.execute_batch(sql.choose(
@@ -218,7 +172,8 @@ fn finish_import(sql: &SqlConnection) -> Result<(), StoreError> {
          setval('project_no_seq', greatest((SELECT max(no) FROM project), 1)), \
          setval('failure_group_no_seq', greatest((SELECT max(no) FROM failure_group), 1)), \
          setval('annotation_no_seq', greatest((SELECT max(no) FROM annotation), 1)), \
-         setval('alert_event_no_seq', greatest((SELECT max(no) FROM alert_event), 1))",
+         setval('alert_event_no_seq', greatest((SELECT max(no) FROM alert_event), 1)), \
+         setval('api_key_no_seq', greatest((SELECT max(no) FROM api_key), 1))",
     ))?)
 }
 
@@ -227,57 +182,6 @@ fn sync_file(path: &Path) -> io::Result<()> {
     std::fs::File::open(path)?.sync_all()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// Merges the blocks of the next traces that have several. Concatenated protobuf messages are one message, so their
-/// bodies are simply joined.
-fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
-    const TRACES: i64 = 100;
-    /// What stays in pieces, because a body must be readable at once.
-    const MAX_BYTES: usize = 32 << 20;
-    let traces: Vec<i64> = sql
-        .prepare_cached(
-            "SELECT trace FROM block WHERE trace > ? AND signal = 0 GROUP BY trace HAVING count(*) > 1 \
-             ORDER BY trace LIMIT ?",
-        )?
-        .query_map([after, TRACES], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    let mut merged = 0;
-    for trace in &traces {
-        // Such traces stay as they are: the block of a span decides which of its versions counts.
-        let has_versions: bool =
-            sql.query_row("SELECT has_versions FROM trace WHERE no = ?", [trace], |row| row.get(0))?;
-        if has_versions {
-            continue;
-        }
-        let blocks: Vec<(i64, Vec<u8>)> = sql
-            .prepare_cached("SELECT no, body FROM block WHERE trace = ? AND signal = 0 ORDER BY no")?
-            .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut export = Vec::new();
-        for (_, body) in &blocks {
-            export.extend(decompress_bytes(body)?);
-            if export.len() > MAX_BYTES {
-                break;
-            }
-        }
-        if export.len() > MAX_BYTES {
-            continue;
-        }
-        let body = compress_bytes(&export);
-        let first = blocks[0].0;
-        let digest = gradus_core::stable_digest(&export) as u64 as i64;
-        sql.prepare_cached("UPDATE block SET body = ?, digest = ? WHERE no = ?")?
-            .execute(crate::sql::params![body, digest, first])?;
-        sql.prepare_cached("UPDATE span SET block = ? WHERE trace = ?")?.execute([first, *trace])?;
-        sql.prepare_cached("DELETE FROM block WHERE trace = ? AND signal = 0 AND no <> ?")?.execute([*trace, first])?;
-        sql.prepare_cached(
-            "UPDATE trace SET bytes = (SELECT sum(length(body)) FROM block WHERE trace = ?1) WHERE no = ?1",
-        )?
-        .execute([trace])?;
-        merged += blocks.len() as u64 - 1;
-    }
-    Ok((merged, traces.last().copied()))
 }
 
 /// The number of migrations that a store has been through.
@@ -313,26 +217,9 @@ impl ExportHead {
     }
 }
 
-/// Columns of PostgreSQL's tables that say which server works on a row. They mean nothing elsewhere.
-const LEASE_COLUMNS: [&str; 3] = ["owner", "leased_until", "fence"];
-/// Columns of the table of projects that PostgreSQL counts in another table.
-const COUNT_COLUMNS: [&str; 3] = ["traces", "spans", "trajectories"];
-
-/// The columns of a table in an export, which are the same for both engines.
-fn exported_columns(sql: &SqlConnection, table: &str) -> Result<Vec<String>, StoreError> {
-    let mut columns = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?.column_names();
-    if sql.sqlite().is_none() {
-        columns.retain(|column| !LEASE_COLUMNS.contains(&column.as_str()));
-        if table == "project" {
-            columns.extend(COUNT_COLUMNS.map(str::to_owned));
-        }
-    }
-    Ok(columns)
-}
-
-/// Whether a column of an export is none of the table.
-fn is_computed(sql: &SqlConnection, table: &str, column: &str) -> bool {
-    sql.sqlite().is_none() && table == "project" && COUNT_COLUMNS.contains(&column)
+/// The tables of an export.
+fn exported_tables() -> impl Iterator<Item = &'static MovedTable> {
+    TABLES.iter().filter(|table| table.name != KEYS.name)
 }
 
 /// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
@@ -345,30 +232,25 @@ fn import_row(
     let bad = |reason: &str| StoreError::bad_row("it", reason);
     let name = json["table"].as_str().unwrap_or_default();
     // Names become part of the statement, so only known ones are accepted.
-    let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
+    let table = exported_tables().find(|table| table.name == name).ok_or_else(|| bad("an unknown table"))?;
     let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
-    let mut columns = exported_columns(sql, table)?;
+    let mut columns = table.shared_columns(sql)?;
     if head.is_older {
         // Columns that a later migration added get their default value. Those without one make the statement fail.
         columns.retain(|column| row.contains_key(column));
     }
-    if row.len() != columns.len() {
+    // Counts of projects are computed at the end.
+    let is_counted = |column: &String| name == "project" && COUNT_COLUMNS.contains(&column.as_str());
+    if row.keys().filter(|column| !is_counted(column)).count() != columns.len() {
         return Err(bad("other columns than the table has"));
     }
     let mut values = Vec::with_capacity(columns.len());
     for column in &columns {
         let value = row.get(column).ok_or_else(|| bad("a column is missing"))?;
-        values.push(from_json(table, column, value)?);
+        values.push(from_json(name, column, value)?);
     }
-    let is_stored: Vec<bool> = columns.iter().map(|column| !is_computed(sql, table, column)).collect();
-    let mut stored = is_stored.iter();
-    columns.retain(|_| stored.next().copied().unwrap_or_default());
-    let mut stored = is_stored.iter();
-    values.retain(|_| stored.next().copied().unwrap_or_default());
-    let marks = vec!["?"; columns.len()].join(", ");
-    sql.prepare_cached(&format!("INSERT INTO {table} ({}) VALUES ({marks})", columns.join(", ")))?
-        .execute(params_from_iter(values))?;
-    if *table == "trajectory" {
+    table.insert_rows(sql, &columns, &[values])?;
+    if name == "trajectory" {
         let text = words(row["body"].as_str().unwrap_or_default().as_bytes());
         let no = row["no"].as_i64().ok_or_else(|| bad("a trajectory without a number"))?;
         insert_words(sql, [(no, collect_distinct_words(&text).as_str())])?;
@@ -377,23 +259,22 @@ fn import_row(
 }
 
 /// A value of the database as JSON: bodies decompressed, other blobs as base64.
-fn to_json(table: &str, column: &str, value: SqlValueRef<'_>) -> Result<Json, StoreError> {
+fn to_json(table: &str, column: &str, value: &SqlValue) -> Result<Json, StoreError> {
     Ok(match (table, column, value) {
-        (_, _, SqlValueRef::Null) => Json::Null,
-        (_, _, SqlValueRef::Bool(is_true)) => Json::from(i64::from(is_true)),
-        (_, _, SqlValueRef::Integer(number)) => Json::from(number),
-        (_, _, SqlValueRef::Real(number)) => Json::from(number),
-        (_, _, SqlValueRef::Text(text)) => Json::from(String::from_utf8_lossy(text).into_owned()),
-        ("block", "body", SqlValueRef::Blob(bytes)) => Json::from(STANDARD.encode(decompress_bytes(bytes)?)),
-        ("trajectory", "body", SqlValueRef::Blob(bytes)) => {
+        (_, _, SqlValue::Null) => Json::Null,
+        (_, _, SqlValue::Integer(number)) => Json::from(*number),
+        (_, _, SqlValue::Real(number)) => Json::from(*number),
+        (_, _, SqlValue::Text(text)) => Json::from(text.as_str()),
+        ("block", "body", SqlValue::Blob(bytes)) => Json::from(STANDARD.encode(decompress_bytes(bytes)?)),
+        ("trajectory", "body", SqlValue::Blob(bytes)) => {
             Json::from(String::from_utf8_lossy(&decompress_bytes(bytes)?).into_owned())
         }
-        (_, _, SqlValueRef::Blob(bytes)) => Json::from(STANDARD.encode(bytes)),
+        (_, _, SqlValue::Blob(bytes)) => Json::from(STANDARD.encode(bytes)),
     })
 }
 
 /// The reverse of `to_json`.
-fn from_json(table: &str, column: &str, json: &Json) -> Result<SqlValue, StoreError> {
+pub(crate) fn from_json(table: &str, column: &str, json: &Json) -> Result<SqlValue, StoreError> {
     let is_blob = matches!(
         (table, column),
         ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body") | ("failure_group", "signature")

@@ -100,3 +100,26 @@ fn a_clock_that_was_set_back_changes_no_order() {
     assert_eq!(left, (151 - left.len() as u128..=150).collect::<Vec<_>>());
     assert!((30..130).contains(&left.len()), "{}", left.len());
 }
+
+#[cfg(feature = "postgres")]
+#[test]
+fn days_without_traces_give_their_room_back() {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let lab = Lab::new();
+    // The server makes a partition again that it misses, with another object id.
+    let first = lab.partitions();
+    let today = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let later = today + 5 * DAY_NS;
+    send(&lab, 1, 5, today);
+    lab.store.give_back_room(later).unwrap();
+    let kept = lab.partitions().iter().filter(|partition| first.contains(partition)).count();
+    assert_eq!(kept, first.len().min(1), "that of the trace");
+    assert_eq!(left(&lab), [1]);
+    assert_eq!(retain(&lab, RetentionPolicy { max_age_ns: Some(DAY_NS), max_bytes: None }, later), 1);
+    lab.store.give_back_room(later).unwrap();
+    assert!(lab.partitions().iter().all(|partition| !first.contains(partition)));
+    // A day without a partition still takes spans.
+    send(&lab, 2, 5, today);
+    assert_eq!(left(&lab), [2]);
+    lab.assert_clean();
+}

@@ -4,10 +4,11 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use gradus_core::span::TraceId;
-use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation, StoreOptions, WriteHandle};
+use gradus_store::{FILE_NAME, SearchWords, Store, StoreError, StoreLocation, StoreOptions, WriteHandle, copy_store};
 
 use super::store_archive::{ArchiveArguments, run_archive_command};
 use super::{CommandExit, print_diagnostic};
@@ -100,6 +101,14 @@ enum StoreCommand {
     },
     /// Writes traces as Parquet files by day and shard, for `gradus eval` and other engines. Works while a server runs.
     Archive(ArchiveArguments),
+    /// Copies everything into an empty store, also of the other engine, and compares both. Servers must be stopped. A
+    /// copy that was interrupted goes on where it was.
+    Copy {
+        /// The source: `sqlite:FOLDER` or `postgres://USER@HOST/DATABASE`.
+        from: String,
+        /// The target, in the same form.
+        to: String,
+    },
     /// Copies the store into a new file. Works while a server runs.
     Backup {
         /// The copy.
@@ -118,6 +127,7 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
         StoreCommand::Import { file, data } => import_store(file, data),
         StoreCommand::Retry { trace, data } => retry_quarantined_traces(trace.as_deref(), data),
         StoreCommand::Archive(archive) => return run_archive_command(archive),
+        StoreCommand::Copy { from, to } => copy_whole_store(from, to),
         StoreCommand::Backup { file, data } => backup_store(file, data),
     };
     Ok(done.unwrap_or_else(|error| {
@@ -248,6 +258,27 @@ fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, St
         .import(input, gradus_server::words_of)
         .map_err(|source| StoreCommandError::Import { path: file.to_owned(), source })?;
     anstream::println!("{} traces, {} rows", done.traces, done.rows);
+    Ok(CommandExit::Pass)
+}
+
+/// Copies a store into another one, and compares them.
+fn copy_whole_store(from: &str, to: &str) -> Result<CommandExit, StoreCommandError> {
+    let (from, to) = (StoreLocation::from_address(from)?, StoreLocation::from_address(to)?);
+    let words: SearchWords = Arc::new(gradus_server::words_of);
+    let copied = copy_store(&from, &to, &words, &mut |table| {
+        if table.rows > 0 {
+            print_diagnostic(&format!("{}: {} rows copied", table.table, table.rows));
+        }
+    })?;
+    let rows_of = |name: &str| copied.iter().find(|table| table.table == name).map_or(0, |table| table.rows);
+    anstream::println!(
+        "{} traces, {} spans, {} trajectories, {} verdicts; {} rows in all: copied and compared",
+        rows_of("trace"),
+        rows_of("span"),
+        rows_of("trajectory"),
+        rows_of("outcome"),
+        copied.iter().map(|table| table.rows).sum::<u64>()
+    );
     Ok(CommandExit::Pass)
 }
 

@@ -17,6 +17,17 @@ pub(crate) enum SqlError {
     WrongType { column: usize, reason: String },
 }
 
+impl SqlError {
+    /// Whether a lock of PostgreSQL was not obtained within `lock_timeout`.
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        match self {
+            #[cfg(feature = "postgres")]
+            SqlError::Postgres(error) => error.code() == Some(&::postgres::error::SqlState::LOCK_NOT_AVAILABLE),
+            _ => false,
+        }
+    }
+}
+
 /// Turns a missing row into `None`.
 pub(crate) trait OptionalRow<T> {
     fn optional(self) -> Result<Option<T>, SqlError>;

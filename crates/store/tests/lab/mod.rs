@@ -16,7 +16,7 @@ pub struct Lab {
 }
 
 /// The PostgreSQL server on which the tests of both engines run, instead of SQLite: an address without a database.
-/// `tests/peers/postgres.py` starts one and sets it.
+/// `scripts/test-postgres` starts one and sets it.
 pub const SERVER_VARIABLE: &str = "GRADUS_TEST_POSTGRES";
 
 impl Lab {
@@ -69,6 +69,15 @@ impl Lab {
             assert_eq!(cursor, Some(next));
         }
         panic!("a list without an end");
+    }
+
+    /// Object ids of the partitions of days; none on SQLite.
+    #[cfg(feature = "postgres")]
+    pub fn partitions(&self) -> Vec<u32> {
+        let StoreLocation::Postgres(address) = location(self.folder.path()) else { return Vec::new() };
+        let mut client = postgres::Client::connect(&address, postgres::NoTls).unwrap();
+        let rows = client.query("SELECT oid FROM pg_class WHERE relname ~ '^span_day_[0-9]+$' ORDER BY relname", &[]);
+        rows.unwrap().iter().map(|row| row.get(0)).collect()
     }
 
     pub fn assert_clean(&self) -> CheckReport {

