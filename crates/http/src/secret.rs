@@ -18,6 +18,19 @@ impl SecretString {
         SecretString(key)
     }
 
+    /// An address with a password. Only the password is registered: messages must name the server.
+    pub fn from_address(address: impl Into<String>) -> Self {
+        let address = address.into().trim().to_owned();
+        if let Ok(url) = reqwest::Url::parse(&address) {
+            let named = url.query_pairs().find(|(name, _)| name == "password").map(|(_, value)| value.into_owned());
+            for password in url.password().map(str::to_owned).into_iter().chain(named) {
+                register_secret(&password);
+                register_secret(&percent_decode(&password));
+            }
+        }
+        SecretString(address)
+    }
+
     /// The key itself, to be put into a request and nowhere else.
     pub fn expose(&self) -> &str {
         &self.0

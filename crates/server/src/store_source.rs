@@ -39,9 +39,11 @@ impl TraceSource for StoreSource {
                 looks_like: "a SQLite database that is no Gradus store".to_owned(),
             },
             // These say where they are.
-            error @ (StoreError::Missing { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. }) => {
-                SourceError::Told(error.to_string())
-            }
+            error @ (StoreError::Missing { .. }
+            | StoreError::NoTables { .. }
+            | StoreError::ForeignSchema { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::TooNew { .. }) => SourceError::Told(error.to_string()),
             error => SourceError::Unreadable { name: name.clone(), reason: error.to_string() },
         };
         let store = match &self.address {

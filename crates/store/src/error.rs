@@ -6,14 +6,18 @@ use crate::sql::SqlError;
 use ::postgres::error::SqlState;
 use std::path::{Path, PathBuf};
 
-/// Why the store could not do something. Causes are kept as text, because the errors of SQLite can be neither cloned
-/// nor compared.
-#[derive(Debug, thiserror::Error)]
+/// Why the store could not do something. Causes are kept as text, so that everyone who waited for one transaction gets
+/// the same error.
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{path}: another gradus is using this store; stop it, or choose another folder with --data")]
     InUse { path: PathBuf },
     #[error("{path}: there is no store here; `gradus serve --data DIR` makes one")]
     Missing { path: PathBuf },
+    #[error("{address}: there is no store in this database; `gradus serve --store ADDRESS` makes one")]
+    NoTables { address: String },
+    #[error("{address}: the schema \"gradus\" of this database belongs to another program; use another database")]
+    ForeignSchema { address: String },
     /// Also a file of another program: SQLite cannot tell the two apart.
     #[error(
         "{path}: this is no Gradus store, or it is damaged ({reason}); restore a backup, or move it away to start anew"
@@ -161,10 +165,7 @@ impl StoreError {
             code if *code == SqlState::DISK_FULL => StoreError::DiskFull,
             code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnlyServer,
             code if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::MissingRights { reason },
-            // Classes 08 and 57P: the server closes the connection, starts or stops.
-            code if code.code().starts_with("08") || code.code().starts_with("57P") => {
-                StoreError::Unreachable { reason }
-            }
+            code if has_no_capacity(code.code()) => StoreError::Unreachable { reason },
             _ => StoreError::Sql(reason),
         }
     }
@@ -182,10 +183,18 @@ impl StoreError {
     }
 }
 
+/// Whether the server is at fault, and not the statement: it closes the connection, starts or stops (classes 08 and 57P),
+/// has no connection or memory left (53), fails to read its disk (58), or ended a transaction that took too long (25P).
+#[cfg(feature = "postgres")]
+fn has_no_capacity(code: &str) -> bool {
+    ["08", "57P", "53", "58", "25P"].iter().any(|class| code.starts_with(class))
+}
+
 /// Whether the same transaction may succeed when it is repeated: another one was in the way.
 #[cfg(feature = "postgres")]
 fn is_conflict(error: &::postgres::Error) -> bool {
-    let conflicts = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
+    let conflicts =
+        [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED, &SqlState::LOCK_NOT_AVAILABLE];
     error.code().is_some_and(|code| conflicts.contains(&code))
 }
 
@@ -225,6 +234,8 @@ mod tests {
         let errors = [
             StoreError::InUse { path: path() },
             StoreError::Missing { path: path() },
+            StoreError::NoTables { address: "postgres://me@db/shop".to_owned() },
+            StoreError::ForeignSchema { address: "postgres://me@db/shop".to_owned() },
             StoreError::Damaged { path: path(), reason: "file is not a database".to_owned() },
             StoreError::TooNew { path: path(), found: 9, known: 4 },
             StoreError::TooOld { path: path(), found: 1, known: 4 },

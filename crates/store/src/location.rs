@@ -93,6 +93,15 @@ impl Store {
         }
     }
 
+    /// Fails if a server could not start with this store. Nothing is checked for a folder, which is tried otherwise.
+    pub fn check_startable(location: &StoreLocation) -> Result<(), StoreError> {
+        match location.engine()? {
+            StoreEngine::File(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(server) => server.check_startable(),
+        }
+    }
+
     /// Opens a store for reading; see [`Store::open_to_read`].
     pub fn open_at_to_read(location: &StoreLocation) -> Result<Store, StoreError> {
         match location {

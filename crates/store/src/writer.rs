@@ -53,7 +53,7 @@ where
         // Others depend on this thread, so it must survive a task that panics.
         let result = catch_unwind(AssertUnwindSafe(|| (self.work)(writing)))
             .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
-        let outcome = result.as_ref().map(|_| ()).map_err(duplicate_error);
+        let outcome = result.as_ref().map(|_| ()).map_err(StoreError::clone);
         self.result = Some(result);
         outcome
     }
@@ -61,7 +61,7 @@ where
     fn finish(self: Box<Self>, failure: Option<&StoreError>) {
         let result = match failure {
             None => self.result.unwrap_or(Err(StoreError::Closed)),
-            Some(error) => Err(duplicate_error(error)),
+            Some(error) => Err(error.clone()),
         };
         let _ = self.asker.send(result);
     }
@@ -430,7 +430,7 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
     let closed = match &result {
         Ok(()) => writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute(()).map(drop)),
         // Errors such as a full disk end the whole transaction, and the work of others is lost with it.
-        Err(error) if writing.sql.is_autocommit() => return Err(duplicate_error(error)),
+        Err(error) if writing.sql.is_autocommit() => return Err(error.clone()),
         Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
     };
     if let Err(error) = closed {
@@ -450,17 +450,6 @@ fn commit_transaction(connection: &SqlConnection) -> Result<(), StoreError> {
         let _ = connection.execute_batch("ROLLBACK");
         StoreError::from_sql(&error)
     })
-}
-
-/// `StoreError` cannot be cloned, and every caller of a failed batch gets the error.
-fn duplicate_error(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::DiskFull => StoreError::DiskFull,
-        StoreError::Busy => StoreError::Busy,
-        StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
-        StoreError::Sql(reason) => StoreError::Sql(reason.clone()),
-        other => StoreError::Sql(other.to_string()),
-    }
 }
 
 #[cfg(test)]

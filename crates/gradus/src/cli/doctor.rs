@@ -127,7 +127,9 @@ fn nearest_existing_folder(data: &Path) -> &Path {
 }
 
 fn check_store(location: &StoreLocation) -> DoctorFinding {
-    let Some(folder) = location.folder() else { return describe_store(Store::open_at_to_read(location)) };
+    let Some(folder) = location.folder() else {
+        return describe_store(Store::check_startable(location).and_then(|()| Store::open_at_to_read(location)));
+    };
     let path = folder.join(FILE_NAME);
     if !path.exists() {
         return DoctorFinding::Good("none yet; it is made at the first start".to_owned());
@@ -148,8 +150,8 @@ fn check_store(location: &StoreLocation) -> DoctorFinding {
 fn describe_store(store: Result<Store, StoreError>) -> DoctorFinding {
     let read = store.and_then(|store| Ok((store.used_and_free_bytes()?, store.projects()?.len(), store.location())));
     match read {
-        Err(StoreError::Missing { path }) => {
-            DoctorFinding::Good(format!("{}: no tables yet; the first start creates them", path.display()))
+        Err(StoreError::NoTables { address }) => {
+            DoctorFinding::Good(format!("{address}: no tables yet; the first start creates them"))
         }
         Ok(((used, _), projects, location)) if gradus_store::is_postgres_address(&location) => {
             DoctorFinding::Good(format!("{location}: {projects} projects, {used} bytes of records"))

@@ -59,7 +59,7 @@ impl EnvironmentVariables {
             anthropic_key: text("ANTHROPIC_API_KEY").map(SecretString::new),
             anthropic_base_url: text("ANTHROPIC_BASE_URL"),
             state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
-            store: text("GRADUS_STORE").map(SecretString::new),
+            store: text("GRADUS_STORE").map(SecretString::from_address),
             config: text("GRADUS_CONFIG").map(PathBuf::from),
             gradus_url: text("GRADUS_URL"),
             gradus_key: text("GRADUS_API_KEY").map(SecretString::new),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use crate::grading_rule::GradingRule;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::thread_priority::ThreadPriority;
+use crate::throttled_log::ThrottledLog;
 use crate::trace_group::{TraceGroupSize, read_trace_group};
 
 /// Assembled groups are stored in one transaction up to this many bytes.
@@ -104,6 +105,9 @@ impl AssemblyPool {
     }
 }
 
+static SETBACKS: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+static UNCANCELLED: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+
 /// The loop of one thread. A panic outside of a single group, such as in the queue, is logged and the loop goes on.
 fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
     let mut judges = RuleJudges::default();
@@ -113,7 +117,10 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
             Ok(true) => Duration::ZERO,
             Err(setback) => {
                 server.meters.set_back(setback.kind());
-                tracing::error!(error = %setback, "failed to assemble traces; retrying");
+                // Several threads fail again and again while a database is away.
+                if let Some(times) = SETBACKS.record_occurrence() {
+                    tracing::error!(error = %setback, times, "failed to assemble traces; retrying");
+                }
                 // A judge that panicked may be in an inconsistent state.
                 judges = RuleJudges::default();
                 PAUSE_AFTER_FAILURE
@@ -287,8 +294,10 @@ impl AssemblyBatch<'_> {
             return;
         }
         let cancelled = self.server.store.cancel_attempts(trace_groups.clone()).and_then(WriteHandle::wait);
-        if let Err(error) = cancelled {
-            tracing::error!(%error, "failed to cancel attempts to assemble traces");
+        if let Err(error) = cancelled
+            && let Some(times) = UNCANCELLED.record_occurrence()
+        {
+            tracing::error!(%error, times, "failed to cancel attempts to assemble traces");
         }
         for trace_group in trace_groups {
             self.queue.release(trace_group, self.is_large, Duration::ZERO);

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ::postgres::config::{Host, SslMode};
@@ -20,6 +21,10 @@ use crate::sql::postgres::{PostgresConnection, outside_runtime};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take together with the server's first answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Connections that may wait for a silent host.
+const MAX_SILENT_CONNECTIONS: usize = 32;
 /// A server that is cut off is noticed after about this time.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// The oldest major version that is tested.
@@ -110,12 +115,17 @@ impl PostgresServer {
         })
     }
 
+    /// Fails if a server could not start here.
+    pub(crate) fn check_startable(&self) -> Result<(), StoreError> {
+        outside_runtime(|| migration::check_startable(&mut self.connect()?, &self.shown))
+    }
+
     fn connect(&self) -> Result<Client, StoreError> {
         let failed = |error: ::postgres::Error| StoreError::NotReachable {
             address: self.shown.clone(),
             reason: describe_postgres_error(&error),
         };
-        let mut client = self.config.connect(self.tls.clone()).map_err(failed)?;
+        let mut client = self.connect_in_time()?.map_err(failed)?;
         let version: String = client.query_one("SHOW server_version_num", &[]).map_err(failed)?.get(0);
         let major = version.parse::<i32>().unwrap_or_default() / 10_000;
         if major < MIN_SERVER_VERSION {
@@ -127,6 +137,33 @@ impl PostgresServer {
         }
         client.batch_execute(SESSION_SETTINGS).map_err(failed)?;
         Ok(client)
+    }
+}
+
+impl PostgresServer {
+    /// Connects on a thread of its own. The driver limits how long a host may take to accept a connection, but not how long
+    /// one that accepted it may be silent. A thread that waits for such a host is left behind; their number is limited.
+    fn connect_in_time(&self) -> Result<Result<Client, ::postgres::Error>, StoreError> {
+        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        let silent = || StoreError::NotReachable {
+            address: self.shown.clone(),
+            reason: "it accepts connections, and does not answer".to_owned(),
+        };
+        if WAITING.load(Ordering::Relaxed) >= MAX_SILENT_CONNECTIONS {
+            return Err(silent());
+        }
+        let (config, tls) = (self.config.clone(), self.tls.clone());
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let connect = move || {
+            WAITING.fetch_add(1, Ordering::Relaxed);
+            let connected = config.connect(tls);
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+            // Too late, it is closed again.
+            let _ = sender.send(connected);
+        };
+        let started = std::thread::Builder::new().name("connect".to_owned()).spawn(connect);
+        started.map_err(|error| StoreError::NotReachable { address: self.shown.clone(), reason: error.to_string() })?;
+        receiver.recv_timeout(ANSWER_TIMEOUT).map_err(|_| silent())
     }
 }
 

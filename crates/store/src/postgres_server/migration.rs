@@ -1,6 +1,7 @@
 //! Creates and migrates the tables.
 
 use ::postgres::Client;
+use ::postgres::error::SqlState;
 
 use crate::error::StoreError;
 
@@ -19,25 +20,57 @@ const OLDEST_COMPATIBLE: i64 = 6;
 const MIGRATION_LOCK: i64 = 0x6772_6164;
 
 /// The schema of a database, and the oldest one whose programs can work with it; `None` without our tables.
-fn read_format(client: &mut Client) -> Result<Option<(i64, i64)>, StoreError> {
+fn read_format(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>, StoreError> {
+    let foreign = || StoreError::ForeignSchema { address: address.to_owned() };
     let is_there: bool = client
         .query_one("SELECT to_regclass('gradus.store_format') IS NOT NULL", &[])
         .map_err(|error| StoreError::from_postgres(&error))?
         .get(0);
     if !is_there {
-        return Ok(None);
+        return if has_foreign_tables(client)? { Err(foreign()) } else { Ok(None) };
     }
-    let row = client
-        .query_opt("SELECT schema_version, oldest_compatible FROM gradus.store_format", &[])
-        .map_err(|error| StoreError::from_postgres(&error))?;
-    Ok(row.map(|row| (row.get(0), row.get(1))))
+    match client.query_opt("SELECT schema_version, oldest_compatible FROM gradus.store_format", &[]) {
+        Ok(row) => Ok(row.map(|row| (row.get(0), row.get(1)))),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_COLUMN) => Err(foreign()),
+        Err(error) => Err(StoreError::from_postgres(&error)),
+    }
+}
+
+/// Whether the schema that should be ours has tables, though none of ours.
+fn has_foreign_tables(client: &mut Client) -> Result<bool, StoreError> {
+    let found = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('gradus'))";
+    Ok(client.query_one(found, &[]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
+}
+
+/// Fails if a server could not start with this role, without changing anything.
+pub(super) fn check_startable(client: &mut Client, address: &str) -> Result<(), StoreError> {
+    const READ_ONLY: &str = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'";
+    let mut ask = |question: &str| -> Result<bool, StoreError> {
+        Ok(client.query_one(question, &[]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
+    };
+    if ask(READ_ONLY)? {
+        return Err(StoreError::ReadOnlyServer);
+    }
+    let has_schema = ask("SELECT to_regnamespace('gradus') IS NOT NULL")?;
+    let (question, reason) = match has_schema {
+        true => {
+            ("SELECT has_schema_privilege('gradus', 'CREATE')", "the role may not create tables in the schema gradus")
+        }
+        false => {
+            ("SELECT has_database_privilege(current_database(), 'CREATE')", "the role may not create the schema gradus")
+        }
+    };
+    if !ask(question)? {
+        return Err(StoreError::MissingRights { reason: reason.to_owned() });
+    }
+    read_format(client, address).map(drop)
 }
 
 /// Fails if this program cannot work with the tables as they are.
 pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), StoreError> {
     let path = || address.into();
-    match read_format(client)? {
-        None => Err(StoreError::Missing { path: path() }),
+    match read_format(client, address)? {
+        None => Err(StoreError::NoTables { address: address.to_owned() }),
         Some((found, oldest)) if oldest > SCHEMA_VERSION => {
             Err(StoreError::TooNew { path: path(), found, known: SCHEMA_VERSION })
         }
@@ -51,7 +84,7 @@ pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), Sto
 /// Runs the missing migrations in one transaction. If several servers start at once, the others wait here and find the
 /// work done.
 pub(super) fn migrate(client: &mut Client, address: &str) -> Result<(), StoreError> {
-    if matches!(read_format(client)?, Some((found, _)) if found >= SCHEMA_VERSION) {
+    if matches!(read_format(client, address)?, Some((found, _)) if found >= SCHEMA_VERSION) {
         return check_format(client, address);
     }
     let mut transaction = client.transaction().map_err(|error| StoreError::from_postgres(&error))?;
