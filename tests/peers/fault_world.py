@@ -20,14 +20,17 @@ from postgres_cluster import wait_for
 from postgres_nodes import Node, agent_run, environment, request_of
 
 NODES = 3
-SENDERS = 3
+SENDERS = 6
 # Each sender begins a run after this time, so that the load is the same on a fast and on a slow machine.
-SEND_EVERY_S = 0.15
-SEND_TIMEOUT_S = 10
+SEND_EVERY_S = 0.3
+SEND_TIMEOUT_S = 3
+RETRY_AFTER_S = 0.1
+# How long senders may take to finish what they began.
+STOPS_WITHIN_S = 120
 # A model takes its time, so that questions are under way whenever a server dies.
 JUDGE_DELAY_S = 0.5
-# One run in so many belongs to the project with a budget.
-CAPPED_EVERY = 4
+# One run in so many belongs to the project with a budget, and so many of each sender at first: all servers are at the budget at once.
+CAPPED_EVERY, CAPPED_FIRST = 4, 8
 PROJECT, CAPPED = "faults", "capped"
 CONCURRENCY = 4
 TOKENS_PER_CALL = (1000, 10)
@@ -91,7 +94,9 @@ class Senders:
     """Threads that send runs, each span to any server, and repeat until it is acknowledged."""
 
     def __init__(self, nodes, seed):
-        self.nodes, self.lock, self.is_over = nodes, threading.Lock(), threading.Event()
+        self.nodes, self.lock = nodes, threading.Lock()
+        # No more runs are begun; and those that were begun are not finished either.
+        self.is_over, self.is_abandoned = threading.Event(), threading.Event()
         # Span ids by trace: what was acknowledged, and what was ever sent.
         self.acknowledged, self.sent = collections.defaultdict(set), collections.defaultdict(set)
         self.project_of = {}
@@ -100,10 +105,11 @@ class Senders:
             thread.start()
 
     def send_runs(self, draw, number):
-        count = number
-        while not self.is_over.wait(SEND_EVERY_S):
+        count = 0
+        while not self.is_over.wait(SEND_EVERY_S if count > CAPPED_FIRST else 0):
             count += 1
-            trace, project = f"{draw.getrandbits(128):032x}", CAPPED if count % CAPPED_EVERY == 0 else PROJECT
+            is_capped = count <= CAPPED_FIRST or (count + number) % CAPPED_EVERY == 0
+            trace, project = f"{draw.getrandbits(128):032x}", CAPPED if is_capped else PROJECT
             spans = agent_run(trace)
             # The judge tells projects and runs apart by the text.
             query = next(one for one in spans[0]["attributes"] if one["key"] == "input.value")
@@ -119,8 +125,7 @@ class Senders:
         with self.lock:
             self.sent[trace] |= ids
         while not draw.choice(self.nodes).post(request_of(spans, project)):
-            # Only the database of a world that is torn down stays away.
-            if self.is_over.wait(0.1) and not self.nodes[0].address:
+            if self.is_abandoned.wait(RETRY_AFTER_S):
                 return
         with self.lock:
             self.acknowledged[trace] |= ids
@@ -132,8 +137,10 @@ class Senders:
 
     def stop(self):
         self.is_over.set()
+        end = time.monotonic() + STOPS_WITHIN_S
         for thread in self.threads:
-            thread.join()
+            thread.join(max(0, end - time.monotonic()))
+        self.is_abandoned.set()
 
 
 class JudgeLog:
@@ -214,8 +221,12 @@ class World:
             raise AssertionError(f"{len(left)} of {len(traces)} acknowledged traces are not graded after {seconds} s: {sorted(left)[:3]}; queued: {self.queued()}") from None
 
     def queued(self):
-        return self.pair.primary.look("SELECT 'due', story, attempts, is_started, is_suspect, owner, leased_until - now(), quarantined_ns, reason FROM gradus.due LIMIT 5") , \
-            self.pair.primary.look("SELECT 'ungraded', trajectory, attempts, delays, not_before_ns / 1000000000 - extract(epoch FROM now()), owner, leased_until - now() FROM gradus.ungraded WHERE rule = 'faults' LIMIT 5")
+        """Some of what waits, for a message."""
+        look = self.pair.primary.look
+        return {
+            "to assemble": look("SELECT story, attempts, is_started, is_suspect, owner, leased_until - now(), quarantined_ns, reason FROM gradus.due LIMIT 5"),
+            "to judge": look("SELECT trajectory, attempts, delays, not_before_ns / 1000000000 - extract(epoch FROM now()), owner, leased_until - now() FROM gradus.ungraded WHERE rule = 'faults' LIMIT 5"),
+        }
 
     def command(self, *arguments):
         return subprocess.run([self.gradus, *arguments], cwd=self.folder, env=environment(self.address(0)), capture_output=True, text=True, timeout=600)
@@ -223,8 +234,7 @@ class World:
     def close(self):
         self.judge.release()
         if self.senders:
-            for node in self.nodes:
-                node.address = ""
+            self.senders.is_abandoned.set()
             self.senders.stop()
         for node in self.nodes:
             node.thaw()

