@@ -172,6 +172,10 @@ class JudgeLog:
             return sum(1 for _, _, called in self.calls if called == project)
 
 
+def link_host(number):
+    return f"127.0.1.{number + 1}"
+
+
 class World:
     """All of it. `clock_library` is libfaketime, or `None` without it."""
 
@@ -181,8 +185,8 @@ class World:
         self.proxies = ProxyLoop()
         self.log = JudgeLog()
         self.judge = CountingJudge(on_call=self.log.record, usage=TOKENS_PER_CALL)
-        # For each server one proxy to each database server.
-        self.links = [[Proxy(self.proxies, server.port) for server in self.pair.servers] for _ in range(NODES)]
+        # For each server one proxy to each database server, at an address of its own.
+        self.links = [[Proxy(self.proxies, server.port, link_host(number)) for server in self.pair.servers] for number in range(NODES)]
         self.nodes, self.senders = [], None
         try:
             for number in range(NODES):
@@ -193,7 +197,7 @@ class World:
             raise
 
     def address(self, number):
-        hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.links[number])
+        hosts = ",".join(f"{proxy.host}:{proxy.port}" for proxy in self.links[number])
         return f"postgres://gradus@{hosts}/faults?target_session_attrs=read-write"
 
     def graded(self):

@@ -30,10 +30,10 @@ class ProxyLoop:
 
 
 class Proxy:
-    """Passes connections on to a port of loopback. `port` is where it listens."""
+    """Passes connections on to a port of loopback. `host` and `port` are where it listens."""
 
-    def __init__(self, proxies, target_port):
-        self._proxies, self._target_port = proxies, target_port
+    def __init__(self, proxies, target_port, host="127.0.0.1"):
+        self._proxies, self._target_port, self.host = proxies, target_port, host
         self._writers = set()
         self._delay_s, self._is_cut = 0.0, False
         proxies.run(self._listen())
@@ -41,7 +41,7 @@ class Proxy:
     async def _listen(self):
         self._passes = asyncio.Event()
         self._passes.set()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, self.host, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _connected(self, client_reader, client_writer):

