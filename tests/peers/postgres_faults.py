@@ -209,7 +209,8 @@ def main():
     results, found = run_world(str(pathlib.Path(options.gradus).resolve()), programs, options.faults, options.seed, has_network)
     print(json.dumps(results), flush=True)
     takeover = results["takeover"]
-    print(f"measured: after a server was killed, another one graded within {takeover['longest_until_others_grade_s']} s, and what it had begun within {takeover['longest_until_graded_after_kill_s']} s", flush=True)
+    print(f"measured: after a fault of one server another one graded within {takeover['longest_until_others_grade_s']} s; "
+          f"what a killed server had begun was graded within {takeover['longest_until_graded_after_kill_s']} s", flush=True)
     if options.output:
         pathlib.Path(options.output).write_text(json.dumps(results | {"wrong": found}, indent=1) + "\n")
     for line in found:
