@@ -133,7 +133,9 @@ def check_commands(gradus, folder, address, said, where, password=None):
         got, lines = said_by(gradus, folder, address, name)
         print(f"{where}: {name}: {got}: {' / '.join(lines)}", flush=True)
         if got != code or not any(text in line for line in lines) or (code and len(lines) > 2):
-            found.append(f"{where}: {name}: {got} instead of {code}, {text!r} expected: {lines}")
+            found.append(f"{where}: {name}: expected {text!r} and exit code {code}, got exit code {got}: {lines}")
+        if any("[redacted]" in line for line in lines):
+            found.append(f"{where}: {name}: the address is hidden: {lines}")
         if password and any(password in line for line in lines):
             found.append(f"{where}: {name}: the password is shown")
     return found
