@@ -19,8 +19,10 @@ def _labels(schema):
 
 
 class CountingJudge:
-    def __init__(self, hold_after=None):
-        """With `hold_after`, questions beyond that number wait until `release` is called."""
+    def __init__(self, hold_after=None, on_call=None, usage=(11, 7)):
+        """With `hold_after`, questions beyond that number wait until `release` is called. `on_call` gets the headers and the body of each call
+        before it is answered. `usage` are the tokens of a question and of an answer."""
+        self._on_call, self._usage = on_call, usage
         self.asked = collections.Counter()
         self.held = set()
         self.most_at_once = 0
@@ -41,7 +43,7 @@ class CountingJudge:
     def calls(self):
         return sum(self.asked.values())
 
-    def _answer(self, _, __, body):
+    def _answer(self, _, headers, body):
         request = json.loads(body)
         question = hashlib.sha256(json.dumps(request["messages"]).encode()).hexdigest()
         with self._lock:
@@ -54,11 +56,15 @@ class CountingJudge:
         if is_held:
             self.is_holding.set()
             self._released.wait(MAX_HOLD_S)
+        if self._on_call:
+            self._on_call(headers, body)
         labels = sorted(_labels(request.get("response_format")))
         label = labels[int(question[:2], 16) % len(labels)]
         content = json.dumps({"explanation": f"By the script, {question[:8]}.", "label": label})
         choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop", "logprobs": None}
-        reply = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}}
+        prompt, completion = self._usage
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        reply = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "choices": [choice], "usage": usage}
         with self._lock:
             self._at_once -= 1
         return "application/json", json.dumps(reply).encode()

@@ -68,6 +68,9 @@ class Cluster:
         else:
             self.copied = None
         self.data = self.folder / "data"
+        self.create()
+
+    def create(self):
         self.run("initdb", "-D", self.data, "-U", "gradus", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 
     def run(self, program, *arguments, check=True):

@@ -28,18 +28,18 @@ FAST = ["fsync=off", "max_connections=100"]
 class Node:
     """One server, with a state folder of its own."""
 
-    def __init__(self, gradus, address, folder, name):
-        self.gradus, self.address = gradus, address
+    def __init__(self, gradus, address, folder, name, settings="", variables=None):
+        self.gradus, self.address, self.variables = gradus, address, variables or {}
         self.folder = pathlib.Path(folder, name)
-        self.folder.mkdir()
-        (self.folder / "gradus.toml").write_text("[serve]\nquiet_s = 0.3\ngive_up_s = 3\n")
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "gradus.toml").write_text(f"[serve]\nquiet_s = 0.3\ngive_up_s = 3\n{settings}")
         self.start()
 
     def start(self):
         self.port, grpc = free_port(), free_port()
         self.log = open(self.folder / "log", "ab")
         command = [self.gradus, "serve", "--http", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{grpc}", "--data", "state", "--config", "gradus.toml"]
-        self.process = subprocess.Popen(command, cwd=self.folder, stdout=self.log, stderr=self.log, env=environment(self.address))
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=self.log, stderr=self.log, env=environment(self.address) | self.variables)
         wait_for(self.is_up, f"{self.folder.name} to answer")
         return self
 

