@@ -64,7 +64,7 @@ def build_program(root, target, rust_src=None, profile="dist"):
     versioned = target if is_musl else f"{target}.{OLDEST_GLIBC}"
     command = ["cargo", "zigbuild", "--locked", "-p", "gradus", "--bin", "gradus", "--profile", profile, "--target", versioned]
     # On musl the allocator of the system stays: crates/gradus/Cargo.toml.
-    command += ["--features", "parquet" if is_musl else "dist"]
+    command += ["--features", "parquet,s3" if is_musl else "dist"]
     if not has_standard_library(target):
         if rust_src is None:
             raise BuildFailed(f"no standard library for {target}\nhint: rustup target add {target}, or --rust-src FOLDER with the sources of the same version")

@@ -19,7 +19,7 @@ CYCLONEDX_NAMESPACE = uuid.UUID("3f1f7d6e-8a0c-5c8a-9d0f-6d5b1f0c2a11")
 
 def linked_crates(root, target, has_jemalloc):
     """Crates from registries that are linked into the program, with their metadata, and who needs whom."""
-    features = ["--features", "dist" if has_jemalloc else "parquet"]
+    features = ["--features", "dist" if has_jemalloc else "parquet,s3"]
     tree = ["cargo", "tree", "--locked", "-p", "gradus", "--edges", "normal,no-proc-macro", "--target", target, *features, "--prefix", "none", "--format", "{p}"]
     lines = subprocess.run(tree, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
     linked = {tuple(line.split()[:2]) for line in lines if line.strip()}

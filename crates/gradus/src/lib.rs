@@ -12,3 +12,5 @@ mod process_groups;
 mod program_agent;
 mod program_runner;
 mod received_traces;
+#[cfg(feature = "s3")]
+mod s3_storage;

@@ -38,6 +38,10 @@ def archive(exports, tmp_path):
     return tmp_path / "archive"
 
 
+def parts_of(manifest):
+    return [part["path"] for part in json.loads(manifest)["parts"]]
+
+
 def parts(archive):
     return json.loads((archive / "manifest.json").read_text())["parts"]
 
@@ -90,6 +94,24 @@ def test_half_an_archive_is_refused(archive):
     (archive / "manifest.json").unlink()
     ended = run("eval", archive, "--judge", "offline", code=2)
     assert "writing it was interrupted" in ended.stderr
+
+
+def test_an_interrupted_archive_is_completed(archive, exports):
+    manifest, before = archive / "manifest.json", (archive / "manifest.json").read_bytes()
+    manifest.unlink()
+    first = archive / parts_of(before)[0]
+    first.write_bytes(b"half")
+    stale = archive / "spans/v1/date=2020-01-01/shard=00/part-0.parquet"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of another run")
+    run("store", "archive", archive, exports, "--shards", 4)
+    assert manifest.read_bytes() == before and not stale.exists()
+    assert verdicts(archive) == verdicts(exports)
+
+
+def test_an_archive_is_a_source_of_archives(archive, tmp_path):
+    run("store", "archive", tmp_path / "copy", archive, "--shards", 4)
+    assert (tmp_path / "copy" / "manifest.json").read_bytes() == (archive / "manifest.json").read_bytes()
 
 
 def test_a_damaged_part_is_named_and_the_others_are_read(archive):

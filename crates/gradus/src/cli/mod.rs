@@ -2,6 +2,8 @@
 //! as one line, and return `BadInput`; an `Err` is an unexpected failure, which `run_cli` prints with its causes.
 
 mod agent;
+#[cfg(feature = "parquet")]
+mod archive_sources;
 mod baseline;
 mod bench;
 mod calibration_options;
@@ -34,6 +36,7 @@ mod report_addition;
 mod rubrics;
 mod run_lookup;
 mod runs;
+mod s3_support;
 mod serve;
 mod simulate;
 mod sources;

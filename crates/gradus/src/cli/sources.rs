@@ -13,10 +13,9 @@ use gradus_ingest::{
     TrajectorySink,
 };
 
-#[cfg(feature = "parquet")]
-use gradus_ingest::archive::TraceArchive;
-
 use super::CommandExit;
+#[cfg(feature = "parquet")]
+use super::archive_sources::{ArchiveSources, is_archive};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 use crate::known_sources::StoreAndServerResolver;
 use gradus_phoenix::FilterCondition;
@@ -111,10 +110,10 @@ struct NamedSource {
 }
 
 impl NamedSource {
-    /// Whether it is a folder with an archive, be it a complete one or not.
+    /// Whether it is an archive, be it a complete one or not.
     fn is_archive(&self) -> bool {
         #[cfg(feature = "parquet")]
-        return self.phoenix.is_none() && !matches!(TraceArchive::open(Path::new(&self.name)), Ok(None));
+        return self.phoenix.is_none() && is_archive(&self.name);
         #[cfg(not(feature = "parquet"))]
         return false;
     }
@@ -298,41 +297,20 @@ impl ResolvedSources {
         failed
     }
 
-    /// Reads archives shard by shard, each with an intake of its own: no trace is in two shards. Returns how many shards
-    /// could not be read; each was reported.
+    /// The archives among the sources.
+    #[cfg(feature = "parquet")]
+    pub(super) fn archives(&self) -> ArchiveSources<'_> {
+        ArchiveSources {
+            names: self.named.iter().filter(|named| named.is_archive()).map(|named| named.name.as_str()).collect(),
+            limits: self.limits(),
+            selection: &self.selection,
+            report: print_diagnostic,
+        }
+    }
+
     #[cfg(feature = "parquet")]
     fn read_archives(&self, sink: &mut TrajectorySink<'_>, summary: &mut ReadSummary) -> anyhow::Result<usize> {
-        let mut failed = 0;
-        for named in self.named.iter().filter(|named| named.is_archive()) {
-            let mut coverage = SourceCoverage::new(&named.name);
-            let archive = match TraceArchive::open(Path::new(&named.name)) {
-                Ok(Some(archive)) => archive,
-                Ok(None) => continue,
-                Err(error) => {
-                    print_diagnostic(&error.to_string());
-                    failed += 1;
-                    continue;
-                }
-            };
-            let number = summary.sources.len();
-            for shard in archive.shards() {
-                let mut shard_sink = |_: usize, trajectory| sink(number, trajectory);
-                let mut intake = RecordIntake::new(self.limits(), &mut shard_sink);
-                intake.set_selection(self.selection.clone());
-                if let Err(error) = archive.read_shard(shard, &mut intake) {
-                    print_diagnostic(&error.to_string());
-                    coverage.unreadable_records += 1;
-                    failed += 1;
-                    continue;
-                }
-                let read = intake.finish()?;
-                read.sources.iter().for_each(|source| coverage.merge(source));
-                summary.defects.extend(read.defects);
-                summary.passed_over += read.passed_over;
-            }
-            summary.sources.push(coverage);
-        }
-        Ok(failed)
+        self.archives().read(sink, summary)
     }
 
     #[cfg(not(feature = "parquet"))]
@@ -354,6 +332,11 @@ impl ResolvedSources {
                 tell: print_diagnostic,
             };
             return phoenix.read(intake).map(|()| 0);
+        }
+        #[cfg(not(feature = "parquet"))]
+        if super::s3_support::is_s3_address(&named.name) {
+            let missing = super::s3_support::NoS3Support { address: named.name.clone() };
+            return Err(SourceError::Told(missing.to_string()));
         }
         let inputs = gradus_ingest::expand_source(&named.name, &self.known)?;
         // A folder with a single file is still a folder: the name of its file is not the one that was given.

@@ -1,4 +1,5 @@
 //! `gradus store archive`: traces as Parquet files by day and shard, for grading part by part and for other engines.
+//! Archives are folders, or objects in S3-compatible storage.
 
 use std::path::PathBuf;
 
@@ -9,9 +10,11 @@ use super::{CommandExit, print_diagnostic};
 
 #[derive(Args)]
 pub(super) struct ArchiveArguments {
-    /// The folder to write; it must not exist, or be empty.
-    folder: PathBuf,
-    /// What to archive: files, folders, store:PROJECT or gradus://HOST:PORT/PROJECT [default: store:, all projects].
+    /// The folder to write, or s3://BUCKET/PREFIX. It must be new, empty, or an archive whose writing was interrupted.
+    #[arg(value_name = "FOLDER")]
+    target: PathBuf,
+    /// What to archive: files, folders, other archives, store:PROJECT or gradus://HOST:PORT/PROJECT [default: store:,
+    /// all projects].
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
     #[command(flatten)]
@@ -30,6 +33,8 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
     use gradus_ingest::RecordIntake;
     use gradus_ingest::archive::ArchiveWriter;
 
+    use super::archive_sources::create_storage;
+
     let mut sources = arguments.sources.clone();
     if sources.is_empty() && arguments.which.phoenix.is_none() {
         sources.push("store:".to_owned());
@@ -42,7 +47,8 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
             return Ok(CommandExit::BadInput);
         }
     };
-    let writer = match ArchiveWriter::create(&arguments.folder, arguments.shards) {
+    let storage = create_storage(&arguments.target);
+    let writer = match storage.and_then(|storage| ArchiveWriter::create(storage, arguments.shards)) {
         Ok(writer) => writer,
         Err(error) => {
             print_diagnostic(&error.to_string());
@@ -57,7 +63,7 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
             Ok(())
         };
         let mut intake = RecordIntake::new(sources.limits(), &mut sink);
-        let failed = sources.read_into(&mut intake);
+        let failed = sources.read_into(&mut intake) + sources.archives().read_into(&mut intake)?;
         (failed, if failed == 0 { Some(writer.write(intake)) } else { None })
     };
     let manifest = match written {
@@ -65,7 +71,7 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
         None => {
             print_diagnostic(&format!(
                 "{}: not written: {failed} sources could not be read",
-                arguments.folder.display()
+                arguments.target.display()
             ));
             return Ok(CommandExit::BadInput);
         }

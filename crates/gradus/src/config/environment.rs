@@ -47,11 +47,7 @@ pub(crate) struct EnvironmentVariables {
 impl EnvironmentVariables {
     /// Reads the environment now; nothing is cached.
     pub(crate) fn read() -> EnvironmentVariables {
-        // An empty variable counts as unset: CI systems set variables of missing secrets to the empty string.
-        let text = |name: &str| {
-            debug_assert!(is_listed(name), "{name} is not in the reference: add it to `variables`");
-            std::env::var(name).ok().filter(|value| !value.trim().is_empty())
-        };
+        let text = read_variable;
         EnvironmentVariables {
             openai_key: text("OPENAI_API_KEY").map(SecretString::new),
             openai_base_url: text("OPENAI_BASE_URL"),
@@ -70,8 +66,7 @@ impl EnvironmentVariables {
             otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(SecretString::new),
             otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             github_url: text("GITHUB_API_URL"),
-            trusts_found_config: text("GRADUS_TRUST_CONFIG")
-                .is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true")),
+            trusts_found_config: text("GRADUS_TRUST_CONFIG").is_some_and(|value| is_yes(&value)),
             state_home: text("XDG_STATE_HOME").map(PathBuf::from),
             home: text("HOME").map(PathBuf::from),
             user_name: text("USER"),
@@ -98,4 +93,40 @@ impl EnvironmentVariables {
     pub(crate) fn read_secret(name: &str) -> Option<SecretString> {
         std::env::var(name).ok().map(SecretString::new).filter(|secret| !secret.is_empty())
     }
+}
+
+/// Credentials and endpoint of S3-compatible storage, with the names of Amazon's own tools.
+#[cfg(feature = "s3")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct S3Variables {
+    pub(crate) access_key: Option<SecretString>,
+    pub(crate) secret_key: Option<SecretString>,
+    pub(crate) session_token: Option<SecretString>,
+    pub(crate) region: Option<String>,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) allows_http: bool,
+}
+
+#[cfg(feature = "s3")]
+impl S3Variables {
+    pub(crate) fn read() -> S3Variables {
+        S3Variables {
+            access_key: read_variable("AWS_ACCESS_KEY_ID").map(SecretString::new),
+            secret_key: read_variable("AWS_SECRET_ACCESS_KEY").map(SecretString::new),
+            session_token: read_variable("AWS_SESSION_TOKEN").map(SecretString::new),
+            region: read_variable("AWS_REGION").or_else(|| read_variable("AWS_DEFAULT_REGION")),
+            endpoint: read_variable("AWS_ENDPOINT_URL_S3").or_else(|| read_variable("AWS_ENDPOINT_URL")),
+            allows_http: read_variable("AWS_ALLOW_HTTP").is_some_and(|value| is_yes(&value)),
+        }
+    }
+}
+
+/// An empty variable counts as unset: CI systems set variables of missing secrets to the empty string.
+fn read_variable(name: &str) -> Option<String> {
+    debug_assert!(is_listed(name), "{name} is not in the reference: add it to `variables`");
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+fn is_yes(value: &str) -> bool {
+    value == "1" || value.eq_ignore_ascii_case("true")
 }

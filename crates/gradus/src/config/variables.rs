@@ -76,6 +76,7 @@ pub(crate) fn list_variable_groups() -> Vec<VariableGroup> {
         group("Gradus", gradus_entries()),
         group("Models", model_entries()),
         group("Phoenix and OTLP", phoenix_entries()),
+        group("S3", s3_entries()),
         group("GitHub", github_entries()),
         group("Code version", code_version_entries()),
         group("Sessions of coding agents", session_entries()),
@@ -133,6 +134,23 @@ fn phoenix_entries() -> Vec<VariableEntry> {
             &["PHOENIX_*", "OTEL_*"],
             "`gradus init` notes the names of those that are set, not their values",
         ),
+    ]
+}
+
+fn s3_entries() -> Vec<VariableEntry> {
+    vec![
+        VariableEntry::new("AWS_ACCESS_KEY_ID", "key for [archives](store-and-keys.md#archives) in `s3://`").secret(),
+        VariableEntry::new("AWS_SECRET_ACCESS_KEY", "the secret of the key").secret(),
+        VariableEntry::new("AWS_SESSION_TOKEN", "token of temporary credentials").secret(),
+        VariableEntry::with_names(
+            &["AWS_REGION", "AWS_DEFAULT_REGION"],
+            "region of the bucket; `us-east-1` without it",
+        ),
+        VariableEntry::with_names(
+            &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"],
+            "address of an S3-compatible server; Amazon's without it. `http://` only on this machine",
+        ),
+        VariableEntry::new("AWS_ALLOW_HTTP", "`1` or `true` allows `http://` endpoints on other machines"),
     ]
 }
 

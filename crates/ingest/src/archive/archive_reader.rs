@@ -1,8 +1,10 @@
 //! Reads an archive shard by shard. A shard is complete in itself, so memory is bounded by the largest one's spool.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -10,70 +12,107 @@ use parquet::record::Field;
 
 use super::ArchiveError;
 use super::archive_writer::checksum_file;
+use super::folder_storage::FolderStorage;
 use super::manifest::{ArchiveManifest, ArchivePart, FILE_NAME};
+use super::storage::ArchiveStorage;
 use crate::intake::RecordIntake;
 
 /// A complete archive.
 #[derive(Clone, Debug)]
 pub struct TraceArchive {
-    folder: PathBuf,
+    storage: Arc<dyn ArchiveStorage>,
     manifest: ArchiveManifest,
 }
 
-/// The parts of one day and shard.
-#[derive(Clone, Copy, Debug)]
-pub struct ArchiveShard<'a> {
-    parts: &'a [ArchivePart],
+/// The parts of one day and shard, as local files whose checksums are right.
+#[derive(Debug)]
+pub struct FetchedShard {
+    parts: Vec<FetchedPart>,
+}
+
+#[derive(Debug)]
+struct FetchedPart {
+    name: String,
+    file: File,
 }
 
 impl TraceArchive {
     /// Opens the archive in a folder; `None` if it is another folder.
-    pub fn open(folder: &Path) -> Result<Option<TraceArchive>, ArchiveError> {
-        let path = folder.join(FILE_NAME);
-        let name = path.display().to_string();
+    pub fn open_folder(folder: &Path) -> Result<Option<TraceArchive>, ArchiveError> {
+        let storage = FolderStorage::new(folder);
         let is_archive = folder.join("spans").join("v1").is_dir();
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return match is_archive {
-                    true => Err(ArchiveError::Incomplete { path: folder.display().to_string() }),
-                    false => Ok(None),
-                };
-            }
-            Err(_) if !is_archive => return Ok(None),
-            Err(source) => return Err(ArchiveError::Io { path: name, source }),
+        let text = match storage.read_manifest() {
+            Ok(Some(text)) => text,
+            Ok(None) if is_archive => return Err(ArchiveError::Incomplete { path: storage.describe_path("") }),
+            Err(error) if is_archive => return Err(error),
+            _ => return Ok(None),
         };
-        match ArchiveManifest::parse(&name, &text) {
-            Ok(manifest) => Ok(Some(TraceArchive { folder: folder.to_owned(), manifest })),
+        match ArchiveManifest::parse(&storage.describe_path(FILE_NAME), &text) {
+            Ok(manifest) => Ok(Some(TraceArchive { storage: Arc::new(storage), manifest })),
             // Other tools have files of this name, too: only beside our data it is a mistake.
             Err(ArchiveError::BadManifest { .. }) if !is_archive => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// Opens the archive in storage that is no folder.
+    pub fn open_storage(storage: Arc<dyn ArchiveStorage>) -> Result<TraceArchive, ArchiveError> {
+        if let Some(text) = storage.read_manifest()? {
+            let manifest = ArchiveManifest::parse(&storage.describe_path(FILE_NAME), &text)?;
+            return Ok(TraceArchive { storage, manifest });
+        }
+        let path = storage.describe_path("");
+        let mut has_parts = false;
+        storage.visit_objects(&mut |object| {
+            has_parts |= object.is_part();
+            if has_parts { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Err(if has_parts { ArchiveError::Incomplete { path } } else { ArchiveError::NotArchive { path } })
+    }
+
     pub fn manifest(&self) -> &ArchiveManifest {
         &self.manifest
     }
 
-    /// All shards, in the order of the manifest.
-    pub fn shards(&self) -> impl Iterator<Item = ArchiveShard<'_>> {
+    /// The shards in the order of the manifest, or why one cannot be read. The next one is fetched in the meantime, so
+    /// that two are on this machine at a time. Ends with the first error of `visit`.
+    pub fn visit_shards<E>(
+        &self,
+        visit: impl FnMut(Result<FetchedShard, ArchiveError>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let is_same = |one: &ArchivePart, other: &ArchivePart| one.date == other.date && one.shard == other.shard;
-        self.manifest.parts.chunk_by(is_same).map(|parts| ArchiveShard { parts })
+        let (sender, receiver) = mpsc::sync_channel(0);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut shards = self.manifest.parts.chunk_by(is_same).map(|parts| self.fetch_shard(parts));
+                // Sending fails when `visit` has failed.
+                shards.all(|fetched| sender.send(fetched).is_ok())
+            });
+            receiver.into_iter().try_for_each(visit)
+        })
     }
 
-    /// Checks the parts of a shard against the manifest and reads them. Nothing of a part with a wrong checksum is read.
-    pub fn read_shard(&self, shard: ArchiveShard<'_>, intake: &mut RecordIntake<'_>) -> Result<(), ArchiveError> {
-        for part in shard.parts {
-            let path = self.folder.join(&part.path);
-            let name = path.display().to_string();
-            let (_, checksum) = checksum_file(&path).map_err(|source| match source.kind() {
-                ErrorKind::NotFound => ArchiveError::PartMissing { path: name.clone() },
-                _ => ArchiveError::Io { path: name.clone(), source },
-            })?;
-            if checksum != part.checksum {
-                return Err(ArchiveError::Checksum { path: name });
+    /// Checks the parts against the manifest: nothing of a part with a wrong checksum is read.
+    fn fetch_shard(&self, parts: &[ArchivePart]) -> Result<FetchedShard, ArchiveError> {
+        let parts = parts.iter().map(|part| {
+            let name = self.storage.describe_path(&part.path);
+            let Some(mut file) = self.storage.open_part(&part.path)? else {
+                return Err(ArchiveError::PartMissing { path: name });
+            };
+            match checksum_file(&mut file) {
+                Ok((_, checksum)) if checksum == part.checksum => Ok(FetchedPart { name, file }),
+                Ok(_) => Err(ArchiveError::Checksum { path: name }),
+                Err(source) => Err(ArchiveError::Io { path: name, source }),
             }
-            let file = File::open(&path).map_err(|source| ArchiveError::Io { path: name.clone(), source })?;
+        });
+        Ok(FetchedShard { parts: parts.collect::<Result<_, _>>()? })
+    }
+}
+
+impl FetchedShard {
+    /// Adds all records to an intake.
+    pub fn read_into(self, intake: &mut RecordIntake<'_>) -> Result<(), ArchiveError> {
+        for FetchedPart { name, file } in self.parts {
             intake.begin_input(&name);
             read_part(file, intake).map_err(|error| ArchiveError::Parquet { path: name, reason: error.to_string() })?;
         }

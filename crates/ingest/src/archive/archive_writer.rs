@@ -1,8 +1,9 @@
 //! Writes an archive, one part after the other. Memory is bounded by a row group.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek as _};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as PhysicalType, ZstdLevel};
@@ -13,7 +14,8 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
 use super::ArchiveError;
-use super::manifest::{ArchiveManifest, ArchivePart, FILE_NAME, FORMAT, VERSION};
+use super::manifest::{ArchiveManifest, ArchivePart, FORMAT, VERSION};
+use super::storage::ArchiveStorage;
 use crate::intake::{RecordIntake, TraceRecords};
 use crate::records::ReadSummary;
 
@@ -23,12 +25,14 @@ pub const MAX_SHARDS: u32 = 4096;
 const MAX_GROUP_ROWS: usize = 20_000;
 const MAX_GROUP_BYTES: usize = 32 << 20;
 
-/// Writes an archive into a new or empty folder.
+/// Writes an archive to a new or empty location, or completes one whose writing was interrupted.
 #[derive(Debug)]
 pub struct ArchiveWriter {
-    folder: PathBuf,
+    storage: Arc<dyn ArchiveStorage>,
     manifest: ArchiveManifest,
     open: Option<OpenPart>,
+    /// Parts of an interrupted run that were not written anew yet, with their sizes.
+    leftover_parts: BTreeMap<String, u64>,
 }
 
 /// The part that is being written.
@@ -55,15 +59,19 @@ struct ArchiveRow {
 }
 
 impl ArchiveWriter {
-    pub fn create(folder: &Path, shards: u32) -> Result<ArchiveWriter, ArchiveError> {
-        let path = folder.display().to_string();
-        let failed = |source| ArchiveError::Io { path: path.clone(), source };
-        fs::create_dir_all(folder).map_err(failed)?;
-        if folder.join(FILE_NAME).exists() {
-            return Err(ArchiveError::Exists { path });
+    pub fn create(storage: Arc<dyn ArchiveStorage>, shards: u32) -> Result<ArchiveWriter, ArchiveError> {
+        if storage.read_manifest()?.is_some() {
+            return Err(ArchiveError::Exists { path: storage.describe_path("") });
         }
-        if fs::read_dir(folder).map_err(failed)?.next().is_some() {
-            return Err(ArchiveError::NotEmpty { path });
+        let mut leftover_parts = BTreeMap::new();
+        let mut is_foreign = false;
+        storage.visit_objects(&mut |object| {
+            is_foreign |= !object.is_part();
+            leftover_parts.insert(object.path, object.bytes);
+            if is_foreign { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if is_foreign {
+            return Err(ArchiveError::NotEmpty { path: storage.describe_path("") });
         }
         let manifest = ArchiveManifest {
             format: FORMAT.to_owned(),
@@ -74,7 +82,7 @@ impl ArchiveWriter {
             record_bytes: 0,
             parts: Vec::new(),
         };
-        Ok(ArchiveWriter { folder: folder.to_owned(), manifest, open: None })
+        Ok(ArchiveWriter { storage, manifest, open: None, leftover_parts })
     }
 
     /// Writes everything that an intake has read, and returns the manifest. The archive is complete afterwards.
@@ -93,14 +101,14 @@ impl ArchiveWriter {
         if let Some(error) = failure {
             return Err(error);
         }
-        let summary = summary.map_err(|source| ArchiveError::Io { path: self.folder.display().to_string(), source })?;
+        let summary = summary.map_err(|source| self.io_error("", source))?;
         self.close_part()?;
-        let text =
-            serde_json::to_vec_pretty(&self.manifest).map_err(|error| self.io_error(&self.folder, error.into()))?;
-        // The manifest appears at once, and only when everything else is on disk.
-        let (draft, place) = (self.folder.join(".manifest.draft"), self.folder.join(FILE_NAME));
-        let written = File::create(&draft).and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
-        written.and_then(|()| fs::rename(&draft, &place)).map_err(|error| self.io_error(&place, error))?;
+        // Other engines read all files as one table.
+        for path in self.leftover_parts.keys() {
+            self.storage.remove_part(path)?;
+        }
+        let text = serde_json::to_vec_pretty(&self.manifest).map_err(|error| self.io_error("", error.into()))?;
+        self.storage.write_manifest(&text)?;
         Ok((self.manifest, summary))
     }
 
@@ -127,7 +135,7 @@ impl ArchiveWriter {
             record,
         });
         if open.rows.len() >= MAX_GROUP_ROWS || open.row_bytes >= MAX_GROUP_BYTES {
-            let path = self.folder.join(&open.part.path).display().to_string();
+            let path = self.storage.describe_path(&open.part.path);
             open.write_group().map_err(|error| ArchiveError::Parquet { path, reason: error.to_string() })?;
         }
         Ok(())
@@ -135,10 +143,7 @@ impl ArchiveWriter {
 
     fn open_part(&self, date: String, shard: u32) -> Result<OpenPart, ArchiveError> {
         let name = format!("spans/v{VERSION}/date={date}/shard={shard:02}/part-0.parquet");
-        let path = self.folder.join(&name);
-        let parent = path.parent().unwrap_or(&self.folder);
-        fs::create_dir_all(parent).map_err(|error| self.io_error(parent, error))?;
-        let file = File::create_new(&path).map_err(|error| self.io_error(&path, error))?;
+        let file = self.storage.create_part(&name)?;
         let bad = |error: ParquetError| ArchiveError::Parquet { path: name.clone(), reason: error.to_string() };
         let level = ZstdLevel::try_new(3).map_err(bad)?;
         let properties = WriterProperties::builder()
@@ -156,22 +161,24 @@ impl ArchiveWriter {
 
     fn close_part(&mut self) -> Result<(), ArchiveError> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        let path = self.folder.join(&open.part.path);
-        let bad =
-            |error: ParquetError| ArchiveError::Parquet { path: path.display().to_string(), reason: error.to_string() };
+        let path = self.storage.describe_path(&open.part.path);
+        let bad = |error: ParquetError| ArchiveError::Parquet { path: path.clone(), reason: error.to_string() };
         open.write_group().map_err(bad)?;
-        let file = open.writer.into_inner().map_err(bad)?;
-        let synced = file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
-        synced.map_err(|error| self.io_error(&path, error))?;
-        let (bytes, checksum) = checksum_file(&path).map_err(|error| self.io_error(&path, error))?;
-        self.manifest.traces += open.part.traces;
-        self.manifest.records += open.part.records;
-        self.manifest.parts.push(ArchivePart { bytes, checksum, ..open.part });
+        let buffer = open.writer.into_inner().map_err(bad)?;
+        let file = buffer.into_inner().map_err(io::IntoInnerError::into_error);
+        let summed = file.and_then(|mut file| checksum_file(&mut file).map(|sum| (file, sum)));
+        let (file, (bytes, checksum)) = summed.map_err(|error| self.io_error(&open.part.path, error))?;
+        let part = ArchivePart { bytes, checksum, ..open.part };
+        let stored_bytes = self.leftover_parts.remove(&part.path);
+        self.storage.store_part(&part, file, stored_bytes)?;
+        self.manifest.traces += part.traces;
+        self.manifest.records += part.records;
+        self.manifest.parts.push(part);
         Ok(())
     }
 
-    fn io_error(&self, path: &Path, source: io::Error) -> ArchiveError {
-        ArchiveError::Io { path: path.display().to_string(), source }
+    fn io_error(&self, path: &str, source: io::Error) -> ArchiveError {
+        ArchiveError::Io { path: self.storage.describe_path(path), source }
     }
 }
 
@@ -237,11 +244,12 @@ fn build_schema() -> Result<Type, ParquetError> {
     Type::group_type_builder("traces").with_fields(fields.collect::<Result<_, _>>()?).build()
 }
 
-/// Length and BLAKE3 of a file.
-pub(super) fn checksum_file(path: &Path) -> io::Result<(u64, String)> {
+/// Length and BLAKE3 of a file, which is left at its beginning.
+pub(super) fn checksum_file(file: &mut File) -> io::Result<(u64, String)> {
     let mut hasher = blake3::Hasher::new();
-    let mut file = File::open(path)?;
-    let bytes = io::copy(&mut file, &mut hasher)?;
+    file.rewind()?;
+    let bytes = io::copy(file, &mut hasher)?;
+    file.rewind()?;
     Ok((bytes, hasher.finalize().to_hex().to_string()))
 }
 

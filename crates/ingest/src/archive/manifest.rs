@@ -10,7 +10,8 @@ use super::ArchiveError;
 pub(super) const VERSION: u32 = 1;
 /// What a manifest says it is; other tools write files of this name, too.
 pub(super) const FORMAT: &str = "gradus archive";
-pub(super) const FILE_NAME: &str = "manifest.json";
+/// Below the archive.
+pub const FILE_NAME: &str = "manifest.json";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArchiveManifest {

@@ -1,0 +1,30 @@
+//! `s3://` addresses, and what a build without S3 says about them.
+
+/// Whether a source or target is in S3.
+pub(super) fn is_s3_address(name: &str) -> bool {
+    name.starts_with("s3://")
+}
+
+#[cfg(feature = "s3")]
+pub(super) fn open_storage(
+    address: &str,
+) -> Result<std::sync::Arc<dyn gradus_ingest::archive::ArchiveStorage>, gradus_ingest::archive::ArchiveError> {
+    let storage = crate::s3_storage::S3Storage::open(address, &crate::config::S3Variables::read())?;
+    Ok(std::sync::Arc::new(storage))
+}
+
+/// What a build without S3 says.
+#[derive(Debug, thiserror::Error)]
+#[error("{address}: this build has no S3; build with `--features s3`")]
+#[cfg(not(feature = "s3"))]
+pub(super) struct NoS3Support {
+    pub(super) address: String,
+}
+
+#[cfg(all(feature = "parquet", not(feature = "s3")))]
+pub(super) fn open_storage(
+    address: &str,
+) -> Result<std::sync::Arc<dyn gradus_ingest::archive::ArchiveStorage>, gradus_ingest::archive::ArchiveError> {
+    let missing = NoS3Support { address: address.to_owned() };
+    Err(gradus_ingest::archive::ArchiveError::Storage(Box::new(missing)))
+}

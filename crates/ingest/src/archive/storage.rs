@@ -1,0 +1,61 @@
+//! Where archives are: a folder here, or storage that the command line passes in. Parts are files on this machine while
+//! they are written and read, so that memory does not depend on their size.
+
+use std::fmt;
+use std::fs::File;
+use std::ops::ControlFlow;
+
+use super::ArchiveError;
+use super::manifest::{ArchivePart, VERSION};
+
+/// Bytes of a manifest. A part takes some 250 of them.
+pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+
+/// A file or object below an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredObject {
+    /// Below the archive, with `/`.
+    pub path: String,
+    pub bytes: u64,
+}
+
+impl StoredObject {
+    /// Whether an archive of this layout has parts of this name.
+    pub(super) fn is_part(&self) -> bool {
+        self.path.starts_with(&format!("spans/v{VERSION}/date=")) && self.path.ends_with(".parquet")
+    }
+}
+
+/// The storage of one archive. Paths are those of the manifest.
+pub trait ArchiveStorage: fmt::Debug + Send + Sync {
+    /// The location for messages; of the archive itself if the path is empty.
+    fn describe_path(&self, path: &str) -> String;
+    /// Everything below the archive, until `visit` breaks.
+    fn visit_objects(&self, visit: &mut dyn FnMut(StoredObject) -> ControlFlow<()>) -> Result<(), ArchiveError>;
+    /// `None` if there is none.
+    fn read_manifest(&self) -> Result<Option<Vec<u8>>, ArchiveError>;
+    /// Makes the archive complete. Fails if another process did so in the meantime, where the storage can tell.
+    fn write_manifest(&self, text: &[u8]) -> Result<(), ArchiveError>;
+    /// The content of a part as a local file, at its beginning; `None` if there is none.
+    fn open_part(&self, path: &str) -> Result<Option<File>, ArchiveError>;
+    /// A local file to write a part to, which can also be read.
+    fn create_part(&self, path: &str) -> Result<File, ArchiveError>;
+    /// Stores what was written to the file of [`ArchiveStorage::create_part`]. `stored_bytes` is the size of the part
+    /// that an interrupted run left under this path.
+    fn store_part(&self, part: &ArchivePart, file: File, stored_bytes: Option<u64>) -> Result<(), ArchiveError>;
+    fn remove_part(&self, path: &str) -> Result<(), ArchiveError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_parts_of_this_layout_are_parts() {
+        let is_part = |path: &str| StoredObject { path: path.to_owned(), bytes: 1 }.is_part();
+        assert!(is_part("spans/v1/date=2026-11-17/shard=03/part-0.parquet"));
+        for other in ["notes.txt", "spans/v2/date=2026-11-17/part-0.parquet", "spans/v1/date=2026-11-17/notes.txt"] {
+            assert!(!is_part(other), "{other}");
+        }
+    }
+}
