@@ -13,6 +13,7 @@ mod api;
 mod auth;
 mod bulk_trial;
 mod bulk_trial_registry;
+mod call_hold;
 mod caller;
 mod client_address;
 mod clock;

@@ -17,6 +17,7 @@ mod measure;
 mod record;
 mod regrade;
 mod reroute;
+mod store_coordinator;
 mod watch;
 
 pub(super) use measure::RECENT_NS;
