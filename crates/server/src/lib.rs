@@ -40,6 +40,7 @@ mod logging;
 mod mcp;
 mod memory;
 mod metered_stream;
+mod node_settings;
 mod own_address;
 mod page;
 mod page_cache;
