@@ -18,8 +18,7 @@ use gradus_eval::rubric::{RubricLabels, RubricLibrary, RubricSubject};
 use gradus_eval::scale::ScoreScale;
 use gradus_llm::price::PriceTable;
 use gradus_report::SupplementLoader;
-use gradus_store::RetentionPolicy;
-use gradus_store::StoreLocation;
+use gradus_store::{NodeRow, RetentionPolicy, StoreLocation};
 
 use super::client_address::IpNetwork;
 use super::connection::ConnectionTimeouts;
@@ -28,6 +27,7 @@ use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
 use super::queries::QueryLimits;
 use crate::alert;
 use crate::live_calibration::LiveCalibrations;
+use crate::node_settings::{describe_settings, explain_other_settings};
 use crate::redaction::{Redaction, RedactionError};
 use crate::serve_defaults as defaults;
 use crate::serve_section::ServeSection;
@@ -268,6 +268,7 @@ impl ServerConfig {
             data: settings.data,
             store: settings.store,
             needs_key: settings.needs_key,
+            node_settings: describe_settings(&reloadable.rules),
         })
     }
 }
@@ -330,8 +331,17 @@ pub struct ServerSummary {
     pub data: PathBuf,
     pub store: StoreLocation,
     pub needs_key: bool,
+    /// What servers on one database compare.
+    node_settings: String,
     /// The model of each rule that asks one, by the name of the rule, so that doctor can test the endpoints.
     pub judges: Vec<(String, Arc<ModelJudge>)>,
+}
+
+impl ServerSummary {
+    /// Which servers on the database have other settings, in one line; `None` if all agree.
+    pub fn explain_other_settings(&self, nodes: &[NodeRow]) -> Option<String> {
+        explain_other_settings(&self.node_settings, nodes)
+    }
 }
 
 impl ReloadableSettings {

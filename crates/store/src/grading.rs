@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::facets::{KnownRecords, NewFacets, gather_facets};
 use crate::failures::{assign_failure_group, forget_failures, replace_failures};
 use crate::interned_labels;
+use crate::judge_calls::forget_trajectory_answers;
 use crate::rollup::{self, ScoreSums};
 use crate::usage::{self, UsageSums};
 use crate::writer::{WriteContext, WriteHandle};
@@ -453,6 +454,7 @@ fn remove_trajectory(sql: &SqlConnection, no: i64, pending: &mut PendingWrites<'
 /// from.
 pub(crate) fn forget_trajectory(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     forget_failures(sql, no)?;
+    forget_trajectory_answers(sql, no)?;
     for statement in [
         "DELETE FROM outcome WHERE trajectory = ?",
         "DELETE FROM ungraded WHERE trajectory = ?",

@@ -4,14 +4,15 @@
 //! A claim is a lease: it ends by the clock of the database if its server does not renew it, so clocks of servers may
 //! differ. A server that lost its lease, for example because it stood still, may not write what it made of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
+use crate::judge_calls::{ANSWERS_KEPT_NS, charge_lost_calls, charge_own_calls, forget_answers};
 use crate::keys::random_digits;
 use crate::ready_queue::{LEASE_INTERVAL, fail_unfinished};
 use crate::retention::DAY_NS;
@@ -39,23 +40,34 @@ struct NodeState {
     is_leader: AtomicBool,
     /// By how much the clock of the database is ahead of this server's.
     clock_offset_ns: AtomicI64,
+    /// What the server says about its settings; empty until it does.
+    settings: Mutex<String>,
+}
+
+impl NodeState {
+    fn new(is_leader: bool) -> Result<NodeState, StoreError> {
+        Ok(NodeState {
+            name: random_digits()?[..16].to_owned(),
+            is_leader: AtomicBool::new(is_leader),
+            clock_offset_ns: AtomicI64::new(0),
+            settings: Mutex::default(),
+        })
+    }
+
+    fn settings(&self) -> String {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl ClusterNode {
     /// The only server of an embedded store.
-    pub(crate) fn alone() -> ClusterNode {
-        let state =
-            NodeState { name: String::new(), is_leader: AtomicBool::new(true), clock_offset_ns: AtomicI64::new(0) };
-        ClusterNode { state: Arc::new(state), stop: None, thread: None }
+    pub(crate) fn alone() -> Result<ClusterNode, StoreError> {
+        Ok(ClusterNode { state: Arc::new(NodeState::new(true)?), stop: None, thread: None })
     }
 
     /// Joins the servers of a database and starts to renew leases.
     pub(crate) fn join(engine: StoreEngine) -> Result<ClusterNode, StoreError> {
-        let state = Arc::new(NodeState {
-            name: random_digits()?[..16].to_owned(),
-            is_leader: AtomicBool::new(false),
-            clock_offset_ns: AtomicI64::new(0),
-        });
+        let state = Arc::new(NodeState::new(false)?);
         let connection = engine.open_writer()?;
         // Whoever opens the store counts unfinished attempts itself, before its first one.
         beat(&connection, &state, false)?;
@@ -87,6 +99,11 @@ impl ClusterNode {
 
     pub(crate) fn name(&self) -> &str {
         &self.state.name
+    }
+
+    /// What every heartbeat says about the settings of this server from now on.
+    pub(crate) fn set_settings(&self, settings: &str) {
+        settings.clone_into(&mut self.state.settings.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Whether this server does what only one may do.
@@ -121,10 +138,11 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
     let offset_ns = if offset_ns.abs() < 1_000_000_000 { 0 } else { offset_ns };
     state.clock_offset_ns.store(offset_ns, Ordering::Relaxed);
     sql.prepare_cached(
-        "INSERT INTO node (name, started_at, seen_at, program, settings) VALUES (?, now(), now(), ?, '') \
-         ON CONFLICT (name) DO UPDATE SET seen_at = now()",
+        "INSERT INTO node (name, started_at, seen_at, program, settings, address) \
+         VALUES (?, now(), now(), ?, ?, coalesce(host(inet_client_addr()), 'a local socket')) \
+         ON CONFLICT (name) DO UPDATE SET seen_at = now(), settings = excluded.settings",
     )?
-    .execute(params![state.name, env!("CARGO_PKG_VERSION")])?;
+    .execute(params![state.name, env!("CARGO_PKG_VERSION"), state.settings()])?;
     for table in ["due", "ungraded"] {
         let renew = format!(
             "UPDATE {table} SET leased_until = now() + {LEASE_INTERVAL} WHERE owner = ? AND leased_until > now()"
@@ -132,9 +150,10 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
         sql.prepare_cached(&renew)?.execute([&state.name])?;
     }
     if takes_over {
-        sql.execute_batch("BEGIN")?;
-        let failed = fail_unfinished(sql, database_ns);
-        sql.execute_batch(if failed.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        // What fails is left to the next heartbeat; the rest of this one must not wait for it.
+        let _ = transact(sql, |sql| fail_unfinished(sql, database_ns).map(drop));
+        let _ = transact(sql, |sql| charge_lost_calls(sql, &state.name).map(drop));
+        forget_answers(sql, database_ns - ANSWERS_KEPT_NS)?;
     }
     sql.execute("DELETE FROM node WHERE seen_at < now() - interval '1 day'", ())?;
     for day in 0..DAYS_AHEAD {
@@ -146,10 +165,21 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
     Ok(())
 }
 
-/// Ends all leases, so that others need not wait. Attempts that are not finished then count as failed, as after a crash.
+fn transact(
+    sql: &SqlConnection,
+    work: impl FnOnce(&SqlConnection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    sql.execute_batch("BEGIN")?;
+    let done = work(sql);
+    sql.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    done
+}
+
+/// Ends all leases, so that others need not wait, and charges calls that nobody waits for any more. Attempts that are not finished then count as failed, as after a crash.
 fn leave(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
     sql.execute("UPDATE due SET leased_until = now() WHERE owner = ?", [&state.name])?;
     sql.execute("UPDATE ungraded SET owner = NULL, leased_until = NULL WHERE owner = ?", [&state.name])?;
+    transact(sql, |sql| charge_own_calls(sql, &state.name).map(drop))?;
     sql.execute("DELETE FROM node WHERE name = ?", [&state.name])?;
     Ok(())
 }

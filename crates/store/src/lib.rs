@@ -22,11 +22,13 @@ mod files;
 mod grading;
 mod ingest;
 mod interned_labels;
+mod judge_calls;
 mod keys;
 mod lease;
 mod location;
 mod monitor;
 mod moved_tables;
+mod node_settings;
 #[cfg(feature = "postgres")]
 mod postgres_server;
 mod project_numbers;
@@ -37,6 +39,7 @@ mod ready_queue;
 mod records;
 mod retention;
 mod rollup;
+mod short_writes;
 mod spend;
 mod sql;
 #[cfg(feature = "postgres")]
@@ -61,9 +64,11 @@ pub use error::StoreError;
 pub use failures::{FailureGroupNote, UngroupedVerdict};
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
+pub use judge_calls::{CallAdmission, CallTicket, JudgeCall};
 pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use location::{StoreLocation, is_postgres_address};
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
+pub use node_settings::NodeRow;
 pub use projects::ProjectInfo;
 pub use query::{
     AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, ExampleRow,
@@ -94,6 +99,7 @@ use engine::StoreEngine;
 use gradus_core::span::TraceId;
 use lease::ClusterNode;
 use readers::ReaderPool;
+use short_writes::ShortWrites;
 use writer::StoreWriter;
 
 /// Name of the database file inside its folder.
@@ -109,6 +115,9 @@ pub struct Store {
     writer: Option<StoreWriter>,
     /// This server among those that share the database.
     node: ClusterNode,
+    /// For short transactions that must not wait for the writer.
+    short_writes: ShortWrites,
+    calls: judge_calls::OpenCalls,
     /// Kept open: the operating system releases the lock when the process ends, however it ends.
     _lock: Option<File>,
 }
@@ -150,13 +159,14 @@ impl Store {
     fn with_engine(engine: StoreEngine, lock: Option<File>, options: StoreOptions) -> Result<Store, StoreError> {
         let readers = Arc::new(ReaderPool::new(engine.clone()));
         let node = match engine.file() {
-            Some(_) => ClusterNode::alone(),
+            Some(_) => ClusterNode::alone()?,
             None => ClusterNode::join(engine.clone())?,
         };
         let name = node.name().to_owned();
         let writer = StoreWriter::start(engine.clone(), name, Arc::clone(&readers), options.most_queued_bytes)?;
         let key_reader = keys::KeyReader::new(engine.clone());
-        Ok(Store { engine, readers, key_reader, writer: Some(writer), node, _lock: lock })
+        let (short_writes, calls) = <(ShortWrites, judge_calls::OpenCalls)>::default();
+        Ok(Store { engine, readers, key_reader, writer: Some(writer), node, short_writes, calls, _lock: lock })
     }
 
     /// Opens the file of a store for reading, also while a server uses it. A store that an older version made is migrated
@@ -172,7 +182,9 @@ impl Store {
         let readers = Arc::new(ReaderPool::new(engine.clone()));
         drop(readers.take_reader()?);
         let key_reader = keys::KeyReader::new(engine.clone());
-        Ok(Store { engine, readers, key_reader, writer: None, node: ClusterNode::alone(), _lock: None })
+        let (short_writes, calls) = <(ShortWrites, judge_calls::OpenCalls)>::default();
+        let node = ClusterNode::alone()?;
+        Ok(Store { engine, readers, key_reader, writer: None, node, short_writes, calls, _lock: None })
     }
 
     /// The format of a store that an older version made, and that of this version; `None` if they are the same. Changes
@@ -244,6 +256,11 @@ impl Store {
     /// Where the store is, for messages: the path of the file, or the address of the database server without a password.
     pub fn location(&self) -> String {
         self.engine.to_string()
+    }
+
+    /// Whether several servers may use the store at the same time.
+    pub fn is_shared(&self) -> bool {
+        self.engine.file().is_none()
     }
 
     /// Whether this server does what only one of those on a database may do, such as sending alerts. Always true for an

@@ -149,6 +149,7 @@ fn remove_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     for statement in [
         "DELETE FROM facet WHERE project = ?",
         "DELETE FROM annotation WHERE project = ?",
+        "DELETE FROM judge_call WHERE project = ?",
         "DELETE FROM project WHERE no = ?",
     ] {
         sql.prepare_cached(statement)?.execute([no])?;

@@ -8,6 +8,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::failures::forget_empty_groups;
 use crate::grading::forget_trajectory;
+use crate::judge_calls::forget_answers;
 use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
 
@@ -152,13 +153,14 @@ fn correct_arrivals(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Removes notices of the same age as the traces. Spending is kept for as long as a budget or an alert may ask for it,
+/// Removes notices and answers of judges of the same age as the traces. Spending is kept for as long as a budget or an alert may ask for it,
 /// whatever the age of traces: a few rows per hour.
 fn forget_notes(sql: &SqlConnection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
     )?
     .execute([before_ns])?;
+    forget_answers(sql, before_ns)?;
     forget_empty_groups(sql)?;
     let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));
     sql.prepare_cached("DELETE FROM spend WHERE bucket < ?")?.execute([bucket_index(spend_before_ns)])?;

@@ -17,6 +17,11 @@ impl QuestionKey {
         QuestionKey(u128::from_be_bytes(bytes))
     }
 
+    /// The key as bytes, for databases.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
     /// The bits, for hashing and spreading.
     pub(crate) fn to_u128(self) -> u128 {
         self.0

@@ -8,7 +8,6 @@ use super::plan::JudgeJob;
 use crate::judge::JudgeResponse;
 use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
-use crate::shared::QuestionPermit;
 
 /// One question to one judge.
 pub(super) struct JudgeAsk {
@@ -48,22 +47,8 @@ pub(super) enum UnaskedReason {
     Answered(CachedVerdict, Vec<TruncatedValue>),
     /// A limit over all processes is reached.
     Refused(String),
-}
-
-/// Stores the answer for all processes before the question is free again.
-pub(super) async fn finish_shared_question(
-    permit: Box<dyn QuestionPermit>,
-    asked: AskedQuestion,
-    price: Option<TokenPrice>,
-) -> FinishedTask {
-    let (_, cost_usd) = asked.costs(price);
-    match permit.finish(asked.cached_verdict(), cost_usd, asked.judgement.calls).await {
-        Ok(()) => FinishedTask::Asked(Box::new(asked)),
-        Err(error) => {
-            let AskedQuestion { ask, key, reserved_usd, .. } = asked;
-            FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result: Err(error) }
-        }
-    }
+    /// The same for a limit that is lifted later: the run stops.
+    Exhausted(String),
 }
 
 impl AskedQuestion {

@@ -9,21 +9,22 @@ use gradus_llm::price::TokenPrice;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::asked_question::{AskedQuestion, FinishedTask, JudgeAsk, UnaskedReason, finish_shared_question};
+use super::asked_question::{AskedQuestion, FinishedTask, JudgeAsk};
 use super::ballot::CastVote;
 use super::judge_health::JudgeHealth;
 use super::ledger::{QuestionCost, RunLedger};
 use super::panel::JudgePanel;
-use super::plan::{JudgeJob, PreparedQuestion, QuestionPlanner};
+use super::plan::{JudgeJob, QuestionPlanner};
 use super::progress::{ProgressWatcher, RunProgress};
 use super::progress_order::AnsweredQuestions;
 use super::question_selection::QuestionSelection;
+use super::question_task::QuestionTask;
 use super::run_plan::{RunLimits, RunPlan, RunTermination};
 use crate::judge::JudgeFailure;
 use crate::outcome::OutcomeLine;
 use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
-use crate::shared::{QuestionCoordinator, QuestionTurn};
+use crate::shared::{QuestionCoordinator, QuestionIntent};
 
 /// Identical questions that may wait for one answer. Beyond that, reading waits, too, since each holds its trajectory.
 const MAX_WAITING: usize = 10_000;
@@ -235,36 +236,15 @@ impl<'w> EvaluationRunner<'w> {
         self.asked += 1;
         self.reserved_usd += reserved_usd;
         self.waiting.insert(key, Vec::new());
-        let coordinator = self.coordinator.clone();
-        self.tasks.spawn(async move {
-            let PreparedQuestion { rubric, answer, prompt, renderer } = question;
-            let permit = match coordinator {
-                None => None,
-                Some(coordinator) => match coordinator.begin_question(key, reserved_usd).await {
-                    Ok(QuestionTurn::Granted(permit)) => Some(permit),
-                    Ok(QuestionTurn::Answered(verdict)) => {
-                        let result = Ok(UnaskedReason::Answered(verdict, prompt.shortened));
-                        return FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result };
-                    }
-                    Ok(QuestionTurn::Refused(reason)) => {
-                        let result = Ok(UnaskedReason::Refused(reason));
-                        return FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result };
-                    }
-                    Err(error) => {
-                        return FinishedTask::Unasked { ask: Box::new(ask), key, reserved_usd, result: Err(error) };
-                    }
-                },
-            };
-            let begun = Instant::now();
-            let render = |window| renderer.render_shortened(&ask.job, window);
-            let judgement = judge.judge(&answer, &rubric.labels, prompt, render).await;
-            let asked = AskedQuestion { ask, key, reserved_usd, elapsed: begun.elapsed(), judgement };
-            match permit {
-                Some(permit) => finish_shared_question(permit, asked, judge.price).await,
-                None => FinishedTask::Asked(Box::new(asked)),
-            }
-        });
+        let turn = self.coordinator.clone().map(|coordinator| (coordinator, self.intent(&ask, key, reserved_usd)));
+        self.tasks.spawn(QuestionTask { ask, key, reserved_usd, judge, question, turn }.run());
         Ok(true)
+    }
+
+    fn intent(&self, ask: &JudgeAsk, key: QuestionKey, max_cost_usd: f64) -> QuestionIntent {
+        let OutcomeLine { trajectory_id, step_index, rubric_hash, .. } = self.planner.line_of(&ask.job);
+        let judge = Arc::clone(self.health.name(ask.judge));
+        QuestionIntent { key, trajectory_id, step_index, rubric_hash, judge, max_cost_usd }
     }
 
     /// Records the answer that an identical question has had.

@@ -20,6 +20,7 @@ mod plan;
 mod progress;
 mod progress_order;
 mod question_selection;
+mod question_task;
 mod rules;
 mod run_control;
 mod run_plan;
@@ -87,21 +88,9 @@ pub async fn run_selected(
     run_all_questions(runner.with_selection(selection), trajectories, interrupts).await
 }
 
-/// The same with any ledger. The server uses it with its store.
-pub async fn run_with(
-    plan: RunPlan,
-    run_id: &str,
-    done: AnsweredQuestions,
-    ledger: &mut (dyn RunLedger + Send),
-    trajectories: mpsc::Receiver<Vec<Trajectory>>,
-    interrupts: InterruptReceiver,
-    watcher: &mut (dyn ProgressWatcher + Send),
-) -> Result<RunTermination, RunFileError> {
-    run_all_questions(EvaluationRunner::new(plan, run_id, done, ledger, watcher), trajectories, interrupts).await
-}
-
-/// The same with answers and limits that several processes share. A question beyond a shared limit is recorded as
-/// failed, and the run goes on: rules still judge, and others may have answered what is asked next.
+/// The same with any ledger, and with answers and limits that several processes may share. A question that a shared limit
+/// refuses is recorded as failed, and the run goes on: rules still judge, and others may have answered what is asked
+/// next. A limit that is only exhausted for now stops the run.
 pub async fn run_shared(
     plan: RunPlan,
     run_id: &str,

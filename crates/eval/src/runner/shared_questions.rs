@@ -2,6 +2,7 @@
 
 use super::asked_question::{JudgeAsk, UnaskedReason};
 use super::evaluation_runner::EvaluationRunner;
+use super::run_plan::RunTermination;
 use crate::outcome::EvaluationOutcome;
 use crate::run::{QuestionKey, RunFileError};
 
@@ -16,6 +17,11 @@ impl EvaluationRunner<'_> {
         reason: &UnaskedReason,
     ) -> Result<(), RunFileError> {
         let waiting = self.take_waiting(key, reserved_usd);
+        if let UnaskedReason::Exhausted(reason) = reason {
+            // No outcome is recorded: these questions stay open for the next run.
+            self.stopping.get_or_insert_with(|| RunTermination::Limit(reason.clone()));
+            return Ok(());
+        }
         for ask in std::iter::once(ask).chain(waiting) {
             match reason {
                 UnaskedReason::Answered(verdict, shortened) => {
@@ -24,7 +30,7 @@ impl EvaluationRunner<'_> {
                 UnaskedReason::Refused(reason) if ask.ballot.is_some() => {
                     self.cast_missing_vote(&ask, key, reason.clone())?;
                 }
-                UnaskedReason::Refused(reason) => {
+                UnaskedReason::Refused(reason) | UnaskedReason::Exhausted(reason) => {
                     let outcome = EvaluationOutcome::Failed { reason: reason.clone() };
                     let mut line = self.planner.line_of(&ask.job).with(outcome);
                     line.cost_usd = Some(0.0);

@@ -20,7 +20,7 @@ use super::call_slots::{CallSlot, CallSlots};
 use super::file_locks::{open_lock_file, try_lock};
 use super::shared_limits::SharedLimits;
 use super::spend_ledger::{Reservation, SharedSpend, SpendAmount, SpendLedger, read_spend};
-use super::{CoordinatorFuture, QuestionCoordinator, QuestionPermit, QuestionTurn};
+use super::{CoordinatorFuture, QuestionCoordinator, QuestionIntent, QuestionPermit, QuestionTurn};
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
 
 /// The version of the layout.
@@ -104,8 +104,8 @@ impl QuestionCoordinator for SharedFolder {
         self.answers.find(key)
     }
 
-    fn begin_question(&self, key: QuestionKey, max_cost_usd: f64) -> CoordinatorFuture<'_, QuestionTurn> {
-        Box::pin(self.begin(key, max_cost_usd))
+    fn begin_question(&self, intent: QuestionIntent) -> CoordinatorFuture<'_, QuestionTurn> {
+        Box::pin(self.begin(intent.key, intent.max_cost_usd))
     }
 }
 
@@ -199,9 +199,9 @@ mod tests {
                 let (calls, flying, most) = (Arc::clone(&calls), Arc::clone(&flying), Arc::clone(&most));
                 tasks.spawn(async move {
                     let key = QuestionKey::from_parts(&[&[question]]);
-                    match folder.begin_question(key, 0.0).await.expect("begun") {
+                    match folder.begin(key, 0.0).await.expect("begun") {
                         QuestionTurn::Answered(known) => known.label,
-                        QuestionTurn::Refused(reason) => panic!("{reason}"),
+                        QuestionTurn::Refused(reason) | QuestionTurn::Exhausted(reason) => panic!("{reason}"),
                         QuestionTurn::Granted(permit) => {
                             calls.fetch_add(1, Ordering::SeqCst);
                             most.fetch_max(flying.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -229,10 +229,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let (first, second) = (open(root.path(), "a", 1), open(root.path(), "b", 1));
         let key = QuestionKey::from_parts(&[b"q"]);
-        let turn = first.begin_question(key, 0.5).await.expect("begun");
+        let turn = first.begin(key, 0.5).await.expect("begun");
         assert!(matches!(turn, QuestionTurn::Granted(_)));
         drop(turn);
-        let turn = second.begin_question(key, 0.5).await.expect("begun");
+        let turn = second.begin(key, 0.5).await.expect("begun");
         assert!(matches!(turn, QuestionTurn::Granted(_)));
         assert_eq!(SharedFolder::read_spend(root.path()).expect("read").calls, 2);
     }

@@ -66,6 +66,9 @@ fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, D
     }
     findings.push(("folder", check_data_folder(&summary.data)));
     findings.push(("store", check_store(&summary.store)));
+    if summary.store.folder().is_none() {
+        findings.push(("servers", check_other_servers(summary)));
+    }
     if summary.needs_key {
         findings.push(("keys", check_keys(&summary.store)));
     }
@@ -160,6 +163,19 @@ fn describe_store(store: Result<Store, StoreError>) -> DoctorFinding {
             DoctorFinding::Good(format!("{projects} projects, {used} bytes in use, {free} bytes free in the file"))
         }
         Err(error) => DoctorFinding::Bad(error.to_string()),
+    }
+}
+
+/// Whether the servers that use the database at present have the settings of this configuration.
+fn check_other_servers(summary: &ServerSummary) -> DoctorFinding {
+    let nodes = match Store::open_at_to_read(&summary.store).and_then(|store| store.live_nodes()) {
+        Ok(nodes) => nodes,
+        // The line about the store says what is wrong with it.
+        Err(_) => return DoctorFinding::Good("none is known".to_owned()),
+    };
+    match summary.explain_other_settings(&nodes) {
+        None => DoctorFinding::Good(format!("{} use the database, with these settings", nodes.len())),
+        Some(different) => DoctorFinding::Warning(different),
     }
 }
 

@@ -12,10 +12,11 @@ use gradus_eval::prompt::{
     EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
 };
 use gradus_eval::rubric::Rubric;
-use gradus_store::{JudgeSpend, MetricFilter, StoreError};
+use gradus_store::{JudgeCall, JudgeSpend, MetricFilter, StoreError};
 use tokio::sync::oneshot;
 
-use crate::clock::{now_ns, today_ns};
+use crate::call_hold::{CallHold, CallHoldError};
+use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::judge_anchors::{AnchorRound, AnchorSet, JudgeAnchor, KnownAnchorSet, load_anchor_sets};
 use crate::live_calibration::is_case_of;
@@ -38,8 +39,8 @@ enum AnchorError {
     Store(#[from] StoreError),
     #[error("the judge gave no verdict: {0}")]
     Judge(#[source] JudgeFailure),
-    #[error("today's budget of the rule does not cover it")]
-    Budget,
+    #[error(transparent)]
+    Budget(#[from] CallHoldError),
     #[error("{0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -256,13 +257,18 @@ impl AnchorQuestion {
     ) -> Result<String, AnchorError> {
         let prompt = self.render_prompt(rubric, judge.settings.window);
         let most_usd = judge.most_it_costs(&prompt);
-        if let Some(budget) = rule.daily_budget_usd {
-            let (store, name) = (Arc::clone(&server.store), rule.name.clone());
-            let spent = tokio::task::spawn_blocking(move || store.spent_since(today_ns(), Some(&name), None)).await??;
-            if spent.cost_usd + most_usd.unwrap_or_default() > budget {
-                return Err(AnchorError::Budget);
-            }
-        }
+        let call = JudgeCall {
+            key: None,
+            rule: rule.name.clone(),
+            project: self.project.clone(),
+            trajectory_id: self.trajectory.trajectory_id.clone(),
+            step: self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index),
+            rubric_hash: rubric.hash.clone(),
+            judge: judge.name(),
+            max_cost_usd: most_usd.unwrap_or_default(),
+            daily_budget_usd: rule.daily_budget_usd,
+        };
+        let mut hold = CallHold::reserve(&server.store, call).await?;
         let form = answer_form(rubric, judge.settings.structured);
         let response = judge.judge(&form, &rubric.labels, prompt, |window| self.render_prompt(rubric, window)).await;
         let known_usd = judge.price.zip(response.usage).map(|(price, usage)| price.cost_of_usage(usage));
@@ -276,7 +282,7 @@ impl AnchorQuestion {
             unpriced: if cost_usd.is_some() { 0 } else { calls },
             cost_usd: cost_usd.unwrap_or_default(),
         };
-        server.store.record_spend(spend, self.project.clone(), now_ns())?.wait_async().await?;
+        hold.settle(spend, None).await?;
         response.result.map(|verdict| verdict.label.to_string()).map_err(AnchorError::Judge)
     }
 }

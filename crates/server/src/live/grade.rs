@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::runner::{self, AnsweredQuestions, RunLimits, RunPlan, RunTermination};
+use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
+use gradus_eval::shared::QuestionCoordinator;
 use gradus_store::UngradedTrajectory;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::ledger::{ActiveTrajectories, StoreLedger};
 use super::regrade::trajectories_again;
 use super::reroute::reroute_ungraded;
+use super::store_coordinator::StoreCoordinator;
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::judge_pause::JudgePauseReason;
@@ -136,6 +138,7 @@ impl RuleGrader {
             let run = tokio::spawn(async move { grader.run_once().await });
             match run.await.unwrap_or_else(|panic| Err(panic.into())) {
                 Ok(RunTermination::Finished) => pause = MIN_PAUSE,
+                Ok(RunTermination::Limit(_)) if self.is_stopping() => {}
                 Ok(RunTermination::Limit(reason)) => {
                     self.stands_still(JudgePauseReason::Budget, reason.clone());
                     tracing::warn!(rule, %reason, "budget exhausted; judging resumes when it resets at 00:00 UTC");
@@ -199,16 +202,15 @@ impl RuleGrader {
             return Ok(RunTermination::Finished);
         }
         // The budget is read from the store: what an earlier process spent today counts.
-        let max_cost_usd = match rule.daily_budget_usd {
-            None => None,
-            Some(budget) => {
-                let spent = self.load_spent_today().await?;
-                if spent >= budget {
-                    return Ok(RunTermination::Limit(format!("today's budget of ${budget} is spent")));
-                }
-                Some(budget - spent)
+        let mut max_cost_usd = None;
+        if let Some(budget) = rule.daily_budget_usd {
+            let spent = self.load_spent_today().await?;
+            if spent >= budget {
+                return Ok(RunTermination::Limit(format!("today's budget of ${budget} is spent")));
             }
-        };
+            // Where servers share the store, every call is reserved from the budget of all.
+            max_cost_usd = Some(budget - spent).filter(|_| !self.server.store.is_shared());
+        }
         let plan = RunPlan {
             evaluators: rule.evaluators.iter().filter(|one| one.asks_a_model()).cloned().collect(),
             judge: rule.judge.clone().map(Into::into),
@@ -218,13 +220,13 @@ impl RuleGrader {
         };
         let at_work = ActiveTrajectories::for_evaluators(&rule.evaluators);
         let mut ledger = StoreLedger::open(&self.server, rule.name.clone(), at_work.clone())?;
+        let coordinator = self.server.store.is_shared().then(|| self.coordinator(at_work.clone()));
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
         let feeding = self.feed(at_work.clone(), sender);
         let id = rule.run_id();
         let mut nobody = ();
-        let judging =
-            runner::run_with(plan, &id, AnsweredQuestions::default(), &mut ledger, receiver, interrupts, &mut nobody);
+        let judging = runner::run_shared(plan, &id, coordinator, &mut ledger, receiver, interrupts, &mut nobody);
         tokio::select! {
             (end, fed) = async { tokio::join!(judging, feeding) } => {
                 at_work.wait_until_written(&self.server.store, || self.is_stopping()).await;
@@ -233,6 +235,11 @@ impl RuleGrader {
             }
             never = self.interrupt_when_stopping(interrupt) => match never {},
         }
+    }
+
+    /// Agrees with the other servers on the database who asks what.
+    fn coordinator(&self, at_work: ActiveTrajectories) -> Arc<dyn QuestionCoordinator> {
+        Arc::new(StoreCoordinator::new(&self.server, self.rule(), at_work, &self.stop))
     }
 
     /// Dollars of the rule since 00:00 UTC, trials of rubrics included.

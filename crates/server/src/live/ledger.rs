@@ -25,6 +25,9 @@ pub(super) struct StoreLedger {
     rule: String,
     cache: VerdictCache,
     at_work: ActiveTrajectories,
+    /// Whether calls are charged with the verdicts. Where servers share the store, each call is charged when it is
+    /// settled.
+    charges_calls: bool,
 }
 
 impl StoreLedger {
@@ -34,7 +37,8 @@ impl StoreLedger {
         at_work: ActiveTrajectories,
     ) -> Result<StoreLedger, RunFileError> {
         let cache = open_cache(&server.settings.data)?;
-        Ok(StoreLedger { server: Arc::clone(server), rule, cache, at_work })
+        let charges_calls = !server.store.is_shared();
+        Ok(StoreLedger { server: Arc::clone(server), rule, cache, at_work, charges_calls })
     }
 }
 
@@ -77,10 +81,12 @@ impl RunLedger for StoreLedger {
     fn asked(&mut self, trajectory_id: &str, effort: QuestionCost) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             let calls = u64::from(effort.calls);
-            judging.news.spend.calls += calls;
-            judging.news.spend.unpriced += if effort.is_priced { 0 } else { calls };
             self.server.meters.record_call_pricing(calls, effort.is_priced);
-            judging.news.spend.cost_usd += effort.cost_usd;
+            if self.charges_calls {
+                judging.news.spend.calls += calls;
+                judging.news.spend.unpriced += if effort.is_priced { 0 } else { calls };
+                judging.news.spend.cost_usd += effort.cost_usd;
+            }
             judging.lacks_endpoint |= effort.is_endpoint_at_fault;
         }
     }
@@ -205,6 +211,11 @@ impl ActiveTrajectories {
             lacks_endpoint: false,
         };
         self.lock().insert(trajectory.trajectory_id.clone(), judging);
+    }
+
+    /// The project of a trajectory that is being judged.
+    pub(super) fn project(&self, trajectory_id: &str) -> Option<String> {
+        self.lock().get(trajectory_id).map(|judging| judging.ungraded.project.clone())
     }
 
     pub(super) fn contains(&self, trajectory_id: &str) -> bool {

@@ -14,9 +14,11 @@ mod grade;
 mod group_backfill;
 mod ledger;
 mod measure;
+mod node_announcement;
 mod record;
 mod regrade;
 mod reroute;
+mod store_coordinator;
 mod watch;
 
 pub(super) use measure::RECENT_NS;
@@ -48,6 +50,7 @@ pub(super) struct LiveWorkers {
 impl LiveWorkers {
     /// Fails only if the store cannot be read or a thread cannot be started.
     pub(super) async fn start(server: &Arc<ServerState>) -> Result<LiveWorkers, StoreError> {
+        node_announcement::announce_settings(server).await;
         let assemblers = assemble::AssemblyPool::start(server).await?;
         let (stop_watch, stopped) = oneshot::channel();
         let (stop_drift, drift_stopped) = oneshot::channel();
@@ -65,6 +68,8 @@ impl LiveWorkers {
     /// Restarts the graders with the current rules. Assembly and alerts read the settings anew in each round.
     pub(super) fn reload(&mut self, server: &Arc<ServerState>) {
         self.graders.restart(server);
+        let server = Arc::clone(server);
+        tokio::spawn(async move { node_announcement::announce_settings(&server).await });
     }
 
     /// Waits for work under way, but not for long: what is not judged now is judged after the next start. The flag

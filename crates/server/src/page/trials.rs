@@ -13,11 +13,11 @@ use gradus_eval::prompt::{
 };
 use gradus_eval::rubric::{Rubric, RubricSubject};
 use gradus_eval::runner::RulesJudge;
-use gradus_store::JudgeSpend;
+use gradus_store::{JudgeCall, JudgeSpend};
 
-use crate::clock::{now_ns, today_ns};
+use crate::call_hold::{CallHold, CallHoldError};
 use crate::grading_rule::GradingRule;
-use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::http_error::{ApiError, blocking_large};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
@@ -269,17 +269,24 @@ impl RubricTrialQuestion {
             Some(_) => Some(server.trials.asking.lock().await),
             None => None,
         };
-        if let Some(budget) = daily_budget_usd {
-            let name = rule.clone();
-            let spent =
-                run_store_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
-            let spent = spent.await.map_err(RubricTrialError::Query)?;
-            let spent = spent.cost_usd;
-            if spent + most_usd.unwrap_or_default() > budget {
-                let (spent, budget) = (number::format_usd(spent), number::format_usd(budget));
-                return Err(RubricTrialError::Budget { budget, spent });
-            }
-        }
+        let call = JudgeCall {
+            key: None,
+            rule: rule.clone(),
+            project: subject.project.clone(),
+            trajectory_id: subject.trajectory.trajectory_id.clone(),
+            step: subject.step.and_then(|at| subject.trajectory.steps.get(at)).map(|step| step.index),
+            rubric_hash: rubric.hash.clone(),
+            judge: judge.name(),
+            max_cost_usd: most_usd.unwrap_or_default(),
+            daily_budget_usd,
+        };
+        let mut hold = CallHold::reserve(&server.store, call).await.map_err(|error| match error {
+            CallHoldError::Budget { spent_usd } => RubricTrialError::Budget {
+                budget: number::format_usd(daily_budget_usd.unwrap_or_default()),
+                spent: number::format_usd(spent_usd),
+            },
+            CallHoldError::Store(error) => RubricTrialError::Query(error.into()),
+        })?;
         let form = answer_form(rubric, judge.settings.structured);
         let render = |window: PromptWindow| subject.render_prompt(rubric, window);
         let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
@@ -291,9 +298,8 @@ impl RubricTrialQuestion {
         let unpriced = if cost_usd.is_some() { 0 } else { calls };
         server.meters.record_call_pricing(calls, cost_usd.is_some());
         let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
-        let written = server.store.record_spend(spend, subject.project.clone(), now_ns());
         // The answer is already paid for, so it is shown even if its cost could not be stored.
-        if let Err(error) = async { written?.wait_async().await }.await {
+        if let Err(error) = hold.settle(spend, None).await {
             tracing::error!(%error, "failed to record the cost of a rubric trial");
         }
         let reading = judgement.result.map_err(RubricTrialError::Judge)?;

@@ -7,11 +7,14 @@ use crate::error::StoreError;
 
 /// Migrations in order, each with the number of the schema that it leads to. The first one creates what SQLite's first
 /// six migrations create, so that both engines have the same numbers. A released migration never changes.
-const MIGRATIONS: &[(i64, &str)] =
-    &[(6, include_str!("../../migrations/postgres/0006.sql")), (7, include_str!("../../migrations/postgres/0007.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (6, include_str!("../../migrations/postgres/0006.sql")),
+    (7, include_str!("../../migrations/postgres/0007.sql")),
+    (8, include_str!("../../migrations/postgres/0008.sql")),
+];
 
 /// The schema that this program writes.
-const SCHEMA_VERSION: i64 = 7;
+const SCHEMA_VERSION: i64 = 8;
 
 /// The oldest schema whose programs can work beside this one. It moves when a migration does more than add.
 const OLDEST_COMPATIBLE: i64 = 6;

@@ -1,0 +1,108 @@
+//! A call to a judge that is reserved in the store, from the daily budget of its rule, until it is settled.
+
+use std::sync::Arc;
+
+use gradus_store::{CallAdmission, CallTicket, JudgeCall, JudgeSpend, Store, StoreError};
+
+use crate::clock::{now_ns, today_ns};
+
+/// A reserved call. Dropped without [`CallHold::settle`], its upper bound is charged: it may have been billed.
+pub(crate) struct CallHold {
+    store: Arc<Store>,
+    project: String,
+    /// `None` once it is settled, and where one server has the store for itself: nobody else spends at the same time.
+    ticket: Option<CallTicket>,
+}
+
+/// Why a call may not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallHoldError {
+    #[error("today's budget of the rule does not cover it")]
+    Budget { spent_usd: f64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl CallHold {
+    pub(crate) fn new(store: &Arc<Store>, call: &JudgeCall, ticket: CallTicket) -> CallHold {
+        CallHold { store: Arc::clone(store), project: call.project.clone(), ticket: Some(ticket) }
+    }
+
+    /// Holds a single call to the budget of its rule: the trial of a rubric, or an anchor.
+    pub(crate) async fn reserve(store: &Arc<Store>, call: JudgeCall) -> Result<CallHold, CallHoldError> {
+        let project = call.project.clone();
+        let ticket = match store.is_shared() {
+            true => {
+                let (asked, rule) = (call.clone(), call.rule.clone());
+                match run_blocking(store, move |store| store.begin_call(&asked, now_ns())).await? {
+                    CallAdmission::Granted(ticket) => Some(ticket),
+                    CallAdmission::Exhausted { spent_usd } => return Err(CallHoldError::Budget { spent_usd }),
+                    // Calls under way have reserved the rest.
+                    CallAdmission::Later | CallAdmission::Answered(_) => {
+                        let spent = run_blocking(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
+                        return Err(CallHoldError::Budget { spent_usd: spent.await?.cost_usd });
+                    }
+                }
+            }
+            false => {
+                check_own_budget(store, &call).await?;
+                None
+            }
+        };
+        Ok(CallHold { store: Arc::clone(store), project, ticket })
+    }
+
+    /// Charges what the call cost. Fails without a change, so that it can be repeated.
+    pub(crate) async fn settle(&mut self, spend: JudgeSpend, answer: Option<String>) -> Result<(), StoreError> {
+        let Some(ticket) = self.ticket.clone() else {
+            return self.store.record_spend(spend, self.project.clone(), now_ns())?.wait_async().await;
+        };
+        run_blocking(&self.store, move |store| store.settle_call(&ticket, spend, answer, now_ns())).await?;
+        self.ticket = None;
+        Ok(())
+    }
+
+    /// Leaves the reservation as it is. The store charges it when this server is gone.
+    pub(crate) fn leave(mut self) {
+        self.ticket = None;
+    }
+}
+
+impl Drop for CallHold {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let store = Arc::clone(&self.store);
+        // Without a runtime the process ends, and the store charges the call then.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || {
+                if let Err(error) = store.abandon_call(&ticket) {
+                    tracing::warn!(%error, "failed to record the cost of a call that was given up");
+                }
+            });
+        }
+    }
+}
+
+/// The only server on a store counts what it spent, and nothing is reserved.
+async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), CallHoldError> {
+    let Some(budget) = call.daily_budget_usd else { return Ok(()) };
+    let rule = call.rule.clone();
+    let spent = run_blocking(store, move |store| store.spent_since(today_ns(), Some(&rule), None)).await?;
+    match spent.cost_usd + call.max_cost_usd > budget {
+        true => Err(CallHoldError::Budget { spent_usd: spent.cost_usd }),
+        false => Ok(()),
+    }
+}
+
+/// Runs what waits for the database beside the tasks.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    store: &Arc<Store>,
+    work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let store = Arc::clone(store);
+    match tokio::task::spawn_blocking(move || work(&store)).await {
+        Ok(result) => result,
+        // Only while the runtime ends.
+        Err(_) => Err(StoreError::Closed),
+    }
+}

@@ -1,0 +1,29 @@
+//! Tells the servers on one database about each other when one of them starts or reads its settings again.
+
+use std::sync::Arc;
+
+use crate::node_settings::{describe_settings, explain_other_settings};
+use crate::state::ServerState;
+
+/// Tells the other servers the settings of this one, and reports those that have others.
+pub(super) async fn announce_settings(server: &Arc<ServerState>) {
+    if !server.store.is_shared() {
+        return;
+    }
+    let own = describe_settings(&server.reloadable().rules);
+    let (store, announced) = (Arc::clone(&server.store), own.clone());
+    match tokio::task::spawn_blocking(move || store.announce_settings(&announced)).await {
+        Ok(Ok(others)) => {
+            tracing::info!(
+                node = server.store.node_name(),
+                others = others.len(),
+                "joined the servers of the database"
+            );
+            if let Some(different) = explain_other_settings(&own, &others) {
+                tracing::warn!("settings differ: {different}");
+            }
+        }
+        Ok(Err(error)) => tracing::warn!(%error, "failed to compare settings with the other servers"),
+        Err(error) => tracing::warn!(%error, "failed to compare settings with the other servers"),
+    }
+}
