@@ -17,7 +17,7 @@ from counting_judge import CountingJudge
 from fault_database import DatabasePair
 from loopback_proxy import Proxy, ProxyLoop
 from postgres_cluster import wait_for
-from postgres_nodes import Node, agent_run, environment, request_of
+from postgres_servers import Node, agent_run, environment, request_of
 
 NODES = 3
 SENDERS = 6

@@ -19,7 +19,8 @@ import typing
 from fault_check import stored_spans
 from mistake_servers import old_programs, small_disk
 from postgres_cluster import Cluster, embedded_programs, free_port, wait_for
-from postgres_nodes import FAST, Node, agent_run, environment, request_of, trace_ids
+from postgres_nodes import FAST
+from postgres_servers import Node, agent_run, environment, request_of, trace_ids
 
 PROJECT = "mistakes"
 # A running server notices a mistake, and its end, when it writes or reads next.

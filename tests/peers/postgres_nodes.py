@@ -5,112 +5,21 @@ arrive; what was acknowledged must be there, once. Run by run.py in an environme
 
 Exits with 1 and a line for each thing that is wrong.
 """
-import json
-import os
 import pathlib
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.error
-import urllib.request
 
+from postgres_budget import check_budget
 from postgres_cluster import Cluster, embedded_programs, free_port, wait_for
 from postgres_moving import check_backup, check_moving
+from postgres_servers import Node, agent_run, environment, request_of, run, trace_ids
 
 # Without it, a test would wait for a real disk after every request.
 FAST = ["fsync=off", "max_connections=100"]
-
-
-class Node:
-    """One server, with a state folder of its own."""
-
-    def __init__(self, gradus, address, folder, name, settings="", variables=None):
-        self.gradus, self.address, self.variables = gradus, address, variables or {}
-        self.folder = pathlib.Path(folder, name)
-        self.folder.mkdir(exist_ok=True)
-        (self.folder / "gradus.toml").write_text(f"[serve]\nquiet_s = 0.3\ngive_up_s = 3\n{settings}")
-        self.start()
-
-    def start(self):
-        self.port, grpc = free_port(), free_port()
-        self.log = open(self.folder / "log", "ab")
-        command = [self.gradus, "serve", "--http", f"127.0.0.1:{self.port}", "--grpc", f"127.0.0.1:{grpc}", "--data", "state", "--config", "gradus.toml"]
-        self.process = subprocess.Popen(command, cwd=self.folder, stdout=self.log, stderr=self.log, env=environment(self.address) | self.variables)
-        wait_for(self.is_up, f"{self.folder.name} to answer")
-        return self
-
-    def is_up(self):
-        if self.process.poll() is not None:
-            raise AssertionError(f"{self.folder.name} ended: {(self.folder / 'log').read_text()[-800:]}")
-        try:
-            return self.get("/healthz")["status"] == "ok"
-        except (OSError, ValueError):
-            return False
-
-    def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
-            return json.load(answer)
-
-    def send(self, spans):
-        """Whether the spans were acknowledged."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/traces", json.dumps(spans).encode(), {"content-type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status == 200
-        except (OSError, urllib.error.HTTPError):
-            return False
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(timeout=60)
-        self.log.close()
-
-
-def environment(address):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GRADUS_", "OPENAI_", "ANTHROPIC_", "PG"))}
-    return {**kept, "GRADUS_STORE": address}
-
-
-def text(key, value):
-    return {"key": key, "value": {"stringValue": value}}
-
-
-def span(trace, number, parent=None, name="step", **attributes):
-    at = 1_790_000_000_000_000_000 + number * 1_000_000
-    made = {"traceId": trace, "spanId": f"{number + 1:016x}", "name": name, "kind": 1, "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 900_000),
-            "attributes": [text(key.replace("__", "."), value) for key, value in attributes.items()], "status": {}}
-    if parent is not None:
-        made["parentSpanId"] = f"{parent + 1:016x}"
-    return made
-
-
-def agent_run(trace):
-    """An agent that looks two articles up and answers: its root, two model calls, two tool calls."""
-    kind = "openinference__span__kind"
-    root = span(trace, 0, name="agent", **{kind: "AGENT", "input__value": f"how many lamps are there? ({trace[:8]})", "output__value": "12 lamps"})
-    steps = [root]
-    for step in range(2):
-        steps.append(span(trace, 1 + 2 * step, 0, "get_stock", **{kind: "TOOL", "tool__name": "get_stock", "input__value": '{"article": "lamp"}', "output__value": "12"}))
-        steps.append(span(trace, 2 + 2 * step, 0, "chat", **{kind: "CHAIN", "input__value": "?", "output__value": "!"}))
-    return steps
-
-
-def request_of(spans, project="shop"):
-    return {"resourceSpans": [{"resource": {"attributes": [text("openinference.project.name", project), text("service.name", project)]}, "scopeSpans": [{"scope": {"name": "t"}, "spans": spans}]}]}
-
-
-def trace_ids(count, seed):
-    draw = random.Random(seed)
-    return [f"{draw.getrandbits(128):032x}" for _ in range(count)]
 
 
 def listed(node, project="shop"):
@@ -198,10 +107,6 @@ def check_kill(nodes, cluster):
     assert spans == rows and counted == trajectories, f"counts differ from rows: {wrong}"
 
 
-def run(gradus, folder, address, *arguments):
-    return subprocess.run([gradus, *arguments], cwd=folder, env=environment(address), capture_output=True, text=True, timeout=300)
-
-
 def check_commands(gradus, folder, cluster, address):
     """Commands that take a store take this one, too."""
     checked = run(gradus, folder, address, "store", "check")
@@ -268,7 +173,7 @@ def main(gradus):
         except AssertionError as error:
             found.append(str(error))
             found.append("queued: " + cluster.sql("SELECT story, attempts, is_started, is_suspect, owner, leased_until, now(), quarantined_ns, reason FROM gradus.due LIMIT 5", "one", check=False))
-            found += [f"{node.folder.name}: {(node.folder / 'log').read_text()[-500:]}" for node in nodes]
+            found += [f"{node.folder.name}: {node.read_log()[-500:]}" for node in nodes]
         finally:
             for node in nodes:
                 node.stop()
@@ -278,6 +183,7 @@ def main(gradus):
                 check_moving(gradus, run, folder, cluster, address, environment(""))
                 check_backup(gradus, run, folder, cluster, address)
                 check_bad_input(gradus, folder, cluster, address)
+                check_budget(gradus, folder, cluster)
             except AssertionError as error:
                 found.append(str(error))
     for line in found:

@@ -168,10 +168,9 @@ fn describe_store(store: Result<Store, StoreError>) -> DoctorFinding {
 
 /// Whether the servers that use the database at present have the settings of this configuration.
 fn check_other_servers(summary: &ServerSummary) -> DoctorFinding {
-    let nodes = match Store::open_at_to_read(&summary.store).and_then(|store| store.live_nodes()) {
-        Ok(nodes) => nodes,
-        // The line about the store says what is wrong with it.
-        Err(_) => return DoctorFinding::Good("none is known".to_owned()),
+    // The line about the store says what is wrong with it.
+    let Ok(nodes) = Store::open_at_to_read(&summary.store).and_then(|store| store.live_nodes()) else {
+        return DoctorFinding::Good("none is known".to_owned());
     };
     match summary.explain_other_settings(&nodes) {
         None => DoctorFinding::Good(format!("{} use the database, with these settings", nodes.len())),
