@@ -145,6 +145,7 @@ impl Store {
     /// Records that an attempt failed. The group is tried again a second later, or quarantined. Returns whether it was.
     pub fn fail_attempt(&self, trace_group: i64, reason: &str, now_ns: i64) -> Result<WriteHandle<bool>, StoreError> {
         let reason = reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
+        let now_ns = self.node.shared_time_ns(now_ns);
         self.writer()?
             .submit(reason.len(), move |writing| record_group_failure(writing.sql, trace_group, &reason, now_ns))
     }

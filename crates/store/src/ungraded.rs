@@ -68,6 +68,13 @@ impl Store {
     ) -> Result<WriteHandle<()>, StoreError> {
         let bytes = outcomes.iter().map(|outcome| outcome.line.len() + 200).sum();
         let (no, digest) = (trajectory.no, trajectory.digest);
+        // Other servers wait until this time, and count the spending of this day.
+        let now_ns = self.node.shared_time_ns(now_ns);
+        let left = match left {
+            RemainingGrading::AgainAt { ns } => RemainingGrading::AgainAt { ns: self.node.shared_time_ns(ns) },
+            RemainingGrading::PutOff { ns } => RemainingGrading::PutOff { ns: self.node.shared_time_ns(ns) },
+            left => left,
+        };
         self.writer()?.submit(bytes, move |writing| {
             let sql = writing.sql;
             crate::grading::lock_derived_rows(sql)?;
@@ -110,6 +117,7 @@ impl Store {
         after: i64,
         limit: usize,
     ) -> Result<Vec<UngradedTrajectory>, StoreError> {
+        let now_ns = self.node.shared_time_ns(now_ns);
         if self.engine.file().is_none() {
             self.claim_ungraded(rule, now_ns, after, limit)?;
         }
