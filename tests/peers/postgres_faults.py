@@ -31,9 +31,11 @@ RUNS_BETWEEN = 10
 def kill_node(world, node, seconds, _):
     # It dies with work that others must take over.
     wait_for(lambda: world.log.is_asking(node.name), f"{node.name} to ask the judge")
+    at = time.monotonic()
     node.kill()
     time.sleep(seconds)
     node.restart()
+    return at
 
 
 def freeze_node(world, node, seconds, _):
@@ -93,13 +95,13 @@ def set_clock(world, node, _, draw):
 FAULTS = {
     "kill server": (kill_node, 0, 10, True),
     # Longer than a lease: what it made of a lost one must not count.
-    "freeze server": (freeze_node, 3, 50, True),
-    "cut server": (with_links(lambda link: link.cut()), 3, 30, True),
-    "hold server": (with_links(lambda link: link.hold()), 3, 40, True),
-    "drop packets": (drop_node, 3, 40, True),
+    "freeze server": (freeze_node, 2, 50, True),
+    "cut server": (with_links(lambda link: link.cut()), 2, 30, True),
+    "hold server": (with_links(lambda link: link.hold()), 2, 40, True),
+    "drop packets": (drop_node, 2, 40, True),
     "delay server": (with_links(lambda link: link.delay(0.1)), 3, 15, False),
     "kill postgres": (kill_postgres, 0, 10, False),
-    "freeze postgres": (freeze_postgres, 3, 15, False),
+    "freeze postgres": (freeze_postgres, 2, 15, False),
     "slow disk": (slow_disk, 3, 15, False),
     "promote standby": (promote, 0, 0, False),
     "set clock": (set_clock, 0, 0, True),
@@ -123,7 +125,8 @@ def run_fault(world, draw, kind, seconds, is_awaited):
     """Makes it happen and measures how long the others did nothing, and how long what was acknowledged before waited for its verdict."""
     inject, _, _, concerns_one = FAULTS[kind]
     node, waiting, at = draw.choice(world.nodes), world.wanted(), time.monotonic()
-    inject(world, node, seconds, draw)
+    # Some wait for their moment, and return it.
+    at = inject(world, node, seconds, draw) or at
     record = {"kind": kind, "server": node.name if concerns_one else None, "seconds": seconds, "healed_s": round(time.monotonic() - at, 1)}
     if concerns_one:
         first = wait_for(lambda: world.log.first_of_others(node.name, at), f"{kind}: another server to grade", LEASE_S + SLACK_S)
