@@ -59,6 +59,7 @@ def check_budget(world, kills):
     allowed = len(days) * BUDGET_CALLS + kills * CONCURRENCY
     found = [f"the budget of a day is ${budget:.4f}, spent are ${spent:.4f}"] if spent > budget * 1.0001 else []
     found += [f"the judge got {called} calls of the rule with a budget for {BUDGET_CALLS} a day, at most {allowed} with those that servers did not survive"] if called > allowed else []
+    found += [] if called else ["the rule with a budget asked nothing"]
     return {"budget_days": len(days), "budget_calls": BUDGET_CALLS, "budget_calls_made": called, "budget_usd": round(budget, 4), "most_spent_a_day_usd": round(spent, 4)}, found
 
 

@@ -239,7 +239,7 @@ def check_different_settings(gradus, folder, cluster):
     nodes = [Node(gradus, address, folder, name, settings) for name, settings in (("first", ""), ("second", '[[rule]]\njudge = "offline"\nevaluators = ["call_validity"]\n'))]
     found = []
     try:
-        wait_for(lambda: "other settings" in (nodes[1].folder / "log").read_text(), "a line about other settings", NOTICED_WITHIN_S)
+        wait_for(lambda: "settings differ" in (nodes[1].folder / "log").read_text(), "a line about other settings", NOTICED_WITHIN_S)
     except AssertionError as error:
         found.append(f"different settings: {error}; log: {(nodes[1].folder / 'log').read_text()[-600:]}")
     try:
