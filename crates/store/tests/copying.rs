@@ -20,7 +20,11 @@ fn furnished() -> Lab {
     let lab = Lab { folder, store };
     let chunks = |id: u128| {
         let spans = [span(id as u64), span(id as u64 + 10_000).error().text("nul \0 and “ü”")];
-        rooted(chunk(id, if id % 3 == 0 { "library" } else { "shop" }, 10 * id as u64, &spans), "root", id % 2 == 0)
+        rooted(
+            chunk(id, if id.is_multiple_of(3) { "library" } else { "shop" }, 10 * id as u64, &spans),
+            "root",
+            id.is_multiple_of(2),
+        )
     };
     lab.ingest((1..=TRACES).map(chunks).collect(), 1_000);
     // One call returns what a server claims at a time.
