@@ -2,7 +2,7 @@
 """Measures scale-out and writes benches/results/scale.json, one section at a time: sections that are not measured keep
 their numbers.
 
-  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 4000]
+  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists,sizing] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 4000]
                        [--list-spans 10000000]
 
 GRADUS is an installed program, built with `--profile dist --features dist`.
@@ -12,7 +12,8 @@ GRADUS is an installed program, built with `--profile dist --features dist`.
   - spark: CPU of all processes of a standalone cluster that grades the same spans with one and with two workers, and their
     ratio. Needs a Java runtime;
   - postgres: 1, 2 and 3 servers on one PostgreSQL, and Phoenix on the same: CPU a span of the servers and of PostgreSQL, apart;
-  - lists: pages of a server on PostgreSQL over many spans.
+  - lists: pages of a server on PostgreSQL over many spans;
+  - sizing: three other clusters, beside what the constants of `postgres` predict of them (docs/explanation/sizing.md).
 """
 import argparse
 import importlib.machinery
@@ -113,7 +114,7 @@ def session_cpu(session):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-SECTIONS = {"archive": measure_archive, "spark": measure_spark, "postgres": postgres.measure, "lists": postgres.measure_lists}
+SECTIONS = {"archive": measure_archive, "spark": measure_spark, "postgres": postgres.measure, "lists": postgres.measure_lists, "sizing": postgres.measure_sizing}
 
 
 def main():
@@ -128,6 +129,7 @@ def main():
     options = parser.parse_args()
     options.gradus = options.gradus.resolve()
     known = json.loads(options.out.read_text()) if options.out.exists() else {}
+    options.known = known
     for name in options.sections.split(","):
         with tempfile.TemporaryDirectory() as folder:
             known[name] = {**SECTIONS[name](options, pathlib.Path(folder)), "machine": machine()}

@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import sys
 import time
 
@@ -18,6 +19,8 @@ from run import python_for  # noqa: E402
 PHOENIX_DRIVER = ["asyncpg==0.31.0", "psycopg[binary]==3.3.3"]
 # Commits wait for the disk, as in production.
 SETTINGS = ["max_connections=200", "shared_buffers=1GB", "max_wal_size=4GB"]
+# A trace is graded when it was quiet for 5 s.
+QUIET_S = 7
 DAY_NS = 86_400 * 10**9
 
 
@@ -86,22 +89,27 @@ def send_to_all(nodes, template, count, connections):
     return time.monotonic() - began, sum(one.spans for one in senders)
 
 
-def measure_servers(cluster, nodes, count_stored, template, count, connections=8):
+def measure_servers(cluster, nodes, count_stored, template, count, count_waiting=None, connections=8):
     """CPU until everything is stored, and until nothing is left to do."""
     database = Database(cluster)
     before, database_before = sum(node.cpu_s() for node in nodes), database.cpu_s()
+    began = time.monotonic()
     took, sent = send_to_all(nodes, template, count, connections)
     wait_for(lambda: count_stored() >= sent, f"{sent} spans to be stored", 3_600)
     stored_cpu, database_cpu = sum(node.cpu_s() for node in nodes) - before, database.cpu_s() - database_before
-    time.sleep(7)  # a trace is graded when it was quiet for 5 s
+    time.sleep(QUIET_S)
+    if count_waiting:
+        wait_for(lambda: count_waiting() == 0, "all traces to be graded", 3_600)
+        graded_s = time.monotonic() - began
     rests_cpu = sum(node.settle() for node in nodes) - before
-    found = {"servers": len(nodes), "spans": sent, "spans_a_second": round(sent / took)}
+    found = {"seconds_until_graded": round(graded_s, 1)} if count_waiting else {}
+    found |= {"servers": len(nodes), "spans": sent, "spans_a_second": round(sent / took)}
     found |= {"cpu_us_a_span_until_stored": round(stored_cpu * 1e6 / sent, 1), "postgres_cpu_us_a_span_until_stored": round(database_cpu * 1e6 / sent, 1)}
     rests_database = database.cpu_s() - database_before
     return found | {"cpu_us_a_span_until_it_rests": round(rests_cpu * 1e6 / sent, 1), "postgres_cpu_us_a_span_until_it_rests": round(rests_database * 1e6 / sent, 1)}
 
 
-def measure_nodes(options, folder, count_of_nodes, template):
+def measure_nodes(options, folder, count_of_nodes, template, spans_sent):
     with start_cluster() as cluster:
         address = cluster.create_database("bench")
         nodes = []
@@ -109,8 +117,12 @@ def measure_nodes(options, folder, count_of_nodes, template):
             for number in range(count_of_nodes):
                 nodes.append(NodeOnPostgres(folder / f"{count_of_nodes}-{number}", options.gradus, address))
             stored = lambda: int(cluster.sql("SELECT count(*) FROM gradus.span", "bench")) - count_of_nodes
-            found = measure_servers(cluster, nodes, stored, template, options.spans)
-            found["database_bytes_a_span"] = round(int(cluster.sql("SELECT pg_database_size('bench')")) / options.spans)
+            commits = lambda: int(cluster.sql("SELECT xact_commit FROM pg_stat_database WHERE datname = 'bench'"))
+            waiting = lambda: int(cluster.sql("SELECT (SELECT count(*) FROM gradus.due) + (SELECT count(*) FROM gradus.ungraded)", "bench"))
+            before = commits()
+            found = measure_servers(cluster, nodes, stored, template, spans_sent, waiting)
+            found["commits_a_span"] = round((commits() - before) / spans_sent, 4)
+            found["database_bytes_a_span"] = round(int(cluster.sql("SELECT pg_database_size('bench')")) / spans_sent)
             return found
         finally:
             for node in nodes:
@@ -130,10 +142,42 @@ def measure(options, folder):
     """1, 2 and 3 servers, and Phoenix, each on an empty database."""
     servers.PHOENIX += [one for one in PHOENIX_DRIVER if one not in servers.PHOENIX]
     template = spans.template(options.spans)
-    found = {f"servers_{number}": measure_nodes(options, folder, number, template) for number in (1, 2, 3)}
+    found = {f"servers_{number}": measure_nodes(options, folder, number, template, options.spans) for number in (1, 2, 3)}
+    found["database"] = {"commits_a_second": measure_commits(), "spans_graded_a_second": grading_rate(found["servers_2"])}
     found["phoenix"] = measure_phoenix(options, folder, template)
     total = lambda one: one["cpu_us_a_span_until_stored"] + one["postgres_cpu_us_a_span_until_stored"]
     return found | {"times_less_cpu_than_phoenix": round(total(found["phoenix"]) / total(found["servers_1"]), 1)}
+
+
+def measure_commits():
+    """Transactions a second that wait for the disk, of eight connections: `pgbench -N`, ten seconds."""
+    with start_cluster() as cluster:
+        cluster.create_database("pgbench")
+        server = ["-h", "127.0.0.1", "-p", cluster.port, "-U", "gradus"]
+        cluster.run("pgbench", *server, "-i", "-q", "-s", "10", "pgbench")
+        told = cluster.run("pgbench", *server, "-N", "-c", "8", "-j", "2", "-T", "10", "pgbench")
+        return round(float(re.search(r"tps = ([\d.]+)", told)[1]))
+
+
+def grading_rate(measured):
+    """Spans a second, from the first that arrives to the last verdict, without the time in which the last traces must be quiet."""
+    return round(measured["spans"] / (measured["seconds_until_graded"] - QUIET_S))
+
+
+# Servers and spans of the points at which the model of sizes is checked. Its constants are those of 1 server and 100,000 spans.
+SIZED_POINTS = [(1, 20_000), (2, 50_000), (3, 200_000)]
+
+
+def measure_sizing(options, folder):
+    """CPU and disk of three other clusters, beside what the constants predict."""
+    constants, template = options.known["postgres"]["servers_1"], spans.template(200_000)
+    found = {}
+    for count_of_nodes, spans_sent in SIZED_POINTS:
+        measured = measure_nodes(options, folder, count_of_nodes, template, spans_sent)
+        names = ["cpu_us_a_span_until_it_rests", "postgres_cpu_us_a_span_until_it_rests", "database_bytes_a_span"]
+        compared = {name: {"predicted": constants[name], "measured": measured[name], "ratio": round(measured[name] / constants[name], 2)} for name in names}
+        found[f"servers_{count_of_nodes}_spans_{spans_sent}"] = compared
+    return found
 
 
 def measure_lists(options, folder):

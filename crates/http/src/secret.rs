@@ -21,12 +21,14 @@ impl SecretString {
     /// An address with a password. Only the password is registered: messages must name the server.
     pub fn from_address(address: impl Into<String>) -> Self {
         let address = address.into().trim().to_owned();
-        if let Ok(url) = reqwest::Url::parse(&address) {
-            let named = url.query_pairs().find(|(name, _)| name == "password").map(|(_, value)| value.into_owned());
-            for password in url.password().map(str::to_owned).into_iter().chain(named) {
-                register_secret(&password);
-                register_secret(&percent_decode(&password));
-            }
+        // Drivers accept passwords with characters that end an authority, so it ends at the last `@`.
+        let authority = address.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+        let own = authority.and_then(|(user, _)| user.split_once(':')).map(|(_, password)| password.to_owned());
+        let url = reqwest::Url::parse(&address).ok();
+        let named = url.iter().flat_map(|url| url.query_pairs()).find(|(name, _)| name == "password");
+        for password in own.into_iter().chain(named.map(|(_, value)| value.into_owned())) {
+            register_secret(&password);
+            register_secret(&percent_decode(&password));
         }
         SecretString(address)
     }
@@ -107,6 +109,10 @@ fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
         let ends_authority = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | '`') || c.is_whitespace();
         let authority = text[start..].split(ends_authority).next()?;
         let end = start + authority.rfind('@')?;
+        // The role of a database is no secret; a user alone can be a token elsewhere.
+        if text[..at].ends_with("postgres") && !text[start..end].contains(':') {
+            return None;
+        }
         (end > start).then_some(start..end)
     })
 }
@@ -173,11 +179,20 @@ mod tests {
         assert_eq!(mask_secrets("abcdef0123 in 2024-10-21"), "[redacted] in 2024-10-21");
         assert_eq!(mask_secrets("\"gradus://me:pw@h:1/x\" failed"), "\"gradus://[redacted]@h:1/x\" failed");
         assert_eq!(mask_secrets("https://h/a@b and c://d"), "https://h/a@b and c://d");
+        assert_eq!(mask_secrets("postgres://me@h, https://token@h"), "postgres://me@h, https://[redacted]@h");
         register_url_secrets("anyone:pa55word@127.0.0.1/v1");
         assert_eq!(
             mask_secrets("no address: anyone:pa55word@127.0.0.1/v1"),
             "no address: [redacted]:[redacted]@127.0.0.1/v1"
         );
+    }
+
+    #[test]
+    fn the_password_of_a_database_is_masked_and_the_rest_is_shown() {
+        drop(SecretString::from_address("postgres://writer:kX9/Qw7+Zt3=@db:5432/shop"));
+        assert_eq!(mask_secrets("writer on db:5432/shop, kX9/Qw7+Zt3="), "writer on db:5432/shop, [redacted]");
+        drop(SecretString::from_address("postgres://db/shop?password=in-the-query"));
+        assert_eq!(mask_secrets("in-the-query at db"), "[redacted] at db");
     }
 
     #[test]

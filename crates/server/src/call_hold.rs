@@ -14,6 +14,17 @@ pub(crate) struct CallHold {
     ticket: Option<CallTicket>,
 }
 
+/// Whether a call may be made now.
+pub(crate) enum CallTurn {
+    Held(CallHold),
+    /// The answer, which is known already.
+    Answered(String),
+    Exhausted {
+        spent_usd: f64,
+    },
+    Later,
+}
+
 /// Why a call may not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallHoldError {
@@ -24,32 +35,39 @@ pub(crate) enum CallHoldError {
 }
 
 impl CallHold {
-    pub(crate) fn new(store: &Arc<Store>, call: &JudgeCall, ticket: CallTicket) -> CallHold {
-        CallHold { store: Arc::clone(store), project: call.project.clone(), ticket: Some(ticket) }
+    /// Asks the store for a turn.
+    pub(crate) async fn begin(store: &Arc<Store>, call: JudgeCall) -> Result<CallTurn, StoreError> {
+        let own = Arc::clone(store);
+        let begin = move |store: &Store| {
+            Ok(match store.begin_call(&call, now_ns())? {
+                // Held from here on: if nobody waits for the result any more, the call is given up.
+                CallAdmission::Granted(ticket) => {
+                    CallTurn::Held(CallHold { store: own, project: call.project, ticket: Some(ticket) })
+                }
+                CallAdmission::Answered(text) => CallTurn::Answered(text),
+                CallAdmission::Exhausted { spent_usd } => CallTurn::Exhausted { spent_usd },
+                CallAdmission::Later => CallTurn::Later,
+            })
+        };
+        run_blocking(store, begin).await
     }
 
     /// Holds a single call to the budget of its rule: the trial of a rubric, or an anchor.
     pub(crate) async fn reserve(store: &Arc<Store>, call: JudgeCall) -> Result<CallHold, CallHoldError> {
-        let project = call.project.clone();
-        let ticket = match store.is_shared() {
-            true => {
-                let (asked, rule) = (call.clone(), call.rule.clone());
-                match run_blocking(store, move |store| store.begin_call(&asked, now_ns())).await? {
-                    CallAdmission::Granted(ticket) => Some(ticket),
-                    CallAdmission::Exhausted { spent_usd } => return Err(CallHoldError::Budget { spent_usd }),
-                    // Calls under way have reserved the rest.
-                    CallAdmission::Later | CallAdmission::Answered(_) => {
-                        let spent = run_blocking(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
-                        return Err(CallHoldError::Budget { spent_usd: spent.await?.cost_usd });
-                    }
-                }
+        if !store.is_shared() {
+            check_own_budget(store, &call).await?;
+            return Ok(CallHold { store: Arc::clone(store), project: call.project, ticket: None });
+        }
+        let rule = call.rule.clone();
+        match CallHold::begin(store, call).await? {
+            CallTurn::Held(hold) => Ok(hold),
+            CallTurn::Exhausted { spent_usd } => Err(CallHoldError::Budget { spent_usd }),
+            // Calls under way have reserved the rest.
+            CallTurn::Later | CallTurn::Answered(_) => {
+                let spent = run_blocking(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
+                Err(CallHoldError::Budget { spent_usd: spent.await?.cost_usd })
             }
-            false => {
-                check_own_budget(store, &call).await?;
-                None
-            }
-        };
-        Ok(CallHold { store: Arc::clone(store), project, ticket })
+        }
     }
 
     /// Charges what the call cost. Fails without a change, so that it can be repeated.

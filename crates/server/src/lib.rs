@@ -94,7 +94,7 @@ pub use settings::{ServerSettingsError, ServerSummary};
 pub use store_source::StoreSource;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -124,10 +124,9 @@ pub enum ServerStartError {
     Store(#[from] StoreError),
     /// The server listens on more than loopback, and the store holds no key that is not revoked.
     #[error(
-        "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
-        .data.display()
+        "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --{option} {place}`"
     )]
-    NoKeys { data: PathBuf },
+    NoKeys { option: &'static str, place: String },
     #[error(transparent)]
     Listen(#[from] ListenerBindError),
     /// The operating system refused a thread, a signal handler or a file of the data folder.
@@ -144,7 +143,10 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
     logging::init_logging(format);
     let store = open_store(&settings)?;
     if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
-        return Err(ServerStartError::NoKeys { data: settings.data });
+        return Err(match store.is_shared() {
+            true => ServerStartError::NoKeys { option: "store", place: store.location() },
+            false => ServerStartError::NoKeys { option: "data", place: settings.data.display().to_string() },
+        });
     }
     // A low limit is no reason to refuse the start: fewer connections are served.
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {

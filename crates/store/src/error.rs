@@ -32,16 +32,18 @@ pub enum StoreError {
     NotWritable { path: PathBuf, reason: String },
     #[error("{path}: there is something already; choose another name")]
     Exists { path: PathBuf },
-    #[error("{path}: there are traces already; copy into an empty store")]
+    #[error("{path}: the store is not empty; copy into an empty one")]
     NotEmpty { path: PathBuf },
     #[error("{path}: a copy into this store is not complete; run `gradus store copy` again, with the same source")]
     IncompleteCopy { path: PathBuf },
     #[error("{path}: an incomplete copy of {source_name} is here; go on with that one, or copy into an empty store")]
     OtherCopy { path: PathBuf, source_name: String },
-    #[error("{path}: servers are using this database; stop them, and wait 30 seconds if one was killed")]
+    #[error(
+        "{path}: servers or another copy are using this database; stop them, and wait 30 seconds if one was killed"
+    )]
     ServersRunning { path: PathBuf },
     #[error(
-        "{path}: table {table} has {copied} rows instead of {rows}, or other ones; was the source changed meanwhile? empty the target, and copy again"
+        "{path}: table {table} differs from the source ({copied} rows, the source has {rows}), which was changed meanwhile; remove the target (its folder, or DROP SCHEMA gradus CASCADE), and copy again"
     )]
     CopyDiffers { table: &'static str, rows: u64, copied: u64, path: PathBuf },
     /// While the store is in use. The writer retries with the next batch.
@@ -73,7 +75,7 @@ pub enum StoreError {
     Unreachable { reason: String },
     #[error("PostgreSQL is read-only; promote it, or connect to the primary (target_session_attrs=read-write)")]
     ReadOnlyServer,
-    #[error("PostgreSQL refused it: {reason}; see the rights that the role of Gradus needs")]
+    #[error("PostgreSQL refused it: {reason}; docs/how-to/several-servers.md lists the rights that the role needs")]
     MissingRights { reason: String },
     /// Another transaction was in the way. The writer tries again.
     #[error("PostgreSQL could not write beside other servers: {reason}")]
@@ -165,7 +167,7 @@ impl StoreError {
             code if *code == SqlState::DISK_FULL => StoreError::DiskFull,
             code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnlyServer,
             code if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::MissingRights { reason },
-            code if has_no_capacity(code.code()) => StoreError::Unreachable { reason },
+            code if is_server_fault(code.code()) => StoreError::Unreachable { reason },
             _ => StoreError::Sql(reason),
         }
     }
@@ -184,10 +186,11 @@ impl StoreError {
 }
 
 /// Whether the server is at fault, and not the statement: it closes the connection, starts or stops (classes 08 and 57P),
-/// has no connection or memory left (53), fails to read its disk (58), or ended a transaction that took too long (25P).
+/// has no connection or memory left (53), fails to read its disk (58030), or ended a transaction that took too long (25P03,
+/// 25P04).
 #[cfg(feature = "postgres")]
-fn has_no_capacity(code: &str) -> bool {
-    ["08", "57P", "53", "58", "25P"].iter().any(|class| code.starts_with(class))
+fn is_server_fault(code: &str) -> bool {
+    ["08", "57P", "53", "58030", "25P03", "25P04"].iter().any(|class| code.starts_with(class))
 }
 
 /// Whether the same transaction may succeed when it is repeated: another one was in the way.

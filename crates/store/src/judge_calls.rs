@@ -126,12 +126,13 @@ impl Store {
     /// Charges a call that was given up at its upper bound: it may have been billed.
     pub fn abandon_call(&self, ticket: &CallTicket) -> Result<(), StoreError> {
         let (own, node) = (ticket.clone(), self.node.name().to_owned());
+        // If this fails, the question can be asked again, and the row is replaced or charged later.
+        self.calls.forget(ticket.fence);
         self.write_shortly(move |sql| {
             const OWN: &str = "answer IS NULL AND key = ?1 AND owner = ?2 AND fence = ?3";
             charge_calls(sql, &find_open_calls(sql, OWN, params![own.key, node, own.fence])?)
-        })?;
-        self.calls.forget(ticket.fence);
-        Ok(())
+        })
+        .map(drop)
     }
 
     /// Charges the calls of servers that are gone at their upper bound. Returns their number.

@@ -10,6 +10,7 @@ use crate::Store;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::location::StoreLocation;
+use crate::store_copy::require_no_copy;
 use crate::writer::WriteHandle;
 
 /// What a key may do. The scopes are independent of each other.
@@ -120,13 +121,17 @@ impl KeyReader {
 
 /// Opens a store that a server may be using. Keys are few, and the writer of the server waits for this one.
 fn open_beside(location: &StoreLocation) -> Result<SqlConnection, StoreError> {
-    let StoreLocation::Folder(folder) = location else { return location.engine()?.open_writer() };
+    let StoreLocation::Folder(folder) = location else {
+        let opened = location.engine()?.open_writer()?;
+        return require_no_copy(&opened, &location.engine()?).map(|()| opened);
+    };
     crate::make_folder(folder).map_err(|error| StoreError::not_writable(folder, &error))?;
     let path = folder.join(crate::FILE_NAME);
     // A running server of an older version does not expect its tables to change, so a migration needs the lock.
     let is_older = path.is_file() && crate::connection::is_older(&path)?;
     let _lock = is_older.then(|| crate::lock_store_folder(folder)).transpose()?;
-    crate::connection::open_writer(&path).map(SqlConnection::Sqlite)
+    let opened = crate::connection::open_writer(&path).map(SqlConnection::Sqlite)?;
+    require_no_copy(&opened, &location.engine()?).map(|()| opened)
 }
 
 fn read_keys(connection: &SqlConnection) -> Result<Vec<KeyRow>, StoreError> {

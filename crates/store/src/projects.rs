@@ -149,7 +149,8 @@ fn remove_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     for statement in [
         "DELETE FROM facet WHERE project = ?",
         "DELETE FROM annotation WHERE project = ?",
-        "DELETE FROM judge_call WHERE project = ?",
+        // Calls under way are still paid for.
+        "DELETE FROM judge_call WHERE project = ? AND answer IS NOT NULL",
         "DELETE FROM project WHERE no = ?",
     ] {
         sql.prepare_cached(statement)?.execute([no])?;

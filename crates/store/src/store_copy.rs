@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::compress::decompress_bytes;
+use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::grading::insert_words;
 use crate::interned_labels::collect_distinct_words;
@@ -15,6 +16,9 @@ use crate::sql::{OptionalRow, SqlConnection, SqlValue, params};
 use crate::transfer::{finish_import, from_json};
 use crate::writer::WriteHandle;
 use crate::{FILE_NAME, Store, StoreLocation, StoreOptions};
+
+/// Session-level advisory lock of a copy into a database: "grco" in ASCII.
+const COPY_LOCK: i64 = 0x6772_636f;
 
 /// Makes the text for the full-text search of a trajectory, which the target cannot compute itself.
 pub type SearchWords = Arc<dyn Fn(&[u8]) -> String + Send + Sync>;
@@ -33,7 +37,7 @@ struct CopyPosition {
     after: Option<Vec<SqlValue>>,
 }
 
-/// Copies everything but the sessions of pages. The target must be empty, or have an incomplete copy of the same source.
+/// Copies everything but the sessions of pages and the answers of judges that servers share. The target must be empty, or have an incomplete copy of the same source.
 /// `report` is called after each table. Returns what was compared at the end: both stores have the same rows.
 pub fn copy_store(
     from: &StoreLocation,
@@ -43,11 +47,10 @@ pub fn copy_store(
 ) -> Result<Vec<CopiedTable>, StoreError> {
     let source = open_source(from)?;
     let target = Store::open_copy_target(to)?;
-    target.check_other_servers()?;
     let reader = source.readers.take_reader()?;
     // Servers that begin to write now are noticed at the end, by the comparison.
-    let view = reader.snapshot()?;
-    let begun = begin_copy(&target, &source.location())?;
+    let view = reader.patient_snapshot()?;
+    let begun = begin_copy(&target, &source.location(), list_days(&view)?)?;
     for (number, table) in TABLES.iter().enumerate().skip(begun.table) {
         let after = begun.after.clone().filter(|_| number == begun.table);
         let rows = copy_table(&view, &target, number, table, after, words)?;
@@ -138,11 +141,27 @@ fn index_trajectories(
     Ok(())
 }
 
+/// The days in the numbers of traces: those of SQLite have none, and are all of the first.
+fn list_days(view: &SqlConnection) -> Result<Vec<i64>, StoreError> {
+    let mut statement = view.prepare_cached("SELECT DISTINCT no >> 32 FROM trace ORDER BY 1")?;
+    Ok(statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
 /// Where to go on; records the beginning of a new copy.
-fn begin_copy(target: &Store, source: &str) -> Result<CopyPosition, StoreError> {
+fn begin_copy(target: &Store, source: &str, days: Vec<i64>) -> Result<CopyPosition, StoreError> {
     let (location, source) = (target.location(), source.to_owned());
+    let has_begun = has_incomplete_copy(&*target.readers.take_reader()?)?;
+    // Nothing else opens a store into which a copy was begun, and the lock keeps a second copy out.
+    if !has_begun {
+        target.check_other_servers()?;
+    }
     let begin = move |writing: &mut crate::writer::WriteContext<'_>| {
         let sql = writing.sql;
+        let is_alone = sql.sqlite().is_some()
+            || sql.query_row("SELECT pg_try_advisory_lock(?)", [COPY_LOCK], |row| row.get::<bool>(0))?;
+        if !is_alone {
+            return Err(StoreError::ServersRunning { path: location.clone().into() });
+        }
         if has_incomplete_copy(sql)? {
             let position = read_position(sql)?;
             return match position.source == source {
@@ -159,6 +178,12 @@ fn begin_copy(target: &Store, source: &str) -> Result<CopyPosition, StoreError> 
             "CREATE TABLE store_copy (source TEXT NOT NULL, at_table INTEGER NOT NULL, after TEXT NOT NULL)",
         )?;
         sql.execute("INSERT INTO store_copy (source, at_table, after) VALUES (?, 0, '')", [&source])?;
+        if sql.sqlite().is_none() {
+            // Otherwise all rows would lie in the partition for the rest, which is searched whenever another one is made.
+            for day in &days {
+                sql.prepare_cached("SELECT 1 FROM make_partitions(?)")?.exists([*day])?;
+            }
+        }
         Ok(CopyPosition { source: source.clone(), table: 0, after: None })
     };
     target.writer()?.submit(0, begin)?.wait()
@@ -187,6 +212,7 @@ fn key_to_json(key: &[SqlValue]) -> String {
         SqlValue::Integer(number) => serde_json::Value::from(*number),
         SqlValue::Real(number) => serde_json::Value::from(*number),
         SqlValue::Text(text) => serde_json::Value::from(text.as_str()),
+        // No key has such a column.
         SqlValue::Null | SqlValue::Blob(_) => serde_json::Value::Null,
     });
     serde_json::Value::from_iter(values).to_string()
@@ -199,6 +225,14 @@ fn has_incomplete_copy(sql: &SqlConnection) -> Result<bool, StoreError> {
         "SELECT to_regclass('gradus.store_copy') IS NOT NULL",
     );
     Ok(sql.query_row(statement, (), |row| row.get(0))?)
+}
+
+/// Fails if a copy into the store was begun and did not end.
+pub(crate) fn require_no_copy(sql: &SqlConnection, engine: &StoreEngine) -> Result<(), StoreError> {
+    match has_incomplete_copy(sql)? {
+        true => Err(StoreError::IncompleteCopy { path: engine.to_string().into() }),
+        false => Ok(()),
+    }
 }
 
 /// Compares all tables of both stores, at the same time.
@@ -275,8 +309,8 @@ fn append_value(bytes: &mut Vec<u8>, value: &SqlValue) {
 impl Store {
     /// The store itself, unless it is the target of a copy that did not end.
     pub(crate) fn require_complete(self) -> Result<Store, StoreError> {
-        let incomplete = has_incomplete_copy(&*self.readers.take_reader()?)?;
-        if incomplete { Err(StoreError::IncompleteCopy { path: self.location().into() }) } else { Ok(self) }
+        require_no_copy(&*self.readers.take_reader()?, &self.engine)?;
+        Ok(self)
     }
 
     /// Fails if other servers use the database. An embedded store is locked instead.

@@ -39,7 +39,7 @@ impl Store {
     /// Writes everything as lines of JSON, in one read transaction: the state of one moment.
     pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
         let reader = self.readers.take_reader()?;
-        let view = reader.snapshot()?;
+        let view = reader.patient_snapshot()?;
         // Rows fit only tables of the same schema, so its version is part of the export.
         let schema: i64 = schema_of(&view)?;
         let mut done = TransferCounts::default();

@@ -1,8 +1,8 @@
 //! `s3://` addresses, and what a build without S3 says about them.
 
-/// Whether a source or target is in S3.
+/// Whether a source or target is in S3, or was meant to be: one with a typing error is refused, and not a new folder.
 pub(super) fn is_s3_address(name: &str) -> bool {
-    name.starts_with("s3://")
+    name.get(..3).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3:"))
 }
 
 #[cfg(feature = "s3")]

@@ -84,6 +84,10 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
     if documents > 0 {
         print_diagnostic(&format!("left out {documents} trajectories that were not recorded as spans"));
     }
+    if manifest.traces == 0 {
+        print_diagnostic(&format!("{}: not written: the sources have no traces", arguments.target.display()));
+        return Ok(CommandExit::NothingFound);
+    }
     let bytes: u64 = manifest.parts.iter().map(|part| part.bytes).sum();
     anstream::println!(
         "{} traces, {} records in {} files: {bytes} bytes, {} before compression",

@@ -20,7 +20,8 @@ impl S3Address {
     pub(super) fn parse(text: &str) -> Result<S3Address, S3Failure> {
         // Keys do not belong into an address; they must not be repeated if they are in it.
         gradus_http::register_url_secrets(text);
-        let bad = || S3Failure::BadAddress { address: text.to_owned() };
+        let shown = if text.contains('@') { "s3://…" } else { text };
+        let bad = || S3Failure::BadAddress { address: shown.to_owned() };
         let rest = text.strip_prefix(SCHEME).ok_or_else(bad)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);

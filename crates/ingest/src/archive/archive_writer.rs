@@ -86,6 +86,7 @@ impl ArchiveWriter {
     }
 
     /// Writes everything that an intake has read, and returns the manifest. The archive is complete afterwards.
+    /// Without a trace there is none.
     pub fn write(mut self, intake: RecordIntake<'_>) -> Result<(ArchiveManifest, ReadSummary), ArchiveError> {
         let shards = self.manifest.shards;
         let mut failure = None;
@@ -103,6 +104,10 @@ impl ArchiveWriter {
         }
         let summary = summary.map_err(|source| self.io_error("", source))?;
         self.close_part()?;
+        // Archives do not change, so an empty one would only take the location.
+        if self.manifest.traces == 0 {
+            return Ok((self.manifest, summary));
+        }
         // Other engines read all files as one table.
         for path in self.leftover_parts.keys() {
             self.storage.remove_part(path)?;

@@ -1,9 +1,10 @@
 //! An archive in a folder.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::ArchiveError;
 use super::manifest::{ArchivePart, FILE_NAME};
@@ -15,17 +16,30 @@ const DRAFT_NAME: &str = ".manifest.draft";
 #[derive(Clone, Debug)]
 pub struct FolderStorage {
     folder: PathBuf,
+    /// The draft of the manifest, locked while an archive is written: a second writer would take its parts for leftovers.
+    lock: Option<Arc<File>>,
 }
 
 impl FolderStorage {
     pub fn new(folder: &Path) -> FolderStorage {
-        FolderStorage { folder: folder.to_owned() }
+        FolderStorage { folder: folder.to_owned(), lock: None }
     }
 
     /// The folder of a new archive, which is created.
     pub fn create(folder: &Path) -> Result<FolderStorage, ArchiveError> {
-        let storage = FolderStorage::new(folder);
+        let mut storage = FolderStorage::new(folder);
         fs::create_dir_all(folder).map_err(|error| storage.io_error("", error))?;
+        if storage.read_manifest()?.is_some() {
+            return Err(ArchiveError::Exists { path: storage.describe_path("") });
+        }
+        let draft = File::options().create(true).truncate(false).write(true).open(folder.join(DRAFT_NAME));
+        let draft = draft.map_err(|error| storage.io_error(DRAFT_NAME, error))?;
+        match draft.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(ArchiveError::InUse { path: storage.describe_path("") }),
+            Err(TryLockError::Error(error)) => return Err(storage.io_error(DRAFT_NAME, error)),
+        }
+        storage.lock = Some(Arc::new(draft));
         Ok(storage)
     }
 

@@ -32,6 +32,8 @@ pub enum ArchiveError {
     Parquet { path: String, reason: String },
     #[error("{path}: there is an archive already\nhint: archives do not change; choose a new location")]
     Exists { path: String },
+    #[error("{path}: another gradus is writing this archive\nhint: wait for it, or choose a new location")]
+    InUse { path: String },
     #[error("{path}: it is not empty\nhint: an archive needs a new location")]
     NotEmpty { path: String },
     #[error(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
 use gradus_eval::shared::QuestionCoordinator;
-use gradus_store::UngradedTrajectory;
+use gradus_store::{StoreError, UngradedTrajectory};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -160,6 +160,8 @@ impl RuleGrader {
                 Err(error) => {
                     self.stands_still(JudgePauseReason::Judge, error.to_string());
                     tracing::error!(rule, %error, "judging failed");
+                    // A database that is away costs nothing to ask, and the work of others waits for it.
+                    pause = if error.is::<StoreError>() { MIN_PAUSE } else { pause };
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }

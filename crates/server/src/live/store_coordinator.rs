@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError};
 use gradus_eval::shared::{CoordinatorFuture, QuestionCoordinator, QuestionIntent, QuestionPermit, QuestionTurn};
-use gradus_store::{CallAdmission, CallTicket, JudgeCall, JudgeSpend};
+use gradus_store::{JudgeCall, JudgeSpend};
 
 use super::ledger::ActiveTrajectories;
-use crate::call_hold::{CallHold, run_blocking};
-use crate::clock::now_ns;
+use crate::call_hold::{CallHold, CallTurn};
 use crate::grading_rule::GradingRule;
 use crate::state::ServerState;
 
@@ -73,21 +72,20 @@ impl StoreCoordinator {
         let call = self.judge_call(&intent);
         let mut wait = MIN_WAIT;
         loop {
-            let asked = call.clone();
-            match run_blocking(&self.server.store, move |store| store.begin_call(&asked, now_ns())).await {
-                Ok(CallAdmission::Granted(ticket)) => return QuestionTurn::Granted(self.permit(&call, ticket)),
-                Ok(CallAdmission::Answered(text)) => match serde_json::from_str(&text) {
+            match CallHold::begin(&self.server.store, call.clone()).await {
+                Ok(CallTurn::Held(hold)) => return QuestionTurn::Granted(self.permit(hold)),
+                Ok(CallTurn::Answered(text)) => match serde_json::from_str(&text) {
                     Ok(verdict) => return QuestionTurn::Answered(verdict),
                     Err(error) => return QuestionTurn::Refused(format!("the stored answer cannot be read: {error}")),
                 },
-                Ok(CallAdmission::Exhausted { spent_usd }) => {
+                Ok(CallTurn::Exhausted { spent_usd }) => {
                     let budget = self.daily_budget_usd.unwrap_or_default();
                     return QuestionTurn::Exhausted(format!(
                         "the next call could cost ${:.4} and go over today's budget of ${budget}; ${spent_usd:.4} is spent",
                         call.max_cost_usd
                     ));
                 }
-                Ok(CallAdmission::Later) => {}
+                Ok(CallTurn::Later) => {}
                 Err(error) if wait == MIN_WAIT => {
                     tracing::warn!(rule = self.rule, %error, "failed to reserve the cost of a call; retrying");
                 }
@@ -101,12 +99,12 @@ impl StoreCoordinator {
         }
     }
 
-    fn permit(&self, call: &JudgeCall, ticket: CallTicket) -> Box<StorePermit> {
+    fn permit(&self, hold: CallHold) -> Box<StorePermit> {
         Box::new(StorePermit {
             server: Arc::clone(&self.server),
             rule: self.rule.clone(),
             is_priced: self.is_priced,
-            hold: CallHold::new(&self.server.store, call, ticket),
+            hold,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::sql::postgres::{PostgresConnection, outside_runtime};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take together with the server's first answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the server's first answer may take beyond that.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that may wait for a silent host.
 const MAX_SILENT_CONNECTIONS: usize = 32;
 /// A server that is cut off is noticed after about this time.
@@ -67,8 +67,8 @@ impl PostgresServer {
     /// password may come from `PGPASSWORD` or from the file `~/.pgpass` (`PGPASSFILE`), and `service=NAME` names a section
     /// of `~/.pg_service.conf` (`PGSERVICEFILE`).
     pub(crate) fn from_address(address: &str) -> Result<PostgresServer, StoreError> {
-        let shown = hide_password(address);
-        let bad = |reason: String| StoreError::BadAddress { address: shown.clone(), reason };
+        // Until it is read nobody knows which part of it is the password.
+        let bad = |reason: String| StoreError::BadAddress { address: "postgres://…".to_owned(), reason };
         let (plain, own) = split_own_settings(address);
         let told = |error: AddressError| bad(error.to_string());
         let service = own.service.as_deref().map(read_service).transpose().map_err(&told)?;
@@ -91,6 +91,7 @@ impl PostgresServer {
             config.ssl_mode(SslMode::Require);
         }
         let tls = make_tls(own.root_certificate.as_deref()).map_err(told)?;
+        let shown = describe_server(&config);
         Ok(PostgresServer { config, tls, shown })
     }
 
@@ -144,26 +145,34 @@ impl PostgresServer {
     /// Connects on a thread of its own. The driver limits how long a host may take to accept a connection, but not how long
     /// one that accepted it may be silent. A thread that waits for such a host is left behind; their number is limited.
     fn connect_in_time(&self) -> Result<Result<Client, ::postgres::Error>, StoreError> {
-        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        static SILENT: AtomicUsize = AtomicUsize::new(0);
         let silent = || StoreError::NotReachable {
             address: self.shown.clone(),
             reason: "it accepts connections, and does not answer".to_owned(),
         };
-        if WAITING.load(Ordering::Relaxed) >= MAX_SILENT_CONNECTIONS {
+        if SILENT.load(Ordering::Relaxed) >= MAX_SILENT_CONNECTIONS {
             return Err(silent());
         }
         let (config, tls) = (self.config.clone(), self.tls.clone());
         let (sender, receiver) = mpsc::sync_channel(1);
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        let was_given_up = Arc::clone(&is_given_up);
         let connect = move || {
-            WAITING.fetch_add(1, Ordering::Relaxed);
-            let connected = config.connect(tls);
-            WAITING.fetch_sub(1, Ordering::Relaxed);
             // Too late, it is closed again.
-            let _ = sender.send(connected);
+            let _ = sender.send(config.connect(tls));
+            if was_given_up.load(Ordering::Relaxed) {
+                SILENT.fetch_sub(1, Ordering::Relaxed);
+            }
         };
         let started = std::thread::Builder::new().name("connect".to_owned()).spawn(connect);
         started.map_err(|error| StoreError::NotReachable { address: self.shown.clone(), reason: error.to_string() })?;
-        receiver.recv_timeout(ANSWER_TIMEOUT).map_err(|_| silent())
+        // Hosts are tried one after the other.
+        let hosts = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
+        receiver.recv_timeout(CONNECT_TIMEOUT.saturating_mul(hosts) + ANSWER_TIMEOUT).map_err(|_| {
+            SILENT.fetch_add(1, Ordering::Relaxed);
+            is_given_up.store(true, Ordering::Relaxed);
+            silent()
+        })
     }
 }
 
@@ -173,22 +182,22 @@ impl fmt::Display for PostgresServer {
     }
 }
 
-/// Replaces the password of an address.
-fn hide_password(address: &str) -> String {
-    let Some((scheme, rest)) = address.split_once("://") else { return "postgres://…".to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let authority = match authority.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => authority.to_owned(),
-        },
-        None => authority.to_owned(),
-    };
-    let path = match path.split_once('?') {
-        Some((path, _)) => path,
-        None => path,
-    };
-    format!("{scheme}://{authority}{path}")
+/// For messages: user, hosts and database, without anything else that is in the address.
+fn describe_server(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
+        let name = match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        match ports.get(at).or(ports.first()) {
+            Some(port) => format!("{name}:{port}"),
+            None => name,
+        }
+    });
+    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+    let hosts: Vec<String> = hosts.collect();
+    format!("postgres://{user}{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
 }
 
 /// Settings of an address that libpq knows and the driver does not.
@@ -332,12 +341,18 @@ mod tests {
     #[test]
     fn no_message_contains_a_password() {
         for (address, shown) in [
-            ("postgres://me:secret@db:5433/shop?sslmode=require", "postgres://me:***@db:5433/shop"),
-            ("postgresql://me:se@cret@db/shop", "postgresql://me:***@db/shop"),
-            ("postgres://db/shop?password=secret", "postgres://db/shop"),
-            ("host=db password=secret", "postgres://…"),
+            ("postgres://me:secret@db:5433/shop?sslmode=require", "postgres://me@db:5433/shop"),
+            ("postgresql://me:se@cret@db/shop", "postgres://me@db:5432/shop"),
+            ("postgres://me:se/cr+et=@db/shop", "postgres://me@db:5432/shop"),
+            ("postgres://one,two:5433/shop?user=me&password=secret", "postgres://me@one:5432,two:5433/shop"),
         ] {
-            assert_eq!(hide_password(address), shown);
+            match PostgresServer::from_address(address) {
+                Ok(server) => assert_eq!(server.to_string(), shown),
+                Err(error) => {
+                    let message = error.to_string();
+                    assert!(!message.contains("secret") && !message.contains("cr"), "{address}: {message}");
+                }
+            }
         }
         let refused = PostgresServer::from_address("postgres://me:secret@db:port/shop").err().unwrap().to_string();
         assert!(!refused.contains("secret") && refused.contains("postgres://USER@HOST"), "{refused}");

@@ -63,8 +63,18 @@ pub(super) fn check_startable(client: &mut Client, address: &str) -> Result<(), 
             ("SELECT has_database_privilege(current_database(), 'CREATE')", "the role may not create the schema gradus")
         }
     };
-    if !ask(question)? {
-        return Err(StoreError::MissingRights { reason: reason.to_owned() });
+    // Ingest uses temporary tables, and old partitions are dropped, which only an owner may do.
+    const OWNS: &str = "SELECT coalesce(bool_and(pg_has_role(relowner, 'USAGE')), true) FROM pg_class \
+                        WHERE relnamespace = to_regnamespace('gradus')";
+    let rights = [
+        (question, reason),
+        ("SELECT has_database_privilege(current_database(), 'TEMPORARY')", "the role may not create temporary tables"),
+        (OWNS, "the role does not own the tables in the schema gradus"),
+    ];
+    for (question, reason) in rights {
+        if !ask(question)? {
+            return Err(StoreError::MissingRights { reason: reason.to_owned() });
+        }
     }
     read_format(client, address).map(drop)
 }

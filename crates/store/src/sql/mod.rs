@@ -110,6 +110,16 @@ impl SqlConnection {
         Ok(SnapshotGuard(self))
     }
 
+    /// As [`SqlConnection::snapshot`], for a reader that waits for others between its statements. PostgreSQL ends
+    /// transactions that are idle.
+    pub(crate) fn patient_snapshot(&self) -> Result<SnapshotGuard<'_>, SqlError> {
+        let view = self.snapshot()?;
+        if self.sqlite().is_none() {
+            self.execute_batch("SET LOCAL idle_in_transaction_session_timeout = 0")?;
+        }
+        Ok(view)
+    }
+
     /// Whether no transaction is open, for example because an error ended it.
     pub(crate) fn is_autocommit(&self) -> bool {
         match self {
