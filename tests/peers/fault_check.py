@@ -51,14 +51,14 @@ def check_verdicts(world):
     return {"traces": traces, "verdicts": outcomes, "verdicts_doubled": outcomes - questions + abs(scored - scores)}, found
 
 
-def check_budget(world, kills):
-    """The rule with a budget spends no more on any UTC day. Calls that were under way when a server died were paid for and not recorded."""
+def check_budget(world):
+    """The rule with a budget spends no more on any UTC day. Calls that were under way when a server died are charged, too."""
     days = world.pair.primary.look(f"SELECT bucket / {BUCKETS_PER_DAY}, sum(cost_usd) FROM gradus.spend WHERE rule = '{CAPPED}' GROUP BY 1")
     budget, called = BUDGET_CALLS * COST_PER_CALL, world.log.count(CAPPED)
     spent = max((float(cost) for _, cost in days), default=0.0)
-    allowed = len(days) * BUDGET_CALLS + kills * CONCURRENCY
+    allowed = len(days) * BUDGET_CALLS
     found = [f"the budget of a day is ${budget:.4f}, spent are ${spent:.4f}"] if spent > budget * 1.0001 else []
-    found += [f"the judge got {called} calls of the rule with a budget for {BUDGET_CALLS} a day, at most {allowed} with those that servers did not survive"] if called > allowed else []
+    found += [f"the judge got {called} calls of the rule with a budget for {BUDGET_CALLS} a day"] if called > allowed else []
     found += [] if called else ["the rule with a budget asked nothing"]
     return {"budget_days": len(days), "budget_calls": BUDGET_CALLS, "budget_calls_made": called, "budget_usd": round(budget, 4), "most_spent_a_day_usd": round(spent, 4)}, found
 
@@ -70,12 +70,14 @@ def check_answers(world):
     return {"answers": {str(status): count for status, count in statuses.items()}}, [f"unexpected answers to senders: {bad}"] if bad else []
 
 
-def check_calls(world):
-    repeated = sum(count - 1 for count in world.judge.asked.values())
-    return {"judge_calls": world.judge.calls, "judge_calls_repeated": repeated}, []
+def check_calls(world, faults):
+    """Only what was under way at a fault is asked again."""
+    repeated, most = sum(count - 1 for count in world.judge.asked.values()), faults * len(world.nodes) * CONCURRENCY
+    found = [f"{repeated} calls were made again after {faults} faults; at most {most} were under way"] if repeated > most else []
+    return {"judge_calls": world.judge.calls, "judge_calls_repeated": repeated}, found
 
 
-def check_end(world, kills):
+def check_end(world, faults):
     """What there is in the end, and what is wrong."""
     world.senders.stop()
     results, found = {}, []
@@ -85,7 +87,7 @@ def check_end(world, kills):
         world.wait_until_graded(world.wanted(), SETTLES_WITHIN_S)
     except AssertionError as error:
         found.append(str(error))
-    checks = [check_verdicts(world), check_budget(world, kills), check_answers(world), check_calls(world)]
+    checks = [check_verdicts(world), check_budget(world), check_answers(world), check_calls(world, faults)]
     checks += [check_spans(world, node) for node in world.nodes if node.process.poll() is None]
     for result, wrong in checks:
         results |= result

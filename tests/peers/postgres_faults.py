@@ -185,8 +185,7 @@ def run_world(gradus, programs, faults, seed, has_network):
         world = World(gradus, programs, folder, seed, library)
         try:
             records, found = run_faults(world, draw, plan_faults(draw, faults, left_out), faults is not None)
-            kills = sum(record["kind"] == "kill server" for record in records)
-            ended, wrong = check_end(world, kills)
+            ended, wrong = check_end(world, len(records))
             found += wrong
             if found:
                 print(*(f"{node.name}: {(node.folder / 'log').read_text()[-1500:]}" for node in world.nodes), sep="\n")
