@@ -2,10 +2,8 @@
 """Says how many cores and how much disk a number of spans a day needs, from measured constants.
 
   benches/size_cluster.py [SPANS_A_DAY ...] [--days 30] [--peak 3] [--cores 8] [--span-bytes N] [--steps-judged 0.1] [--judge-seconds 2]
-  benches/size_cluster.py --write | --check
 
-The constants are in benches/results/scale.json (`run_scale.py`). `--write` puts the table for 10^6 to 10^10 spans a day into
-docs/explanation/sizing.md, which explains the model; `--check` fails if the table there is another one.
+The constants are in benches/results/scale.json (`run_scale.py GRADUS --sections postgres`). docs/explanation/sizing.md explains the model.
 """
 import argparse
 import json
@@ -15,8 +13,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benches" / "results" / "scale.json"
-PAGE = ROOT / "docs" / "explanation" / "sizing.md"
-BEGIN, END = "<!-- begin: benches/size_cluster.py --write -->\n", "<!-- end -->"
 
 DAY_S = 86_400
 # The share of a core that may be busy at the peak: the rest is for queries, checkpoints and the failure of a server.
@@ -28,6 +24,8 @@ BURST, BURST_MINUTES = 3, 10
 
 
 def read_constants():
+    if not RESULTS.exists():
+        sys.exit(f"size_cluster.py: there is no {RESULTS.relative_to(ROOT)}; run benches/run_scale.py GRADUS --sections postgres")
     found = json.loads(RESULTS.read_text())["postgres"]
     one = found["servers_1"]
     return {
@@ -123,20 +121,10 @@ def main():
     parser.add_argument("--spans-a-step", type=float, default=2.5)
     parser.add_argument("--steps-judged", type=float, default=0.1, help="the share of steps that a model judges")
     parser.add_argument("--judge-seconds", type=float, default=2, help="one call of a judge")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     if options.peak <= 1.0 or min(options.spans_a_day) <= 0:
         sys.exit("size_cluster.py: --peak must be above 1, and the spans above 0")
-    table = table_of(options.spans_a_day, read_constants(), options)
-    if not (options.write or options.check):
-        return print(table, end="")
-    page = PAGE.read_text()
-    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    if options.write:
-        PAGE.write_text(page[:begin] + table + page[end:])
-    elif page[begin:end] != table:
-        sys.exit(f"{PAGE.relative_to(ROOT)}: the table is not that of the constants; run benches/size_cluster.py --write")
+    print(table_of(options.spans_a_day, read_constants(), options), end="")
 
 
 if __name__ == "__main__":
