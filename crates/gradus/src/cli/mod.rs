@@ -134,7 +134,7 @@ enum CliCommand {
     Tools(tools::ToolsCommandArguments),
     /// Says which steps of a benchmark's runs were needed, by playing them again without the others.
     Replay(replay::ReplayArguments),
-    /// Looks after a server's store: check, compact, export, import, backup.
+    /// Looks after a server's store: check, copy, export, import, archive, backup, compact, retry.
     Store(store::StoreArguments),
     /// API keys of a server that others can reach.
     Keys(keys::KeyArguments),

@@ -130,9 +130,23 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
         StoreCommand::Copy { from, to } => copy_whole_store(from, to),
         StoreCommand::Backup { file, data } => backup_store(file, data),
     };
-    Ok(done.unwrap_or_else(|error| {
-        print_diagnostic(&error.to_string());
-        CommandExit::BadInput
+    Ok(done.unwrap_or_else(|error| match error {
+        // Its own message is about a server, which goes on.
+        StoreCommandError::Store(StoreError::DiskFull)
+        | StoreCommandError::Import { source: StoreError::DiskFull, .. } => {
+            print_diagnostic("the disk that is written to is full; make room, and run the same command again");
+            CommandExit::Unexpected
+        }
+        StoreCommandError::Store(StoreError::Unreachable { reason }) => {
+            print_diagnostic(&format!(
+                "PostgreSQL cannot be reached ({reason}); run the same command again when it is back"
+            ));
+            CommandExit::Unexpected
+        }
+        error => {
+            print_diagnostic(&error.to_string());
+            CommandExit::BadInput
+        }
     }))
 }
 

@@ -70,6 +70,10 @@ impl PostgresServer {
         // Until it is read nobody knows which part of it is the password.
         let bad = |reason: String| StoreError::BadAddress { address: "postgres://…".to_owned(), reason };
         let (plain, own) = split_own_settings(address);
+        // The driver would take the rest of the password for the host.
+        if plain.matches('@').count() > 1 {
+            return Err(bad("it has several @; write that of a password as %40".to_owned()));
+        }
         let told = |error: AddressError| bad(error.to_string());
         let service = own.service.as_deref().map(read_service).transpose().map_err(&told)?;
         let mut config = Config::from_str(&plain).map_err(|error| bad(describe_postgres_error(&error)))?;
@@ -342,18 +346,13 @@ mod tests {
     fn no_message_contains_a_password() {
         for (address, shown) in [
             ("postgres://me:secret@db:5433/shop?sslmode=require", "postgres://me@db:5433/shop"),
-            ("postgresql://me:se@cret@db/shop", "postgres://me@db:5432/shop"),
-            ("postgres://me:se/cr+et=@db/shop", "postgres://me@db:5432/shop"),
-            ("postgres://one,two:5433/shop?user=me&password=secret", "postgres://me@one:5432,two:5433/shop"),
+            ("postgres://me:se/cr+et=@db:5432/shop", "postgres://me@db:5432/shop"),
+            ("postgres://one:1,two:2/shop?user=me&password=secret", "postgres://me@one:1,two:2/shop"),
         ] {
-            match PostgresServer::from_address(address) {
-                Ok(server) => assert_eq!(server.to_string(), shown),
-                Err(error) => {
-                    let message = error.to_string();
-                    assert!(!message.contains("secret") && !message.contains("cr"), "{address}: {message}");
-                }
-            }
+            assert_eq!(PostgresServer::from_address(address).map(|server| server.to_string()).unwrap(), shown);
         }
+        let refused = PostgresServer::from_address("postgres://me:se@cret@db/shop").err().unwrap().to_string();
+        assert!(!refused.contains("cret") && refused.contains("%40"), "{refused}");
         let refused = PostgresServer::from_address("postgres://me:secret@db:port/shop").err().unwrap().to_string();
         assert!(!refused.contains("secret") && refused.contains("postgres://USER@HOST"), "{refused}");
         let refused = PostgresServer::from_address("postgres://me:secret@db").err().unwrap().to_string();
