@@ -19,14 +19,19 @@ def check_moving(gradus, run, folder, cluster, address, environment):
     with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as killed:
         assert killed.stderr.readline(), "it says nothing of its progress"
         killed.send_signal(signal.SIGKILL)
+    # PostgreSQL notices that its client is gone, and ends the lock of the copy.
+    locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = 'copied_back')"
+    wait_for(lambda: cluster.sql(locks) == "0", "the killed copy to be gone")
     if killed.returncode == -signal.SIGKILL and cluster.sql("SELECT to_regclass('gradus.store_copy') IS NOT NULL", "copied_back") == "t":
         refused = run(gradus, folder, back, "store", "check")
         assert refused.returncode == 2 and "is not complete" in refused.stderr, refused.stdout + refused.stderr
-        # The killed one still counts as a server for a while, as one would that was killed.
-        cluster.sql("DELETE FROM gradus.node", "copied_back")
+        # A key in it would be in the way of a copied one.
+        refused = run(gradus, folder, back, "keys", "add", "early")
+        assert refused.returncode == 2 and "is not complete" in refused.stderr, refused.stdout + refused.stderr
         again = run(gradus, folder, "", "store", "copy", "sqlite:copied", back)
         assert again.returncode == 0, again.stderr
     same_traces(expected, run(gradus, folder, back, "store", "check"))
+    wait_for(lambda: cluster.sql(fresh, "copied_back") == "0", "the killed copy to be forgotten")
     refused = run(gradus, folder, "", "store", "copy", "sqlite:copied", back)
     assert refused.returncode == 2 and "empty" in refused.stderr, refused.stdout + refused.stderr
 
