@@ -175,7 +175,8 @@ fn transact(
     done
 }
 
-/// Ends all leases, so that others need not wait, and charges calls that nobody waits for any more. Attempts that are not finished then count as failed, as after a crash.
+/// Ends all leases, so that others need not wait, and charges calls that nobody waits for any more. Attempts that are
+/// not finished then count as failed, as after a crash.
 fn leave(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
     sql.execute("UPDATE due SET leased_until = now() WHERE owner = ?", [&state.name])?;
     sql.execute("UPDATE ungraded SET owner = NULL, leased_until = NULL WHERE owner = ?", [&state.name])?;

@@ -49,8 +49,9 @@ pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 const SPEND_KEPT_NS: i64 = 40 * DAY_NS;
 
 impl Store {
-    /// Returns the room of removed traces to the file system. SQLite: checkpoints the write-ahead log, if nobody reads from
-    /// it; only then does the file shrink to its content. PostgreSQL: drops the partitions of days that have no trace any more.
+    /// Returns the room of removed traces to the file system. SQLite: checkpoints the write-ahead log, if nobody reads
+    /// from it; only then does the file shrink to its content. PostgreSQL: drops the partitions of days that have no
+    /// trace any more.
     pub fn give_back_room(&self, now_ns: i64) -> Result<(), StoreError> {
         // On a connection of its own, since a checkpoint cannot be part of a transaction. It does not wait for readers,
         // because that would block the writer.
@@ -111,8 +112,8 @@ impl Store {
     }
 }
 
-/// Drops partitions of PostgreSQL. That needs a lock on the whole table, for which writers and readers would have to wait, too:
-/// it is given up soon, and tried again the next time.
+/// Drops partitions of PostgreSQL. That needs a lock on the whole table, for which writers and readers would have to
+/// wait, too: it is given up soon, and tried again the next time.
 fn drop_empty_days(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> {
     // Yesterday's traces may still be in the making by a server whose clock is behind.
     let before_day = now_ns / DAY_NS - 1;
@@ -153,8 +154,8 @@ fn correct_arrivals(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Removes notices and answers of judges of the same age as the traces. Spending is kept for as long as a budget or an alert may ask for it,
-/// whatever the age of traces: a few rows per hour.
+/// Removes notices and answers of judges of the same age as the traces. Spending is kept for as long as a budget or an
+/// alert may ask for it, whatever the age of traces: a few rows per hour.
 fn forget_notes(sql: &SqlConnection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",

@@ -37,8 +37,8 @@ struct CopyPosition {
     after: Option<Vec<SqlValue>>,
 }
 
-/// Copies everything but the sessions of pages and the answers of judges that servers share. The target must be empty, or have an incomplete copy of the same source.
-/// `report` is called after each table. Returns what was compared at the end: both stores have the same rows.
+/// Copies everything but the sessions of pages and the answers of judges that servers share. The target must be empty,
+/// or have an incomplete copy of the same source. `report` is called after each table. Returns what was compared at the end: both stores have the same rows.
 pub fn copy_store(
     from: &StoreLocation,
     to: &StoreLocation,
