@@ -147,7 +147,7 @@ def check_bad_input(gradus, folder, cluster, address):
         "no rights": (cluster.address("one", "guest"), "rights"),
         "newer": (newer, "made by a newer Gradus"),
         "read-only": (read_only, "read-only"),
-        "no address": ("mysql://somewhere/one", "neither postgres:// nor sqlite:"),
+        "no address": ("mysql://somewhere/one", "write postgres://USER@HOST:PORT/DATABASE or sqlite:FOLDER"),
         "no name": (cluster.address(), "names no database"),
     }
     for name, (bad, expected) in cases.items():

@@ -61,7 +61,7 @@ pub enum StoreError {
     #[error("{what} is not available for a store in PostgreSQL; use {instead}")]
     NotSupported { what: &'static str, instead: &'static str },
     /// The address of a database server cannot be used.
-    #[error("{address}: {reason}; write postgres://USER@HOST:PORT/DATABASE")]
+    #[error("{address}: {reason}; write postgres://USER@HOST:PORT/DATABASE or sqlite:FOLDER")]
     BadAddress { address: String, reason: String },
     /// While the store is being opened.
     #[error("{address}: cannot use this PostgreSQL server ({reason}); check the address, and that the server runs")]

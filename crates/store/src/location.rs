@@ -24,8 +24,8 @@ impl StoreLocation {
         match address.strip_prefix("sqlite:") {
             Some(folder) if !folder.is_empty() => Ok(StoreLocation::Folder(folder.into())),
             _ => Err(StoreError::BadAddress {
-                address: "the store".to_owned(),
-                reason: "its address begins with neither postgres:// nor sqlite:".to_owned(),
+                address: "the address of a store".to_owned(),
+                reason: "its scheme or its folder is missing".to_owned(),
             }),
         }
     }
