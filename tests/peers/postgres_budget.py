@@ -86,11 +86,11 @@ def check_spending(nodes, ledger, judge):
     reserved = lost_cost(ledger)
     wait_for(lambda: is_over(ledger, reserved), "the budget to be spent")
     nodes[0].start()
-    # The others have claimed the rest, and pause.
-    (trace,) = trace_ids(1, 8)
-    assert nodes[0].send(request_of(agent_run(trace), "money"))
+    # A server reports the budget when it has a run to judge, and any server may take a run: more are sent until each had one.
+    more = iter(trace_ids(2000, 8))
     for node in nodes:
-        wait_for(lambda: "budget exhausted" in node.read_log().rsplit("joined the servers", 1)[-1], f"{node.folder.name} to report the budget")
+        wait_for(lambda: reports_budget(node) or not node.send(request_of(agent_run(next(more)), "money")), f"{node.folder.name} to report the budget")
+        assert reports_budget(node), f"{node.folder.name} refused a run"
     spent, _ = ledger.spent_and_reserved()
     answered, units, outcomes = map(int, ledger.query(
         "count(*), count(DISTINCT (trajectory_id, step, rubric_hash, judge)), "
@@ -102,6 +102,10 @@ def check_spending(nodes, ledger, judge):
     repeated = [count for count in judge.asked.values() if count > 1]
     assert len(repeated) <= lost and max(repeated, default=2) == 2, f"asked again: {repeated}, with {lost} calls under way"
     assert answered < sent, "the budget was never reached"
+
+
+def reports_budget(node):
+    return "budget exhausted" in node.read_log().rsplit("joined the servers", 1)[-1]
 
 
 def lost_cost(ledger):
