@@ -41,8 +41,8 @@ AGENTS = [("support_agent", "gpt-4o", ["list_orders", "get_customer", "create_ti
 class Prose:
     """Random text: common words first, some thousands of rarer ones behind them."""
 
-    def __init__(self, rng):
-        self.rng = rng
+    def __init__(self, rng, text_share):
+        self.rng, self.text_share = rng, text_share
         syllables = [a + b for a in "b c d f g l m n p r s t v st tr pl gr".split() for b in "a e i o u al en or is ar".split()]
         rare = sorted({"".join(rng.choices(syllables, k=rng.choice((2, 2, 3, 3, 4)))) for _ in range(6_000)})
         rng.shuffle(rare)
@@ -50,8 +50,8 @@ class Prose:
         self.weights = list(itertools.accumulate(1 / (rank + 12) for rank in range(len(self.words))))
 
     def text(self, length):
-        """About `length` characters in sentences."""
-        words = self.rng.choices(self.words, cum_weights=self.weights, k=max(2, length // 6))
+        """About `length` characters in sentences, or the share of them that is wanted."""
+        words = self.rng.choices(self.words, cum_weights=self.weights, k=max(2, int(length * self.text_share) // 6))
         out = []
         while words:
             cut = self.rng.randint(6, 18)
@@ -89,9 +89,9 @@ def attribute(key, value, field=9):
 class Maker:
     """Traces, one after another."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, text_share):
         self.rng = random.Random(seed)
-        self.prose = Prose(self.rng)
+        self.prose = Prose(self.rng, text_share)
         self.prompts = {}
         for agent, _, tools in AGENTS:
             described = "\n".join(f"> Tool Name: {tool}\nTool Description: {self.prose.text(70)}\nTool Args: {json.dumps(TOOLS[tool])}" for tool in tools)
@@ -195,8 +195,8 @@ def resource():
     return part(1, b"".join(attribute(key, value, 1) for key, value in attributes))
 
 
-def make(count, batch, seed):
-    maker = Maker(seed)
+def make(count, batch, seed, text_share):
+    maker = Maker(seed, text_share)
     scope = part(1, part(1, b"openinference.instrumentation.llama_index") + part(2, b"4.6.1"))
     open_, traces, made, bodies = [], 0, 0, []
     while made < count:
@@ -228,16 +228,16 @@ def make(count, batch, seed):
     return Template(count, traces, bodies)
 
 
-def template(count, batch=BATCH):
-    """The template with this many spans, from the cache folder if it is there."""
+def template(count, batch=BATCH, text_share=1):
+    """The template with this many spans, from the cache folder if it is there. `text_share` makes all texts shorter."""
     version = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:10]
-    path = CACHE / f"collecting-spans-{version}-{count}-{batch}.pickle"
+    path = CACHE / f"collecting-spans-{version}-{count}-{batch}-{text_share}.pickle"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         for old in CACHE.glob("collecting-spans-*.pickle"):
             if f"-{version}-" not in old.name:
                 old.unlink()
-        made = make(count, batch, SEED)
+        made = make(count, batch, SEED, text_share)
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_bytes(pickle.dumps((made.spans, made.traces, made.bodies)))
         partial.rename(path)

@@ -77,7 +77,7 @@ fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&
         (RequestMethod::Get, ["counters"]) => Ok(json!(world.journal.counters)),
         (RequestMethod::Get, ["requests"]) => Ok(json!(world.journal.entries().collect::<Vec<_>>())),
         (RequestMethod::Delete, ["requests"]) => {
-            world.journal = Default::default();
+            world.journal.clear();
             Ok(json!({}))
         }
         (RequestMethod::Get, ["inventory"]) => Ok(json!(take_inventory(&world.state))),

@@ -16,14 +16,18 @@ pub(crate) enum SourceFormat {
 /// Detects the format; `None` if it is not known. `whole` says that `head` is the entire input.
 pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    // A file that was cut off looks like the beginning of a longer one. Its reader reports where it ends.
+    let export_framing = || looks_like_export(head, whole).or_else(|| looks_like_export(head, false));
     if begins_like_json(text) {
-        return Some(SourceFormat::Json);
+        // The length of a first message of 123 or 91 bytes is written as `{` or `[`. JSON has no control characters.
+        let is_text = !head.iter().any(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace());
+        let framing = if is_text { None } else { export_framing() };
+        return Some(framing.map_or(SourceFormat::Json, SourceFormat::Protobuf));
     }
     if known_log(head).is_some() {
         return None;
     }
-    // A file that was cut off looks like the beginning of a longer one. Its reader reports where it ends.
-    if let Some(framing) = looks_like_export(head, whole).or_else(|| looks_like_export(head, false)) {
+    if let Some(framing) = export_framing() {
         return Some(SourceFormat::Protobuf(framing));
     }
     if gradus_import::read_table_header(head, whole).is_some() {
@@ -89,6 +93,23 @@ mod tests {
         assert_eq!(detect_format(b"[project]\nname = \"a\"\n", true), None);
         for list in ["[{\"a\": 1}]", "[ true ]", "[]", "[\"a\"]"] {
             assert_eq!(detect_format(list.as_bytes(), true), Some(SourceFormat::Json), "{list}");
+        }
+    }
+
+    /// Messages that hold one resource span of every small size, so that some lengths are `{` and `[`.
+    #[test]
+    fn lengths_that_look_like_brackets_are_no_json() {
+        use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+        use prost::Message;
+        for padding in 1..120 {
+            let span =
+                Span { trace_id: vec![1; 16], span_id: vec![2; 8], name: "n".repeat(padding), ..Span::default() };
+            let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+            let export = TracesData { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] };
+            let (single, delimited) = (export.encode_to_vec(), export.encode_length_delimited_to_vec());
+            assert_eq!(detect_format(&single, true), Some(SourceFormat::Protobuf(MessageFraming::Single)), "{padding}");
+            let framing = Some(SourceFormat::Protobuf(MessageFraming::Delimited));
+            assert_eq!(detect_format(&delimited, true), framing, "{padding}");
         }
     }
 

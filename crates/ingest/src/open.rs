@@ -86,13 +86,15 @@ fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> 
 
 /// Bytes of an input from which its format is detected. The first lines of a session can be long.
 const HEAD: usize = 256 << 10;
+/// Bytes that are read at a time: of compressed input, and behind the head.
+const RAW_BUFFER: usize = 64 << 10;
 /// Size from which a file is read and decompressed on a thread of its own. A smaller one is read before such a thread
 /// has started.
 const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
 
 /// An opened, decompressed input whose first bytes can be inspected before reading.
 pub(crate) enum InputReader {
-    Direct(BufReader<FullBufferReader>),
+    Direct(HeadReader),
     Ahead(ReadAhead),
 }
 
@@ -178,14 +180,14 @@ fn open_raw(raw: Box<dyn Read + Send>, is_large: bool, limits: &SourceLimits) ->
     if is_large && limits.threads > 1 {
         return Ok(InputReader::Ahead(ReadAhead::start(opened)?));
     }
-    Ok(InputReader::Direct(BufReader::with_capacity(HEAD, opened)))
+    Ok(InputReader::Direct(HeadReader::new(opened)))
 }
 
 /// Adds a decompressor if the input begins with the magic number of gzip or zstd. Files with several gzip members, as
 /// rotated logs have them, are read to their end.
 fn decompress_input(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<Box<dyn Read + Send>> {
     let taken = Arc::new(AtomicU64::new(0));
-    let mut raw = BufReader::with_capacity(HEAD, CountingReader { inner: raw, count: Arc::clone(&taken) });
+    let mut raw = BufReader::with_capacity(RAW_BUFFER, CountingReader { inner: raw, count: Arc::clone(&taken) });
     let head = raw.fill_buf()?;
     let inner: Box<dyn Read + Send> = if head.starts_with(&[0x1f, 0x8b]) {
         Box::new(flate2::bufread::MultiGzDecoder::new(raw))
@@ -235,6 +237,49 @@ impl Read for ExpansionGuard {
             )));
         }
         Ok(read)
+    }
+}
+
+/// Reads the head at once, and what is behind it in pieces. Unlike a buffered reader, it clears no buffer that is larger
+/// than a small file.
+pub(crate) struct HeadReader {
+    head: Vec<u8>,
+    consumed: usize,
+    rest: BufReader<FullBufferReader>,
+}
+
+impl HeadReader {
+    fn new(mut opened: FullBufferReader) -> HeadReader {
+        let mut head = Vec::new();
+        if let Err(error) = opened.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+            opened = FullBufferReader(Box::new(FailingReader(Some(error))));
+        }
+        HeadReader { head, consumed: 0, rest: BufReader::with_capacity(RAW_BUFFER, opened) }
+    }
+}
+
+impl Read for HeadReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for HeadReader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match &self.head[self.consumed..] {
+            [] => self.rest.fill_buf(),
+            head => Ok(head),
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if self.consumed < self.head.len() {
+            self.consumed += amount;
+        } else {
+            self.rest.consume(amount);
+        }
     }
 }
 

@@ -209,13 +209,8 @@ impl ModelClient {
             },
         };
         let (attempts, mut answered) = self.until_answered(&question).await;
-        // Whoever answers was sent the key.
         if let Ok(reply) = &mut answered {
-            for text in [Some(&mut reply.text), reply.model.as_mut()].into_iter().flatten() {
-                if holds_secret(text) {
-                    *text = mask_secrets(text);
-                }
-            }
+            mask_echoed_secrets([Some(&mut reply.text), reply.model.as_mut()].into_iter().flatten());
         }
         (attempts, answered)
     }
@@ -235,7 +230,12 @@ impl ModelClient {
                 wishes: RequestedFeatures::default(),
             },
         };
-        self.until_answered(&question).await
+        let (attempts, mut answered) = self.until_answered(&question).await;
+        if let Ok(reply) = &mut answered {
+            let arguments = reply.calls.iter_mut().map(|call| &mut call.arguments);
+            mask_echoed_secrets(arguments.chain([&mut reply.text]));
+        }
+        (attempts, answered)
     }
 
     /// The loop around the attempts of one call. Rate limiting and other failures are counted apart, because rate
@@ -480,6 +480,15 @@ fn message_of(bytes: &[u8]) -> String {
     }
 }
 
+/// Masks keys in texts of an endpoint: whoever answers was sent the key.
+fn mask_echoed_secrets<'a>(texts: impl Iterator<Item = &'a mut String>) {
+    for text in texts {
+        if holds_secret(text) {
+            *text = mask_secrets(text);
+        }
+    }
+}
+
 /// The beginning of a response on one line, for messages. Secrets are masked before the text is cut, because a part of
 /// a key is a leak, too.
 fn format_body_excerpt(bytes: &[u8]) -> String {
@@ -506,6 +515,15 @@ mod tests {
             body.as_bytes(),
             false,
         )
+    }
+
+    #[test]
+    fn a_key_that_is_echoed_is_masked() {
+        gradus_http::register_secret("echoed-key-4711");
+        let mut texts = ["{\"key\": \"echoed-key-4711\"}".to_owned(), "nothing".to_owned()];
+        mask_echoed_secrets(texts.iter_mut());
+        assert!(!texts[0].contains("4711"), "{}", texts[0]);
+        assert_eq!(texts[1], "nothing");
     }
 
     #[test]

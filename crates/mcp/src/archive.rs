@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gradus_eval::report::{FailureGroup, GateResult};
 use gradus_eval::run::{RunFileError, RunManifest};
 use gradus_report::compare::VersionComparison;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::archived_run::ArchivedRun;
 use crate::run_filter::RunFilter;
@@ -36,6 +38,17 @@ pub trait RunArchive: Send + Sync {
     /// Two evaluations over the same tasks. `first` is the one that `second` is compared with.
     fn compare_evaluations(&self, first: &str, second: &str) -> Result<VersionComparison, ArchiveError>;
 
+    /// Two versions, models or agents by what was received of them, the old one first. Only a server has live traffic.
+    fn compare_traffic(
+        &self,
+        _by: TrafficName,
+        _names: [&str; 2],
+        _project: Option<&str>,
+    ) -> Result<VersionComparison, ArchiveError> {
+        let reason = "only a server has live traffic; leave it out to compare evaluations".to_owned();
+        Err(ArchiveError::BadArgument { argument: "by", reason })
+    }
+
     /// The gates of an evaluation, or `gate` alone if it is given. `baseline` is the evaluation that gates in relative terms
     /// are about.
     fn check_gates(
@@ -47,6 +60,15 @@ pub trait RunArchive: Send + Sync {
 
     /// Stores a label, in place of the one that the same labeller gave before. Returns where it went.
     fn store_label(&self, label: &NewRunLabel) -> Result<String, ArchiveError>;
+}
+
+/// What live traffic is compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrafficName {
+    Version,
+    Model,
+    Agent,
 }
 
 /// A page of evaluations.

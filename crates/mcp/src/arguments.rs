@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::archive::ArchiveError;
+use crate::archive::{ArchiveError, TrafficName};
 use crate::run_filter::RunFilter;
 use crate::time_bound::parse_time_bound;
 
@@ -95,10 +95,14 @@ pub(crate) struct FlaggedArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompareToolArguments {
-    /// Id or name of the evaluation to compare with: the old version.
+    /// Id or name of the evaluation to compare with: the old version. With `by`, the name of the old one.
     pub(crate) a: String,
-    /// Id or name of the evaluation of the new version.
+    /// Id or name of the evaluation of the new version. With `by`, the name of the new one.
     pub(crate) b: String,
+    /// On a server: compare live traffic of two versions, models or agents instead of two evaluations.
+    pub(crate) by: Option<TrafficName>,
+    /// With `by`: only runs of this project.
+    pub(crate) project: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

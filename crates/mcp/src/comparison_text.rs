@@ -4,7 +4,7 @@ use gradus_report::compare::{FailureGroupChange, TaskFlip, VersionComparison, bu
 use gradus_report::{format_count, format_counted_noun};
 
 use crate::archive::{ArchiveError, RunArchive};
-use crate::arguments::CompareToolArguments;
+use crate::arguments::{CompareToolArguments, trim_text};
 use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 
@@ -23,14 +23,23 @@ pub(crate) fn render_comparison(
     arguments: &CompareToolArguments,
 ) -> Result<String, ArchiveError> {
     let (first, second) = (arguments.a.trim(), arguments.b.trim());
-    let comparison = archive.compare_evaluations(first, second)?;
+    let project = trim_text(&arguments.project);
+    let comparison = match (arguments.by, &project) {
+        (Some(by), project) => archive.compare_traffic(by, [first, second], project.as_deref())?,
+        (None, None) => archive.compare_evaluations(first, second)?,
+        (None, Some(_)) => {
+            let reason = "it goes with `by`; evaluations have no project".to_owned();
+            return Err(ArchiveError::BadArgument { argument: "project", reason });
+        }
+    };
     let mut response = BoundedResponse::new();
     for version in &comparison.versions {
         let tasks = format_counted_noun(version.tasks, "task", "tasks");
         let runs = format_counted_noun(version.runs, "run", "runs");
         let part = if version.is_complete { "" } else { ", ended early" };
-        let name = match version.name == version.run_id {
-            true => quote_name(&version.run_id),
+        // Live traffic has no run.
+        let name = match version.run_id.is_empty() || version.name == version.run_id {
+            true => quote_name(&version.name),
             false => format!("{} ({})", quote_name(&version.name), quote_name(&version.run_id)),
         };
         let judge = quote_name(&version.judge);
@@ -61,7 +70,9 @@ pub(crate) fn render_comparison(
     for group in comparison.failure_groups.iter().take(MAX_GROUPS) {
         response.try_add_item(&render_group_change(group));
     }
-    response.add_line("\n`gradus compare A B --json -` prints all of it");
+    if arguments.by.is_none() {
+        response.add_line("\n`gradus compare A B --json -` prints all of it");
+    }
     Ok(response.finish())
 }
 

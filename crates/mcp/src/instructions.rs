@@ -9,7 +9,7 @@ is a set of runs that were judged together; a server also has live traffic.
 Where to start:
 - What goes wrong? failure_groups, then get_run on an example. worst_steps for single steps.
 - A certain run? find_runs by words, tool, verdict or time, then get_run.
-- Did a version get worse? list_evaluations, then compare with the old one as a.
+- Did a version get worse? list_evaluations, then compare with the old one as a; on a server also by version.
 - Why did CI fail? explain_gate.
 
 Answers are bounded. Where one ends with `more:`, call the same tool again with the arguments named there.

@@ -31,7 +31,7 @@ mod verdict_text;
 
 pub use archive::{
     ArchiveError, EvaluationEntry, EvaluationList, EvaluationScores, FlaggedScope, FoundRun, FoundRunPage, GateReport,
-    LabelSource, NewRunLabel, RunArchive, RunFlag, SkippedEvaluations, StoredFailureGroups,
+    LabelSource, NewRunLabel, RunArchive, RunFlag, SkippedEvaluations, StoredFailureGroups, TrafficName,
 };
 pub use archived_run::{ArchivedRun, ArchivedVerdict, RunLabel};
 pub use bounded_response::MAX_RESPONSE_BYTES;

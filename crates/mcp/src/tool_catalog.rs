@@ -50,8 +50,8 @@ pub(crate) fn list_tools(allows_labels: bool) -> Vec<Tool> {
         read_tool::<CompareToolArguments>(
             "compare",
             "Compare evaluations",
-            "Compares two evaluations over the same tasks: better, worse, the same or inconclusive for each score, and \
-             the tasks that changed.",
+            "Compares two evaluations over the same tasks, or two versions, models or agents of live traffic: better, \
+             worse, the same or inconclusive for each score, and the tasks that changed.",
         ),
         read_tool::<ExplainGateArguments>(
             "explain_gate",

@@ -216,7 +216,8 @@ pub fn sanitize_csv_cell(cell: &str) -> String {
     let first = cell.trim_start().chars().next();
     let risky = matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
         || cell.starts_with(['\t', '\n']);
-    let is_number = cell.parse::<f64>().is_ok();
+    // Rust also reads `-infinity` as a number; a spreadsheet does not.
+    let is_number = cell.parse::<f64>().is_ok_and(f64::is_finite);
     if risky && !is_number { format!("'{cell}") } else { cell }
 }
 
@@ -251,6 +252,8 @@ mod tests {
             "  =1",
             "\u{a0}\t =1",
             "\u{ff1d}1",
+            "-infinity",
+            "+NaN",
         ] {
             assert!(sanitize_csv_cell(cell).starts_with('\''), "{cell:?}");
         }

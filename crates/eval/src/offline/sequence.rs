@@ -57,7 +57,8 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
             }
             None => (SEQUENCE_REPEAT, first),
         };
-        let more = if detours.len() > 1 { format!(" ({} such steps.)", detours.len()) } else { String::new() };
+        let count = repeats.iter().flatten().count();
+        let more = if count > 1 { format!(" ({count} such steps.)") } else { String::new() };
         return OfflineVerdict::bad(rule, format!("{explanation}{more}"), detours);
     }
     let usage = ResultUsage::new(offline);

@@ -184,6 +184,15 @@ fn repetition_is_a_detour_unless_something_changed() {
 }
 
 #[test]
+fn every_repeat_is_counted_whatever_is_listed() {
+    let steps = vec![step("", "list_orders", json!({"customer": "c7"}), "order 12, order 13"); 25];
+    let trajectory = run("Which orders has c7?", steps, "12 and 13.");
+    let OfflineVerdict::Bad(found) = OfflineJudge::new(&trajectory).sequence_optimality() else { panic!() };
+    assert!(found.explanation.ends_with(" (24 such steps.)"), "{}", found.explanation);
+    assert_eq!(found.evidence.len(), 8);
+}
+
+#[test]
 fn a_cycle_is_told_as_one() {
     let list = |customer: &str| step("", "list_orders", json!({"customer": customer}), "nothing here");
     let trajectory = run("Orders?", vec![list("a"), list("b"), list("a"), list("b")], "None.");

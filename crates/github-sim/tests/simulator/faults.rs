@@ -220,3 +220,14 @@ fn addresses_are_the_clients_own() {
     let by_number = format!("/repositories/{}/issues", repository["id"]);
     assert_eq!(lab.get(&by_number).status, 200);
 }
+
+#[test]
+fn forgotten_requests_do_not_end_the_recording() {
+    let mut lab = Lab::new("w1");
+    lab.world.keep_exchanges();
+    lab.read("/repos/octo/demo/issues");
+    assert_eq!(lab.send(RequestMethod::Delete, "/_gradus/requests", None).status, 200);
+    assert!(lab.world.recorded_exchanges().is_empty());
+    lab.read("/repos/octo/demo/issues");
+    assert_eq!(lab.world.recorded_exchanges().len(), 1);
+}

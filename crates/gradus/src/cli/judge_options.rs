@@ -105,6 +105,11 @@ impl JudgeOptions {
         }
     }
 
+    /// Whether the options say that only rules judge.
+    pub(super) fn asks_no_model(&self) -> bool {
+        !self.judge.is_empty() && self.judge.iter().all(|judge| judge == OFFLINE) && self.escalate_to.is_none()
+    }
+
     /// Whether one judge may be asked one question several times.
     fn is_repeated(&self) -> bool {
         match self.repeats {

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::lab::{Lab, Reply, Request, Server};
 use crate::spans::{Visit, trace_id};
+use crate::versions::two_versions;
 
 fn post(server: &Server, path: &str, key: Option<&str>, message: &Json) -> Reply {
     let request = server.request("POST", path).header("accept", "application/json, text/event-stream").json(message);
@@ -102,6 +103,23 @@ fn live_traffic_is_asked_about() {
     assert!(is_error && text.contains("no run \"nothing\" in live traffic"), "{text}");
     let (is_error, text) = call(&server, "/mcp", None, "find_runs", &json!({"evaluation": "../../etc"}));
     assert!(is_error && text.contains("no evaluation") && !text.contains(lab.path("").to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn two_versions_of_live_traffic_are_compared() {
+    let (_lab, server) = two_versions();
+    let ask = |arguments: Json| call(&server, "/mcp", None, "compare", &arguments);
+    let (is_error, text) = ask(json!({"a": "2.2.0", "b": "2.3.0", "by": "version", "project": "shop"}));
+    assert!(!is_error && text.contains("A: \"version 2.2.0\", judge") && text.contains("tasks that got worse: "), "{text}");
+    assert!(text.contains("read_file ✗"), "{text}");
+    for (arguments, reason) in [
+        (json!({"a": "2.2.0", "b": "9", "by": "version"}), "no stored runs of version 9"),
+        (json!({"a": "2.2.0", "b": "2.3.0", "by": "colour"}), "unknown variant `colour`"),
+        (json!({"a": "2.2.0", "b": "2.3.0", "project": "shop"}), "project: it goes with `by`"),
+    ] {
+        let (is_error, text) = ask(arguments);
+        assert!(is_error && text.contains(reason), "{text}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::spans::{SECOND_NS, Visit, attributes, export, now_ns, trace_id};
 
 /// Two versions of one agent over the same four requests; the second one makes a call that its tool cannot take in two of
 /// them.
-fn two_versions() -> (Lab, Server) {
+pub(crate) fn two_versions() -> (Lab, Server) {
     let lab = Lab::new();
     let server = lab.serve();
     for number in 0..8_u64 {

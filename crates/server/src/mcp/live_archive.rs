@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use gradus_mcp::{
     ArchiveError, ArchivedRun, EvaluationList, FlaggedScope, FolderArchive, FoundRunPage, GateReport, NewRunLabel,
-    RunArchive, RunFilter, StoredFailureGroups,
+    RunArchive, RunFilter, StoredFailureGroups, TrafficName,
 };
 use gradus_report::compare::VersionComparison;
-use gradus_store::WriteLane;
+use gradus_store::{MetricFilter, WriteLane};
 
 use super::live_groups::load_live_groups;
 use super::live_labels::store_live_label;
 use super::live_runs::{find_live_runs, load_live_run, visit_live_flagged};
 use crate::caller::RequestCaller;
+use crate::live_comparison::{ComparedName, compare_live};
 use crate::state::ServerState;
 
 /// What one caller asks. Without an evaluation, tools are about live traffic.
@@ -81,6 +82,22 @@ impl RunArchive for ServerArchive {
 
     fn compare_evaluations(&self, first: &str, second: &str) -> Result<VersionComparison, ArchiveError> {
         self.evaluations.compare_evaluations(first, second).map_err(hide_paths)
+    }
+
+    fn compare_traffic(
+        &self,
+        by: TrafficName,
+        names: [&str; 2],
+        project: Option<&str>,
+    ) -> Result<VersionComparison, ArchiveError> {
+        let by = match by {
+            TrafficName::Version => ComparedName::Version,
+            TrafficName::Model => ComparedName::Model,
+            TrafficName::Agent => ComparedName::Agent,
+        };
+        let filter = MetricFilter { project: project.map(str::to_owned), ..MetricFilter::default() };
+        compare_live(&self.server, by, names, &filter)
+            .map_err(|error| ArchiveError::Refused { reason: error.message().to_owned() })
     }
 
     fn check_gates(

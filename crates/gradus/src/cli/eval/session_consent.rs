@@ -12,8 +12,12 @@ use super::dry_run::run_dry_run;
 use super::settings::EvalSettings;
 use crate::known_sources::find_personal_session;
 
-/// The options for sources that hold sessions of coding agents; `None` if they hold none.
+/// The options for sources that hold sessions of coding agents; `None` if they hold none, or if nothing depends on it.
 pub(super) fn adapt_to_sessions(arguments: &EvalArguments) -> Option<EvalArguments> {
+    // The search reads the beginning of every file.
+    if arguments.grading.judge.asks_no_model() && !arguments.grading.evaluators.is_empty() {
+        return None;
+    }
     let tool = find_personal_session(&arguments.sources)?;
     let mut adapted = arguments.clone();
     if arguments.grading.judge.judge.is_empty() {
