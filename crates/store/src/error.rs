@@ -39,9 +39,11 @@ pub enum StoreError {
     #[error("{path}: an incomplete copy of {source_name} is here; go on with that one, or copy into an empty store")]
     OtherCopy { path: PathBuf, source_name: String },
     #[error(
-        "{path}: servers or another copy are using this database; stop them, and wait 30 seconds if one was killed"
+        "{path}: servers or another copy are using this database; stop them (PostgreSQL notices within some seconds that one was killed)"
     )]
     ServersRunning { path: PathBuf },
+    #[error("{path}: `gradus store copy` is reading or writing this database; wait until it ends")]
+    CopyRunning { path: PathBuf },
     #[error(
         "{path}: table {table} differs from the source ({copied} rows, the source has {rows}), which was changed meanwhile; remove the target (its folder, or DROP SCHEMA gradus CASCADE), and copy again"
     )]

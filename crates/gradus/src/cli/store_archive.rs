@@ -39,7 +39,7 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
     if sources.is_empty() && arguments.which.phoenix.is_none() {
         sources.push("store:".to_owned());
     }
-    let places = StateLocations { state_dir: arguments.data.as_deref(), ..StateLocations::default() };
+    let places = StateLocations { data: arguments.data.as_deref(), ..StateLocations::default() };
     let sources = match arguments.which.resolve(&sources, None, places) {
         Ok(sources) => sources,
         Err(error) => {

@@ -30,6 +30,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// The oldest major version that is tested.
 const MIN_SERVER_VERSION: i32 = 15;
 
+/// Session-level advisory lock: shared by all connections that can write, and held by a copy alone. "grco" in ASCII.
+const COPY_LOCK: i64 = 0x6772_636f;
+
 /// Settings of every connection. A server that lost a node ends its transactions, so that its locks do not stop others.
 const SESSION_SETTINGS: &str = "SET search_path = gradus; SET client_min_messages = warning; \
                                 SET idle_in_transaction_session_timeout = '15s'; SET lock_timeout = '20s'; \
@@ -60,6 +63,8 @@ pub(crate) struct PostgresServer {
     tls: MakeRustlsConnect,
     /// For messages; without a password.
     shown: String,
+    /// Whether this is the copy that has the lock of copies.
+    is_copy: bool,
 }
 
 impl PostgresServer {
@@ -96,16 +101,36 @@ impl PostgresServer {
         }
         let tls = make_tls(own.root_certificate.as_deref()).map_err(told)?;
         let shown = describe_server(&config);
-        Ok(PostgresServer { config, tls, shown })
+        Ok(PostgresServer { config, tls, shown, is_copy: false })
     }
 
     /// Opens a connection that may write, and creates or migrates the tables if necessary.
     pub(crate) fn open_writer(&self) -> Result<PostgresConnection, StoreError> {
         outside_runtime(|| {
             let mut client = self.connect()?;
+            if !self.is_copy && !try_lock(&mut client, "SELECT pg_try_advisory_lock_shared($1)")? {
+                return Err(StoreError::CopyRunning { path: self.shown.clone().into() });
+            }
             migration::migrate(&mut client, &self.shown)?;
             Ok(PostgresConnection::new(client, self.tls.clone()))
         })
+    }
+
+    /// Opens a connection that keeps everybody else from writing. PostgreSQL releases the lock when it is closed.
+    pub(crate) fn lock_for_copy(&self) -> Result<PostgresConnection, StoreError> {
+        outside_runtime(|| {
+            let mut client = self.connect()?;
+            match try_lock(&mut client, "SELECT pg_try_advisory_lock($1)")? {
+                true => Ok(PostgresConnection::new(client, self.tls.clone())),
+                false => Err(StoreError::ServersRunning { path: self.shown.clone().into() }),
+            }
+        })
+    }
+
+    /// The server as the copy uses it that has this lock.
+    pub(crate) fn beside_copy_lock(mut self) -> PostgresServer {
+        self.is_copy = true;
+        self
     }
 
     /// Opens a connection that only reads.
@@ -178,6 +203,11 @@ impl PostgresServer {
             silent()
         })
     }
+}
+
+/// Tries to take the lock of copies, alone or with others.
+fn try_lock(client: &mut Client, statement: &str) -> Result<bool, StoreError> {
+    Ok(client.query_one(statement, &[&COPY_LOCK]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
 }
 
 impl fmt::Display for PostgresServer {
