@@ -17,6 +17,7 @@ from postgres_budget import check_budget
 from postgres_cluster import Cluster, embedded_programs, free_port, wait_for
 from postgres_moving import check_backup, check_moving
 from postgres_servers import Node, agent_run, environment, request_of, run, trace_ids
+from postgres_trials import check_trials
 from postgres_upgrade import check_upgrade
 
 # Without it, a test would wait for a real disk after every request.
@@ -186,6 +187,7 @@ def main(gradus):
                 check_bad_input(gradus, folder, cluster, address)
                 check_upgrade(gradus, folder, cluster, complete)
                 check_budget(gradus, folder, cluster)
+                check_trials(gradus, folder, cluster)
             except AssertionError as error:
                 found.append(str(error))
     for line in found:

@@ -109,13 +109,15 @@ pub async fn run_selected_with(
     plan: RunPlan,
     selection: QuestionSelection,
     run_id: &str,
+    coordinator: Option<Arc<dyn QuestionCoordinator>>,
     ledger: &mut (dyn RunLedger + Send),
     trajectories: mpsc::Receiver<Vec<Trajectory>>,
     interrupts: InterruptReceiver,
     watcher: &mut (dyn ProgressWatcher + Send),
 ) -> Result<RunTermination, RunFileError> {
     let runner = EvaluationRunner::new(plan, run_id, AnsweredQuestions::default(), ledger, watcher);
-    run_all_questions(runner.with_selection(Some(selection)), trajectories, interrupts).await
+    let runner = runner.with_selection(Some(selection)).with_coordinator(coordinator);
+    run_all_questions(runner, trajectories, interrupts).await
 }
 
 /// The loop of a run: plans what arrives, starts questions, records answers, until nothing is left or a limit is

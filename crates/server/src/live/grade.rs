@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 use super::ledger::{ActiveTrajectories, StoreLedger};
 use super::regrade::trajectories_again;
 use super::reroute::reroute_ungraded;
-use super::store_coordinator::StoreCoordinator;
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::judge_pause::JudgePauseReason;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
+use crate::store_coordinator::StoreCoordinator;
 
 /// One task for each rule that asks a model, and one that reroutes trajectories of removed rules.
 pub(super) struct GraderTasks {
@@ -241,7 +241,8 @@ impl RuleGrader {
 
     /// Agrees with the other servers on the database who asks what.
     fn coordinator(&self, at_work: ActiveTrajectories) -> Arc<dyn QuestionCoordinator> {
-        Arc::new(StoreCoordinator::new(&self.server, self.rule(), at_work, &self.stop))
+        let project_of = Box::new(move |trajectory_id: &str| at_work.project(trajectory_id));
+        Arc::new(StoreCoordinator::new(&self.server, self.rule(), project_of, &self.stop))
     }
 
     /// Dollars of the rule since 00:00 UTC, trials of rubrics included.
