@@ -66,7 +66,7 @@ def split_outside_parentheses(text, word):
 
 
 def check_licences(deny):
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path", str(ROOT / "Cargo.toml")]
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features", "--manifest-path", str(ROOT / "Cargo.toml")]
     packages = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["packages"]
     allowed = set(deny["licenses"]["allow"])
     found = [f"{p['name']} {p['version']}: licence {p['license']!r} is not in deny.toml" for p in packages if not is_allowed(p["license"] or "none", allowed)]

@@ -145,7 +145,7 @@ def check_bad_input(gradus, folder, cluster, address):
     cluster.sql("ALTER DATABASE fixed SET default_transaction_read_only = on")
     cases = {
         "nobody listens": (f"postgres://gradus@127.0.0.1:{free_port()}/one", "check the address, and that the server runs"),
-        "no database": (cluster.address("nowhere"), 'database "nowhere" does not exist'),
+        "no database": (cluster.address("nowhere"), 'CREATE DATABASE'),
         "no rights": (cluster.address("one", "guest"), "rights"),
         "newer": (newer, "made by a newer Gradus"),
         "read-only": (read_only, "read-only"),

@@ -66,8 +66,8 @@ pub enum StoreError {
     #[error("{address}: {reason}; write postgres://USER@HOST:PORT/DATABASE or sqlite:FOLDER")]
     BadAddress { address: String, reason: String },
     /// While the store is being opened.
-    #[error("{address}: cannot use this PostgreSQL server ({reason}); check the address, and that the server runs")]
-    NotReachable { address: String, reason: String },
+    #[error("{address}: cannot use this PostgreSQL server ({reason}); {advice}")]
+    NotReachable { address: String, reason: String, advice: &'static str },
     #[error("{address}: PostgreSQL {found} is too old; use version {needed} or later")]
     OldServer { address: String, found: String, needed: i32 },
     /// While the store is in use. Senders get 503 and try again.
@@ -104,6 +104,17 @@ impl StoreError {
     /// Whether the requested data is at fault, as opposed to the store: other requests may succeed.
     pub fn is_of_content(&self) -> bool {
         matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
+    }
+
+    /// Whether the store refused to be written to, as opposed to one task: others would fail, too.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            StoreError::DiskFull
+                | StoreError::Unreachable { .. }
+                | StoreError::ReadOnlyServer
+                | StoreError::MissingRights { .. }
+        )
     }
 
     /// A stored row that cannot be decoded. `what` names it for the message.

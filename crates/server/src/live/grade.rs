@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::ledger::{ActiveTrajectories, StoreLedger};
 use super::regrade::trajectories_again;
 use super::reroute::reroute_ungraded;
-use crate::clock::now_ns;
+use crate::clock::{DAY_NS, now_ns, today_ns};
 use crate::grading_rule::GradingRule;
 use crate::judge_pause::JudgePauseReason;
 use crate::settings::ReloadableSettings;
@@ -41,7 +41,6 @@ const MIN_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// How often the ungraded queue is checked for rules that do not exist.
 const ROUTED_EVERY: Duration = Duration::from_secs(10);
-const DAY_NS: i64 = 86_400_000_000_000;
 
 impl GraderTasks {
     pub(super) fn start(server: &Arc<ServerState>) -> GraderTasks {
@@ -247,7 +246,7 @@ impl RuleGrader {
 
     /// Dollars of the rule since 00:00 UTC, trials of rubrics included.
     async fn load_spent_today(&self) -> anyhow::Result<f64> {
-        let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+        let today = today_ns();
         let (store, name) = (Arc::clone(&self.server.store), self.rule().name.clone());
         let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None)).await??;
         Ok(spent.cost_usd)

@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::connect_advice::{CHECK_ADDRESS, advise};
 use super::migration;
 use crate::error::StoreError;
 use crate::sql::describe_postgres_error;
@@ -154,6 +155,7 @@ impl PostgresServer {
         let failed = |error: ::postgres::Error| StoreError::NotReachable {
             address: self.shown.clone(),
             reason: describe_postgres_error(&error),
+            advice: advise(&error),
         };
         let mut client = self.connect_in_time()?.map_err(failed)?;
         let version: String = client.query_one("SHOW server_version_num", &[]).map_err(failed)?.get(0);
@@ -178,6 +180,7 @@ impl PostgresServer {
         let silent = || StoreError::NotReachable {
             address: self.shown.clone(),
             reason: "it accepts connections, and does not answer".to_owned(),
+            advice: CHECK_ADDRESS,
         };
         if SILENT.load(Ordering::Relaxed) >= MAX_SILENT_CONNECTIONS {
             return Err(silent());
@@ -194,7 +197,7 @@ impl PostgresServer {
             }
         };
         let started = std::thread::Builder::new().name("connect".to_owned()).spawn(connect);
-        started.map_err(|error| StoreError::NotReachable { address: self.shown.clone(), reason: error.to_string() })?;
+        started.map_err(|error| StoreError::Sql(error.to_string()))?;
         // Hosts are tried one after the other.
         let hosts = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
         receiver.recv_timeout(CONNECT_TIMEOUT.saturating_mul(hosts) + ANSWER_TIMEOUT).map_err(|_| {
