@@ -14,7 +14,7 @@ use crate::buckets::DAY_NS;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::judge_calls::{ANSWERS_KEPT_NS, charge_lost_calls, charge_own_calls, forget_answers};
-use crate::keys::random_digits;
+use crate::random_digits::random_digits;
 use crate::ready_queue::{LEASE_INTERVAL, fail_unfinished};
 use crate::sql::{SqlConnection, params};
 

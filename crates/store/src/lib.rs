@@ -35,6 +35,7 @@ mod postgres_server;
 mod project_numbers;
 mod projects;
 mod query;
+mod random_digits;
 mod readers;
 mod ready_queue;
 mod records;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::file_guard::FileGuard;
-use crate::keys::random_digits;
+use crate::random_digits::random_digits;
 use crate::sql::SqlConnection;
 use crate::writer_connection::{WriterConnection, begin_transaction, commit_transaction};
 
