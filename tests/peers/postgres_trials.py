@@ -7,7 +7,7 @@ import urllib.parse
 import urllib.request
 
 from counting_judge import CountingJudge
-from postgres_budget import CALL_USD, EVALUATOR, TOKEN_USD, Ledger, settings, wait_for_day
+from postgres_budget import CALL_USD, CONCURRENCY, EVALUATOR, TOKEN_USD, Ledger, settings, wait_for_day
 from postgres_cluster import wait_for
 from postgres_servers import Node, agent_run, request_of, trace_ids
 
@@ -44,16 +44,21 @@ def check_trials(gradus, folder, cluster):
     wait_for_day()
     address = cluster.create_database(DATABASE)
     with contextlib.ExitStack() as stack:
-        judge = stack.enter_context(CountingJudge())
+        judge = stack.enter_context(CountingJudge(hold_after=RUNS))
         nodes = []
         for number in range(2):
             nodes.append(Node(gradus, address, folder, f"trial{number}", settings(folder, judge, budget_usd=BUDGET_USD)))
             stack.callback(nodes[-1].stop)
+        # Before the servers stop: they would wait for calls under way.
+        stack.callback(judge.release)
         ledger = Ledger(cluster, DATABASE, BUDGET_USD)
         for number, trace in enumerate(trace_ids(RUNS, 9)):
             assert nodes[number % 2].send(request_of(agent_run(trace), "money")), "a run was refused"
         wait_for(lambda: judge.calls == RUNS and ledger.spent_and_reserved() == (RUNS * CALL_USD, 0), "live grading")
         trials = [(node, start_trial(node, number)) for number, node in enumerate(nodes)]
+        # Both spend at the same time: all calls of one, and what the rest of the budget allows the other.
+        wait_for(lambda: judge.calls > RUNS + CONCURRENCY, "calls of both servers")
+        judge.release()
 
         def have_ended():
             ledger.spent_and_reserved()
