@@ -170,8 +170,8 @@ mod tests {
         wait_for_amounts(&store, (0.5, 0.0)).await;
         // The reservation itself is under way when nobody waits for it any more.
         let mut beginning = Box::pin(CallHold::begin(&store, call(1)));
-        std::future::poll_fn(|context| Poll::Ready(drop(beginning.as_mut().poll(context)))).await;
-        drop(beginning);
+        let polled = std::future::poll_fn(|context| Poll::Ready(beginning.as_mut().poll(context))).await;
+        drop((polled, beginning));
         wait_for_amounts(&store, (1.0, 0.0)).await;
         let CallTurn::Held(mut hold) = CallHold::begin(&store, call(1)).await.unwrap() else { panic!("not granted") };
         let spend = JudgeSpend { rule: "r".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };

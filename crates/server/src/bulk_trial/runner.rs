@@ -8,7 +8,7 @@ use std::time::Duration;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::rubric::{Rubric, RubricOrigin};
 use gradus_eval::run::{StateFolder, VerdictCache};
-use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
+use gradus_eval::runner::{self, QuestionScope, RunLimits, RunPlan, RunTermination};
 use gradus_eval::shared::QuestionCoordinator;
 use gradus_store::{Store, StoreError};
 use tokio::sync::mpsc;
@@ -141,10 +141,8 @@ impl BulkTrialTask {
         let mut nobody = ();
         let (forward, forwarded) = mpsc::unbounded_channel();
         let forwarding = tokio::spawn(forward_interrupts(interrupts, Arc::clone(&self.cancelled), forward));
-        let coordinator = self.coordinator.clone();
-        let judging =
-            runner::run_selected_with(plan, selection, &id, coordinator, &mut ledger, receiver, forwarded, &mut nobody);
-        let end = judging.await;
+        let scope = QuestionScope { selection: Some(selection), coordinator: self.coordinator.clone() };
+        let end = runner::run_shared(plan, &id, scope, &mut ledger, receiver, forwarded, &mut nobody).await;
         stopping.abort();
         forwarding.abort();
         // The run has ended, so the channel is closed and feeding ends, too.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
+use gradus_eval::runner::{self, QuestionScope, RunLimits, RunPlan, RunTermination};
 use gradus_eval::shared::QuestionCoordinator;
 use gradus_store::{StoreError, UngradedTrajectory};
 use tokio::sync::mpsc;
@@ -227,7 +227,8 @@ impl RuleGrader {
         let feeding = self.feed(at_work.clone(), sender);
         let id = rule.run_id();
         let mut nobody = ();
-        let judging = runner::run_shared(plan, &id, coordinator, &mut ledger, receiver, interrupts, &mut nobody);
+        let scope = QuestionScope { selection: None, coordinator };
+        let judging = runner::run_shared(plan, &id, scope, &mut ledger, receiver, interrupts, &mut nobody);
         tokio::select! {
             (end, fed) = async { tokio::join!(judging, feeding) } => {
                 at_work.wait_until_written(&self.server.store, || self.is_stopping()).await;
