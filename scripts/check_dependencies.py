@@ -65,9 +65,14 @@ def split_outside_parentheses(text, word):
     return [part.strip() for part in (*parts, text[start:])]
 
 
+def list_packages():
+    """All packages of the workspace with their licences. Optional features are part of what is distributed."""
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features", "--manifest-path", str(ROOT / "Cargo.toml")]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["packages"]
+
+
 def check_licences(deny):
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path", str(ROOT / "Cargo.toml")]
-    packages = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["packages"]
+    packages = list_packages()
     allowed = set(deny["licenses"]["allow"])
     found = [f"{p['name']} {p['version']}: licence {p['license']!r} is not in deny.toml" for p in packages if not is_allowed(p["license"] or "none", allowed)]
     return found, f"{len(packages)} packages"

@@ -125,6 +125,10 @@ class Versions(unittest.TestCase):
 
 
 class Licences(unittest.TestCase):
+    def test_optional_features_are_read(self):
+        names = {package["name"] for package in checks.list_packages()}
+        self.assertLessEqual({"postgres", "object_store", "parquet"}, names)
+
     def test_expressions(self):
         allowed = {"MIT", "Apache-2.0"}
         for expression, wanted in [("MIT", True), ("MIT/GPL-3.0", True), ("MIT AND GPL-3.0", False), ("(MIT OR GPL-3.0) AND Apache-2.0", True), ("none", False)]:

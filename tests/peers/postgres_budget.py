@@ -24,32 +24,32 @@ LONGEST_S = 300
 EVALUATOR = "task_completion"
 
 
-def settings(folder, judge, evaluators=(EVALUATOR,)):
+def settings(folder, judge, evaluators=(EVALUATOR,), budget_usd=BUDGET_USD):
     prices = pathlib.Path(folder, "prices.toml")
     prices.write_text(f'["scripted"]\ninput = 0\noutput = {TOKEN_USD * 1e6}\n')
     return (f'[judge]\nconcurrency = {CONCURRENCY}\nmax_tokens = {MAX_TOKENS}\n[eval]\nprices = "{prices}"\n[[rule]]\nname = "r"\njudge = "openai:scripted"\n'
-            f'base_url = "{judge.url}"\nevaluators = {list(evaluators)}\ndaily_budget_usd = {BUDGET_USD}\n').replace("'", '"')
+            f'base_url = "{judge.url}"\nevaluators = {list(evaluators)}\ndaily_budget_usd = {budget_usd}\n').replace("'", '"')
 
 
 class Ledger:
     """What the database says about calls and costs."""
 
-    def __init__(self, cluster):
-        self.cluster = cluster
+    def __init__(self, cluster, database=DATABASE, budget_usd=BUDGET_USD):
+        self.cluster, self.database, self.budget_usd = cluster, database, budget_usd
 
     def query(self, columns):
-        return self.cluster.sql(f"SELECT {columns}", DATABASE).split("|")
+        return self.cluster.sql(f"SELECT {columns}", self.database).split("|")
 
     def spent_and_reserved(self):
         """In one statement, so that each call counts once. Never above the budget."""
         spent, reserved = map(float, self.query(
             "coalesce((SELECT sum(cost_usd) FROM gradus.spend), 0), coalesce((SELECT sum(reserved_usd) FROM gradus.judge_call WHERE answer IS NULL), 0)"))
-        assert spent + reserved <= BUDGET_USD, f"${spent} spent and ${reserved} reserved of ${BUDGET_USD}"
+        assert spent + reserved <= self.budget_usd, f"${spent} spent and ${reserved} reserved of ${self.budget_usd}"
         return spent, reserved
 
     def open_calls(self):
         """Calls under way, by server."""
-        rows = self.cluster.sql("SELECT owner, count(*) FROM gradus.judge_call WHERE answer IS NULL GROUP BY owner", DATABASE)
+        rows = self.cluster.sql("SELECT owner, count(*) FROM gradus.judge_call WHERE answer IS NULL GROUP BY owner", self.database)
         return {owner: int(count) for owner, count in (row.split("|") for row in rows.splitlines())}
 
 
@@ -134,8 +134,13 @@ def check_settings(gradus, folder, nodes, judge, address):
     assert len(shown) == 1 and "has other evaluators" in shown[0], doctor.stdout + doctor.stderr
 
 
-def check_budget(gradus, folder, cluster):
+def wait_for_day():
+    """A new day is a new budget, so no check begins shortly before one."""
     wait_for(lambda: time.time() % DAY_S < DAY_S - LONGEST_S, "the end of the day", 2 * LONGEST_S)
+
+
+def check_budget(gradus, folder, cluster):
+    wait_for_day()
     address = cluster.create_database(DATABASE)
     with contextlib.ExitStack() as stack:
         judge = stack.enter_context(CountingJudge(hold_after=HELD_AFTER))

@@ -14,7 +14,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import typing
+import urllib.error
 
 from fault_check import stored_spans
 from mistake_servers import old_programs, small_disk
@@ -104,9 +106,9 @@ MISTAKES = [
     # Reading is all that `store check` needs.
     Mistake("read-only database", make_read_only, make_writable, {"serve": (2, "PostgreSQL is read-only"), "doctor": (2, "PostgreSQL is read-only"), "store check": (0, "all is well")}, "read-only"),
     Mistake("missing rights", revoke_rights, grant_rights, same_for_all(2, "permission denied"), "permission denied", role="worker"),
-    Mistake("wrong password", change_password, restore_password, same_for_all(2, "password authentication failed"), "cannot be", role="secretive", password="first-secret"),
+    Mistake("wrong password", change_password, restore_password, same_for_all(2, "check the user and the password"), "cannot be", role="secretive", password="first-secret"),
     Mistake("newer schema", raise_schema, lower_schema, same_for_all(2, "made by a newer Gradus"), "newer"),
-    Mistake("closed database", refuse_connections, allow_connections, same_for_all(2, "not currently accepting connections"), "cannot be"),
+    Mistake("closed database", refuse_connections, allow_connections, same_for_all(2, "ALLOW_CONNECTIONS true"), "cannot be"),
 ]
 
 
@@ -163,6 +165,33 @@ class Sent:
         return [f"{len(lost)} of {len(self.traces)} acknowledged traces are not as they were sent"] if lost else []
 
 
+def is_ready(node):
+    try:
+        return node.get("/readyz")["is_ready"]
+    except urllib.error.HTTPError as error:
+        assert error.code == 503, error
+        return False
+
+
+def check_away(gradus, folder, cluster):
+    """A database that goes away is noticed without a span that is sent, and so is its return. Asking often costs nothing."""
+    node = Node(gradus, cluster.create_database("away"), folder, "away")
+    try:
+        wait_for(lambda: is_ready(node), "the server to be ready")
+        cluster.crash()
+        wait_for(lambda: not is_ready(node), "/readyz to notice that the database is away", NOTICED_WITHIN_S)
+        began = time.monotonic()
+        assert not any(is_ready(node) for _ in range(200)), "it is ready without a database"
+        took = time.monotonic() - began
+        cluster.start()
+        wait_for(lambda: is_ready(node), "/readyz to notice that the database is back", NOTICED_WITHIN_S)
+        return [f"database away: 200 probes took {took:.1f} s"] if took > 20 else []
+    except AssertionError as error:
+        return [f"database away: {error}; log: {node.read_log()[-600:]}"]
+    finally:
+        node.stop()
+
+
 def check_running(sent, mistake, make, correct):
     """A server that runs while the mistake is made refuses, says why once, and goes on when it is corrected."""
     log, found = sent.node.folder / "log", []
@@ -173,12 +202,15 @@ def check_running(sent, mistake, make, correct):
         if mistake.logged:
             wait_for(lambda: not sent.send(), "the server to notice", NOTICED_WITHIN_S)
             wait_for(lambda: mistake.logged in log.read_text()[before:], f"the log to contain {mistake.logged!r}", NOTICED_WITHIN_S)
+            wait_for(lambda: not is_ready(sent.node), "/readyz to say that nothing can be stored", NOTICED_WITHIN_S)
         found += check_log(log.read_text()[before:])
     except AssertionError as error:
         found.append(f"{error}; log: {log.read_text()[before:][-1000:]}")
     yield found
     correct()
     try:
+        # Nobody sends: clients wait until the server is ready.
+        wait_for(lambda: is_ready(sent.node), "/readyz to say that spans are stored", NOTICED_WITHIN_S)
         wait_for(sent.send, "the server to go on", NOTICED_WITHIN_S)
         found += sent.missing()
     except AssertionError as error:
@@ -217,8 +249,14 @@ def check_before_start(gradus, folder, cluster):
     cluster.sql("CREATE SCHEMA gradus; CREATE TABLE gradus.store_format (mine INTEGER)", "odd")
     cluster.create_database("closed")
     silent = socket.create_server(("127.0.0.1", 0))
+    closed_port = cluster.address("one").replace(str(cluster.port), str(free_port()))
     cases = {
-        "nobody listens": (cluster.address("one").replace(str(cluster.port), str(free_port())), same_for_all(2, "check the address, and that the server runs")),
+        "missing password": (cluster.address("taken", "secretive"), same_for_all(2, "give the password with PGPASSWORD")),
+        "missing database": (cluster.address("nowhere"), same_for_all(2, "CREATE DATABASE")),
+        "unknown role": (cluster.address("taken", "nobody"), same_for_all(2, "check the user")),
+        "server without TLS": (f"{taken}?sslmode=require", same_for_all(2, "write sslmode=disable")),
+        "server with TLS only": (f"{cluster.address('taken', 'encrypted')}?sslmode=disable", same_for_all(2, "write sslmode=require")),
+        "nobody listens": (closed_port, same_for_all(2, "check the address, and that the server runs")),
         "silent host": (f"postgres://gradus@127.0.0.1:{silent.getsockname()[1]}/one", same_for_all(2, "check the address, and that the server runs")),
         "unknown host": ("postgres://gradus@nowhere.invalid/one", same_for_all(2, "check the address, and that the server runs")),
         "no rights to create": (cluster.address("closed", "guest"), {"serve": (2, "rights"), "doctor": (2, "rights"), "store check": (2, "there is no store")}),
@@ -299,6 +337,7 @@ def main(gradus):
             found = [line for mistake in MISTAKES for line in check_mistake(gradus, folder, cluster, mistake)]
             found += check_before_start(gradus, folder, cluster)
             found += check_different_settings(gradus, folder, cluster)
+            found += check_away(gradus, folder, cluster)
         found += check_old_server(gradus, folder)
         found += check_full_disk(gradus, folder, programs)
     for line in found:
@@ -310,7 +349,9 @@ def prepare_roles(cluster):
     """A role with rights to its database only, and one with a password."""
     cluster.sql("CREATE ROLE worker LOGIN; CREATE ROLE secretive LOGIN PASSWORD 'first-secret'")
     rules = cluster.data / "pg_hba.conf"
-    rules.write_text("host all secretive 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+    cluster.sql("CREATE ROLE encrypted LOGIN")
+    own_rules = ["host all secretive 127.0.0.1/32 scram-sha-256", "hostssl all encrypted 127.0.0.1/32 trust", "host all encrypted 127.0.0.1/32 reject"]
+    rules.write_text("\n".join([*own_rules, rules.read_text()]))
     cluster.sql("SELECT pg_reload_conf()")
 
 

@@ -17,6 +17,8 @@ from postgres_budget import check_budget
 from postgres_cluster import Cluster, embedded_programs, free_port, wait_for
 from postgres_moving import check_backup, check_moving
 from postgres_servers import Node, agent_run, environment, request_of, run, trace_ids
+from postgres_trials import check_trials
+from postgres_upgrade import check_upgrade
 
 # Without it, a test would wait for a real disk after every request.
 FAST = ["fsync=off", "max_connections=100"]
@@ -143,7 +145,7 @@ def check_bad_input(gradus, folder, cluster, address):
     cluster.sql("ALTER DATABASE fixed SET default_transaction_read_only = on")
     cases = {
         "nobody listens": (f"postgres://gradus@127.0.0.1:{free_port()}/one", "check the address, and that the server runs"),
-        "no database": (cluster.address("nowhere"), 'database "nowhere" does not exist'),
+        "no database": (cluster.address("nowhere"), 'CREATE DATABASE'),
         "no rights": (cluster.address("one", "guest"), "rights"),
         "newer": (newer, "made by a newer Gradus"),
         "read-only": (read_only, "read-only"),
@@ -183,7 +185,9 @@ def main(gradus):
                 check_moving(gradus, run, folder, cluster, address, environment(""))
                 check_backup(gradus, run, folder, cluster, address)
                 check_bad_input(gradus, folder, cluster, address)
+                check_upgrade(gradus, folder, cluster, complete)
                 check_budget(gradus, folder, cluster)
+                check_trials(gradus, folder, cluster)
             except AssertionError as error:
                 found.append(str(error))
     for line in found:

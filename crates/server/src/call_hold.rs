@@ -49,7 +49,7 @@ impl CallHold {
                 CallAdmission::Later => CallTurn::Later,
             })
         };
-        run_blocking(store, begin).await
+        run_on_store(store, begin).await
     }
 
     /// Holds a single call to the budget of its rule: the trial of a rubric, or an anchor.
@@ -64,7 +64,7 @@ impl CallHold {
             CallTurn::Exhausted { spent_usd } => Err(CallHoldError::Budget { spent_usd }),
             // Calls under way have reserved the rest.
             CallTurn::Later | CallTurn::Answered(_) => {
-                let spent = run_blocking(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
+                let spent = run_on_store(store, move |store| store.spent_since(today_ns(), Some(&rule), None));
                 Err(CallHoldError::Budget { spent_usd: spent.await?.cost_usd })
             }
         }
@@ -75,7 +75,7 @@ impl CallHold {
         let Some(ticket) = self.ticket.clone() else {
             return self.store.record_spend(spend, self.project.clone(), now_ns())?.wait_async().await;
         };
-        run_blocking(&self.store, move |store| store.settle_call(&ticket, spend, answer, now_ns())).await?;
+        run_on_store(&self.store, move |store| store.settle_call(&ticket, spend, answer, now_ns())).await?;
         self.ticket = None;
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Drop for CallHold {
 async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), CallHoldError> {
     let Some(budget) = call.daily_budget_usd else { return Ok(()) };
     let rule = call.rule.clone();
-    let spent = run_blocking(store, move |store| store.spent_since(today_ns(), Some(&rule), None)).await?;
+    let spent = run_on_store(store, move |store| store.spent_since(today_ns(), Some(&rule), None)).await?;
     match spent.cost_usd + call.max_cost_usd > budget {
         true => Err(CallHoldError::Budget { spent_usd: spent.cost_usd }),
         false => Ok(()),
@@ -113,7 +113,7 @@ async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), Ca
 }
 
 /// Runs what waits for the database beside the tasks.
-pub(crate) async fn run_blocking<T: Send + 'static>(
+pub(crate) async fn run_on_store<T: Send + 'static>(
     store: &Arc<Store>,
     work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -122,5 +122,61 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
         Ok(result) => result,
         // Only while the runtime ends.
         Err(_) => Err(StoreError::Closed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use gradus_store::StoreOptions;
+
+    use super::*;
+
+    fn call(key: u8) -> JudgeCall {
+        JudgeCall {
+            key: Some([key; 16]),
+            rule: "r".to_owned(),
+            project: "shop".to_owned(),
+            trajectory_id: "t".to_owned(),
+            step: None,
+            rubric_hash: "hash".to_owned(),
+            judge: "openai:gpt".to_owned(),
+            max_cost_usd: 0.5,
+            daily_budget_usd: Some(10.0),
+        }
+    }
+
+    /// Spent and reserved dollars.
+    fn amounts(store: &Store) -> (f64, f64) {
+        (store.spent_since(0, Some("r"), None).unwrap().cost_usd, store.reserved_usd("r").unwrap())
+    }
+
+    async fn wait_for_amounts(store: &Store, expected: (f64, f64)) {
+        while amounts(store) != expected {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_that_is_given_up_is_charged_and_can_be_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path(), StoreOptions::default()).unwrap());
+        let CallTurn::Held(hold) = CallHold::begin(&store, call(1)).await.unwrap() else { panic!("not granted") };
+        assert_eq!(amounts(&store), (0.0, 0.5));
+        drop(hold);
+        wait_for_amounts(&store, (0.5, 0.0)).await;
+        // The reservation itself is under way when nobody waits for it any more.
+        let mut beginning = Box::pin(CallHold::begin(&store, call(1)));
+        let polled = std::future::poll_fn(|context| Poll::Ready(beginning.as_mut().poll(context))).await;
+        drop((polled, beginning));
+        wait_for_amounts(&store, (1.0, 0.0)).await;
+        let CallTurn::Held(mut hold) = CallHold::begin(&store, call(1)).await.unwrap() else { panic!("not granted") };
+        let spend = JudgeSpend { rule: "r".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };
+        hold.settle(spend, Some("answer".to_owned())).await.unwrap();
+        drop(hold);
+        assert_eq!(amounts(&store), (1.25, 0.0), "what is settled is not charged again");
     }
 }

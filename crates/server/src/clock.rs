@@ -1,8 +1,10 @@
 //! The clock of the store: nanoseconds since 1970 as `i64`, which last until the year 2262.
 
+/// Length of a UTC day.
+pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
+
 /// The beginning of the current UTC day. Budgets are counted from there.
 pub(super) fn today_ns() -> i64 {
-    const DAY_NS: i64 = 86_400_000_000_000;
     now_ns().div_euclid(DAY_NS) * DAY_NS
 }
 

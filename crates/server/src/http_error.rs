@@ -64,6 +64,7 @@ impl From<StoreError> for ApiError {
             | StoreError::Gone { .. }
             | StoreError::Unreachable { .. }
             | StoreError::NotReachable { .. }
+            | StoreError::CopyRunning { .. }
             | StoreError::ReadOnlyServer => StatusCode::SERVICE_UNAVAILABLE,
             StoreError::BadSearch { .. } => return ApiError::bad_request(error.to_string()),
             StoreError::Stopped(stop) => return QueryRefusal::Stopped(*stop).into(),

@@ -71,6 +71,7 @@ mod span_export;
 mod spilled_body;
 mod start_status;
 mod state;
+mod store_coordinator;
 mod store_source;
 pub mod stored_records;
 mod stream;

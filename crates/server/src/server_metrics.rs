@@ -35,7 +35,7 @@ pub(super) struct PrometheusMetrics {
     /// Trajectories that were stored, each time they were assembled.
     pub(super) assembled: Counter,
     /// Failed attempts to assemble, by reason.
-    pub(super) setbacks: CounterFamily,
+    pub(super) assembly_failures: CounterFamily,
     pub(super) alerts: CounterFamily,
     /// Streams of HTTP/2 that were reset because the client did not read.
     pub(super) stalled_streams: Counter,
@@ -97,8 +97,8 @@ impl PrometheusMetrics {
     }
 
     /// Counts a trace group that could not be assembled, or a failed look at the ready queue.
-    pub(super) fn set_back(&self, reason: &'static str) {
-        self.setbacks.get_or_create(&vec![("reason", reason.to_owned())]).inc();
+    pub(super) fn record_assembly_failure(&self, reason: &'static str) {
+        self.assembly_failures.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
     /// Also adds the judge's calls and cost, if the outcome has any.

@@ -116,18 +116,18 @@ pub(super) async fn spill_body_to_file(body: Body, folder: &Path, lease: MemoryL
     let mut body = body;
     let mut file = {
         let folder = folder.to_owned();
-        run_blocking(move || tempfile::tempfile_in(folder)).await?
+        run_file_operation(move || tempfile::tempfile_in(folder)).await?
     };
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(std::io::Error::other)?.into_data() else { continue };
-        file = run_blocking(move || file.write_all(&data).map(|()| file)).await?;
+        file = run_file_operation(move || file.write_all(&data).map(|()| file)).await?;
     }
     let length = file.seek(SeekFrom::End(0))?;
     Ok(Body::new(SpilledBody { file: Arc::new(file), at: 0, length, is_exact: true, reading: None, _lease: lease }))
 }
 
 /// File operations block, so they never run on an async thread.
-async fn run_blocking<T: Send + 'static>(
+async fn run_file_operation<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?

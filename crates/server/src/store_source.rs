@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use gradus_ingest::{RecordIntake, SourceError, TraceSource};
-use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation};
+use gradus_store::{FILE_NAME, Store, StoreError, StoreLocation, is_postgres_address};
 
 /// One project of a store, or all of them. The store is opened read-only, so a server may use it at the same time.
 pub struct StoreSource {
     /// The database file.
     pub path: PathBuf,
-    /// The address of a store that is no file, instead of the path.
+    /// The address of a store, instead of the path.
     pub address: Option<String>,
     pub project: Option<String>,
 }
@@ -29,7 +29,8 @@ impl TraceSource for StoreSource {
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let (path, project) = (&self.path, self.project.as_deref());
         let name = match &self.address {
-            Some(_) => "the store in PostgreSQL".to_owned(),
+            Some(address) if is_postgres_address(address) => "the store in PostgreSQL".to_owned(),
+            Some(address) => address.clone(),
             None => path.display().to_string(),
         };
         let failed = |error: StoreError| match error {

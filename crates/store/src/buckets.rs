@@ -3,6 +3,8 @@
 
 /// Length of the shortest bucket: five minutes. Bucket numbers are start times divided by this, rounded down.
 pub const BUCKET_NS: i64 = 300 * 1_000_000_000;
+/// Length of a UTC day.
+pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Moments of the scores of trajectories, from which mean and cluster-robust variance are computed. For each
 /// trajectory, s is the sum of its scores and n their number: a trajectory is a cluster of n scores. The rows hold Σs,

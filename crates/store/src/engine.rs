@@ -33,6 +33,25 @@ impl StoreEngine {
         }
     }
 
+    /// Keeps everything else from writing to a database while the connection is open; `None` for a file, whose folder is
+    /// locked instead. Fails with [`StoreError::ServersRunning`] if something can write to it already.
+    pub(crate) fn lock_for_copy(&self) -> Result<Option<SqlConnection>, StoreError> {
+        match self {
+            StoreEngine::File(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(server) => Ok(Some(SqlConnection::from(server.lock_for_copy()?))),
+        }
+    }
+
+    /// The engine of the copy that holds this lock itself.
+    pub(crate) fn beside_copy_lock(self) -> StoreEngine {
+        match self {
+            StoreEngine::File(path) => StoreEngine::File(path),
+            #[cfg(feature = "postgres")]
+            StoreEngine::Postgres(server) => StoreEngine::Postgres(Box::new(server.beside_copy_lock())),
+        }
+    }
+
     /// The database file; `None` for a database server.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {

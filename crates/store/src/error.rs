@@ -39,9 +39,11 @@ pub enum StoreError {
     #[error("{path}: an incomplete copy of {source_name} is here; go on with that one, or copy into an empty store")]
     OtherCopy { path: PathBuf, source_name: String },
     #[error(
-        "{path}: servers or another copy are using this database; stop them, and wait 30 seconds if one was killed"
+        "{path}: servers or another copy are using this database; stop them (PostgreSQL notices within some seconds that one was killed)"
     )]
     ServersRunning { path: PathBuf },
+    #[error("{path}: `gradus store copy` is reading or writing this database; wait until it ends")]
+    CopyRunning { path: PathBuf },
     #[error(
         "{path}: table {table} differs from the source ({copied} rows, the source has {rows}), which was changed meanwhile; remove the target (its folder, or DROP SCHEMA gradus CASCADE), and copy again"
     )]
@@ -64,8 +66,8 @@ pub enum StoreError {
     #[error("{address}: {reason}; write postgres://USER@HOST:PORT/DATABASE or sqlite:FOLDER")]
     BadAddress { address: String, reason: String },
     /// While the store is being opened.
-    #[error("{address}: cannot use this PostgreSQL server ({reason}); check the address, and that the server runs")]
-    NotReachable { address: String, reason: String },
+    #[error("{address}: cannot use this PostgreSQL server ({reason}); {advice}")]
+    NotReachable { address: String, reason: String, advice: &'static str },
     #[error("{address}: PostgreSQL {found} is too old; use version {needed} or later")]
     OldServer { address: String, found: String, needed: i32 },
     /// While the store is in use. Senders get 503 and try again.
@@ -102,6 +104,17 @@ impl StoreError {
     /// Whether the requested data is at fault, as opposed to the store: other requests may succeed.
     pub fn is_of_content(&self) -> bool {
         matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
+    }
+
+    /// Whether the store refused to be written to, as opposed to one task: others would fail, too.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            StoreError::DiskFull
+                | StoreError::Unreachable { .. }
+                | StoreError::ReadOnlyServer
+                | StoreError::MissingRights { .. }
+        )
     }
 
     /// A stored row that cannot be decoded. `what` names it for the message.

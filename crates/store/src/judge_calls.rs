@@ -9,13 +9,13 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Store;
+use crate::buckets::DAY_NS;
 use crate::error::StoreError;
 use crate::query::project_number;
 use crate::ready_queue::LEASE_INTERVAL;
 use crate::spend::{JudgeSpend, add_spend, bucket_index};
 use crate::sql::{OptionalRow, SqlConnection, SqlError, SqlRow, ToSqlParam, params};
 
-const DAY_NS: i64 = 86_400_000_000_000;
 /// How long answers are kept for servers that take work over: longer than a budget or a judge keeps it waiting.
 pub(crate) const ANSWERS_KEPT_NS: i64 = 7 * DAY_NS;
 /// First key of the advisory locks of budgets: "grbu" in ASCII. The second one is a hash of the rule.
@@ -100,7 +100,7 @@ impl Store {
         let own = self.calls.lock().open.clone();
         let now_ns = self.node.shared_time_ns(now_ns);
         let ticket = CallTicket { key: call.key.unwrap_or_else(|| unshared_key(&node, fence)), fence };
-        let admitted = self.write_shortly(move |sql| admit_call(sql, &call, &ticket, &node, &own, now_ns));
+        let admitted = self.run_short_transaction(move |sql| admit_call(sql, &call, &ticket, &node, &own, now_ns));
         if !matches!(admitted, Ok(CallAdmission::Granted(_))) {
             self.calls.forget(fence);
         }
@@ -118,7 +118,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (own, node) = (ticket.clone(), self.node.name().to_owned());
         let now_ns = self.node.shared_time_ns(now_ns);
-        self.write_shortly(move |sql| close_call(sql, &own, &node, &spend, answer.as_deref(), now_ns))?;
+        self.run_short_transaction(move |sql| close_call(sql, &own, &node, &spend, answer.as_deref(), now_ns))?;
         self.calls.forget(ticket.fence);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Store {
         let (own, node) = (ticket.clone(), self.node.name().to_owned());
         // If this fails, the question can be asked again, and the row is replaced or charged later.
         self.calls.forget(ticket.fence);
-        self.write_shortly(move |sql| {
+        self.run_short_transaction(move |sql| {
             const OWN: &str = "answer IS NULL AND key = ?1 AND owner = ?2 AND fence = ?3";
             charge_calls(sql, &find_open_calls(sql, OWN, params![own.key, node, own.fence])?)
         })
@@ -138,7 +138,7 @@ impl Store {
     /// Charges the calls of servers that are gone at their upper bound. Returns their number.
     pub fn charge_lost_calls(&self) -> Result<usize, StoreError> {
         let node = self.node.name().to_owned();
-        self.write_shortly(move |sql| charge_lost_calls(sql, &node))
+        self.run_short_transaction(move |sql| charge_lost_calls(sql, &node))
     }
 
     /// Dollars that the calls of a rule under way may cost.

@@ -10,6 +10,7 @@ use crate::Store;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::location::StoreLocation;
+use crate::random_digits::random_digits;
 use crate::store_copy::require_no_copy;
 use crate::writer::WriteHandle;
 
@@ -38,18 +39,6 @@ const MAX_SESSION_NS: i64 = 31 * 86_400_000_000_000;
 /// A new key from the random source of the operating system.
 pub fn new_key() -> Result<String, StoreError> {
     Ok(format!("{PREFIX}{}", random_digits()?))
-}
-
-/// 256 random bits in hexadecimal.
-pub(crate) fn random_digits() -> Result<String, StoreError> {
-    let mut bytes = [0; 32];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .map_err(|error| StoreError::Sql(format!("no random numbers: {error}")))?;
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// BLAKE3 with a context of its own, so that the digest of a key cannot be used as that of a session.

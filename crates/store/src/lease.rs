@@ -10,16 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::buckets::DAY_NS;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
 use crate::judge_calls::{ANSWERS_KEPT_NS, charge_lost_calls, charge_own_calls, forget_answers};
-use crate::keys::random_digits;
+use crate::random_digits::random_digits;
 use crate::ready_queue::{LEASE_INTERVAL, fail_unfinished};
-use crate::retention::DAY_NS;
 use crate::sql::{SqlConnection, params};
 
 /// How often a lease is renewed: three times in its duration.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How soon a heartbeat that failed is repeated.
+const FAILED_HEARTBEAT: Duration = Duration::from_secs(2);
 /// Session-level advisory lock of the server that sends alerts: "gral" in ASCII.
 const LEADER_LOCK: i64 = 0x6772_616c;
 /// Days for which partitions are made in advance.
@@ -38,6 +40,8 @@ struct NodeState {
     /// Unique among all servers that ever used the database.
     name: String,
     is_leader: AtomicBool,
+    /// Whether the last heartbeat could not be written.
+    is_failing: AtomicBool,
     /// By how much the clock of the database is ahead of this server's.
     clock_offset_ns: AtomicI64,
     /// What the server says about its settings; empty until it does.
@@ -49,9 +53,15 @@ impl NodeState {
         Ok(NodeState {
             name: random_digits()?[..16].to_owned(),
             is_leader: AtomicBool::new(is_leader),
+            is_failing: AtomicBool::new(false),
             clock_offset_ns: AtomicI64::new(0),
             settings: Mutex::default(),
         })
+    }
+
+    /// Time until the next heartbeat.
+    fn pause(&self) -> Duration {
+        if self.is_failing.load(Ordering::Relaxed) { FAILED_HEARTBEAT } else { HEARTBEAT }
     }
 
     fn settings(&self) -> String {
@@ -75,16 +85,11 @@ impl ClusterNode {
         let shared = Arc::clone(&state);
         let renew = move || {
             let mut connection = Some(connection);
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(HEARTBEAT) {
-                if connection.as_ref().is_none_or(SqlConnection::is_broken) {
-                    // The lock of the leader went with the connection.
-                    shared.is_leader.store(false, Ordering::Relaxed);
-                    connection = engine.open_writer().ok();
-                }
-                if let Some(connection) = &connection {
-                    // An error is noticed by the next heartbeat, and by everybody else who uses the database.
-                    let _ = beat(connection, &shared, true);
-                }
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(shared.pause()) {
+                let is_done = beat_connected(&mut connection, &engine, &shared)
+                    // A connection that was lost meanwhile is noticed by its first statement.
+                    || beat_connected(&mut connection, &engine, &shared);
+                shared.is_failing.store(!is_done, Ordering::Relaxed);
             }
             if let Some(connection) = &connection {
                 let _ = leave(connection, &shared);
@@ -106,6 +111,11 @@ impl ClusterNode {
         settings.clone_into(&mut self.state.settings.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Whether the last heartbeat could not be written.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.state.is_failing.load(Ordering::Relaxed)
+    }
+
     /// Whether this server does what only one may do.
     pub(crate) fn is_leader(&self) -> bool {
         self.state.is_leader.load(Ordering::Relaxed)
@@ -123,6 +133,20 @@ impl Drop for ClusterNode {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// One heartbeat, on another connection if the old one is lost. Whether it was written.
+fn beat_connected(connection: &mut Option<SqlConnection>, engine: &StoreEngine, state: &NodeState) -> bool {
+    if connection.as_ref().is_none_or(SqlConnection::is_broken) {
+        // The lock of the leader went with the connection.
+        state.is_leader.store(false, Ordering::Relaxed);
+        *connection = engine.open_writer().ok();
+    }
+    match connection.as_ref().map(|connection| beat(connection, state, true)) {
+        // Another server was in the way, which says nothing about the database.
+        Some(Ok(()) | Err(StoreError::Conflict { .. })) => true,
+        Some(Err(_)) | None => false,
     }
 }
 
@@ -151,8 +175,8 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
     }
     if takes_over {
         // What fails is left to the next heartbeat; the rest of this one must not wait for it.
-        let _ = transact(sql, |sql| fail_unfinished(sql, database_ns).map(drop));
-        let _ = transact(sql, |sql| charge_lost_calls(sql, &state.name).map(drop));
+        let _ = sql.transact(|| fail_unfinished(sql, database_ns));
+        let _ = sql.transact(|| charge_lost_calls(sql, &state.name));
         forget_answers(sql, database_ns - ANSWERS_KEPT_NS)?;
     }
     sql.execute("DELETE FROM node WHERE seen_at < now() - interval '1 day'", ())?;
@@ -165,22 +189,12 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
     Ok(())
 }
 
-fn transact(
-    sql: &SqlConnection,
-    work: impl FnOnce(&SqlConnection) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    sql.execute_batch("BEGIN")?;
-    let done = work(sql);
-    sql.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-    done
-}
-
 /// Ends all leases, so that others need not wait, and charges calls that nobody waits for any more. Attempts that are
 /// not finished then count as failed, as after a crash.
 fn leave(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
     sql.execute("UPDATE due SET leased_until = now() WHERE owner = ?", [&state.name])?;
     sql.execute("UPDATE ungraded SET owner = NULL, leased_until = NULL WHERE owner = ?", [&state.name])?;
-    transact(sql, |sql| charge_own_calls(sql, &state.name).map(drop))?;
+    sql.transact(|| charge_own_calls(sql, &state.name))?;
     sql.execute("DELETE FROM node WHERE name = ?", [&state.name])?;
     Ok(())
 }

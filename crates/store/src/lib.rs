@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod facets;
 mod failures;
+mod file_guard;
 mod files;
 mod grading;
 mod ingest;
@@ -34,6 +35,7 @@ mod postgres_server;
 mod project_numbers;
 mod projects;
 mod query;
+mod random_digits;
 mod readers;
 mod ready_queue;
 mod records;
@@ -50,6 +52,8 @@ mod ungraded;
 mod usage;
 mod write_queue;
 mod writer;
+mod writer_connection;
+mod writer_health;
 
 pub use crate::records::BlockSignal;
 pub use crate::records::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecord};
@@ -88,12 +92,14 @@ pub use store_copy::{CopiedTable, SearchWords, copy_store};
 pub use transfer::TransferCounts;
 pub use ungraded::{GradingBacklog, RemainingGrading, UngradedTrajectory};
 pub use write_queue::WriteLane;
-pub use writer::{WriteHandle, WriterStatus};
+pub use writer::WriteHandle;
+pub use writer_health::WriterStatus;
 
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use engine::StoreEngine;
 use gradus_core::span::TraceId;
@@ -194,16 +200,11 @@ impl Store {
         connection::pending_upgrade(path)
     }
 
-    /// Writes about as much as a small request does, to find out whether the disk accepts it.
-    pub fn try_to_write(&self) -> Result<WriteHandle<()>, StoreError> {
-        self.writer()?.submit(0, |writing| {
-            // The empty name, which no rule can have. The row stays and differs each time: a row that is removed in the
-            // same transaction, or does not change, would not be written.
-            let put = "INSERT INTO alert_state (rule, state) VALUES ('', ?) \
-                       ON CONFLICT (rule) DO UPDATE SET state = excluded.state";
-            let noise: String = (0..1024).map(|_| keys::random_digits()).collect::<Result<_, _>>()?;
-            writing.sql.execute(put, [noise]).map(drop).map_err(StoreError::from)
-        })
+    /// Whether writes are expected to succeed, by those that were made last: the writer makes some itself while none
+    /// succeeds. Asks nothing of the store.
+    pub fn is_writable(&self) -> bool {
+        let is_failing = |writer: &StoreWriter| writer.status.is_failing.load(Ordering::Relaxed);
+        !self.node.is_failing() && !self.writer.as_ref().is_none_or(is_failing) && self.check_files().is_ok()
     }
 
     /// Whether the files of the store are still those that were opened. The writer checks this before every

@@ -85,14 +85,6 @@ impl Store {
         }
     }
 
-    /// Opens a store for a copy into it: it is empty, or has an incomplete copy.
-    pub(crate) fn open_copy_target(location: &StoreLocation) -> Result<Store, StoreError> {
-        match location {
-            StoreLocation::Folder(folder) => Store::open_folder(folder, StoreOptions::default()),
-            StoreLocation::Postgres(_) => Store::with_engine(location.engine()?, None, StoreOptions::default()),
-        }
-    }
-
     /// Fails if a server could not start with this store. Nothing is checked for a folder, which is tried otherwise.
     pub fn check_startable(location: &StoreLocation) -> Result<(), StoreError> {
         match location.engine()? {

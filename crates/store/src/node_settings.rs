@@ -32,7 +32,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let (name, settings) = (self.node.name().to_owned(), settings.to_owned());
-        self.write_shortly(move |sql| {
+        self.run_short_transaction(move |sql| {
             sql.execute("UPDATE node SET settings = ? WHERE name = ?", params![settings, name])?;
             Ok(())
         })?;

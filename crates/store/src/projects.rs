@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::failures::forget_empty_groups;
 use crate::retention::{RemovalCounts, remove_trace};
 use crate::rollup;
+use crate::spend;
 use crate::usage;
 use crate::writer::WriteHandle;
 
@@ -149,8 +150,9 @@ fn remove_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     for statement in [
         "DELETE FROM facet WHERE project = ?",
         "DELETE FROM annotation WHERE project = ?",
-        // Calls under way are still paid for.
         "DELETE FROM judge_call WHERE project = ? AND answer IS NOT NULL",
+        // Calls under way are still paid for.
+        "UPDATE judge_call SET project = 0 WHERE project = ?",
         "DELETE FROM project WHERE no = ?",
     ] {
         sql.prepare_cached(statement)?.execute([no])?;
@@ -158,9 +160,7 @@ fn remove_row(sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
     if sql.sqlite().is_none() {
         sql.prepare_cached("DELETE FROM project_count WHERE project = ?")?.execute([no])?;
     }
-    // A few rows per hour, so a scan without an index is cheap enough.
-    sql.prepare("DELETE FROM spend WHERE project = ?")?.execute([no])?;
-    Ok(())
+    spend::keep_spend_of_removed_project(sql, no)
 }
 
 /// Runs a statement that selects at most one project.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::sql::{OptionalRow, SqlConnection};
 
 use crate::Store;
+use crate::buckets::DAY_NS;
 use crate::error::StoreError;
 use crate::failures::forget_empty_groups;
 use crate::grading::forget_trajectory;
@@ -43,7 +44,6 @@ const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long dropping a partition waits for others, and lets others wait.
 const DROP_WAIT_MS: u64 = 200;
-pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 
 /// How long spending is kept at least: a month, over which people watch it, and some days.
 const SPEND_KEPT_NS: i64 = 40 * DAY_NS;

@@ -13,39 +13,34 @@ use crate::sql::SqlConnection;
 pub(crate) struct ShortWrites(Mutex<Option<SqlConnection>>);
 
 impl ShortWrites {
-    fn transact<T>(
+    fn run<T>(
         &self,
         engine: &StoreEngine,
-        mut work: impl FnMut(&SqlConnection) -> Result<T, StoreError>,
+        work: impl FnOnce(&SqlConnection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = match slot.take().filter(SqlConnection::is_alive) {
             Some(connection) => connection,
             None => engine.open_writer()?,
         };
-        connection.execute_batch("BEGIN")?;
-        let done = work(&connection);
-        let ended = connection.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
-        // A connection with an unknown state is not used again.
-        if ended.is_ok() {
+        let done = connection.transact(|| work(&connection));
+        if !connection.is_broken() {
             *slot = Some(connection);
         }
-        let result = done?;
-        ended?;
-        Ok(result)
+        done
     }
 }
 
 impl Store {
     /// Runs one short transaction and waits for its commit. Blocks the thread.
-    pub(crate) fn write_shortly<T: Send + 'static>(
+    pub(crate) fn run_short_transaction<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&SqlConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let writer = self.writer()?;
         match self.engine.file() {
             Some(_) => writer.submit(0, move |writing| work(writing.sql))?.wait(),
-            None => self.short_writes.transact(&self.engine, work),
+            None => self.short_writes.run(&self.engine, work),
         }
     }
 }

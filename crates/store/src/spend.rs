@@ -55,6 +55,10 @@ impl Store {
     }
 }
 
+/// Adds to a row that is there already.
+const ADD_TO_ROW: &str = "ON CONFLICT (bucket, rule, project) DO UPDATE SET calls = spend.calls + excluded.calls, \
+                          unpriced = spend.unpriced + excluded.unpriced, cost_usd = spend.cost_usd + excluded.cost_usd";
+
 /// Number of the bucket that a time is in. Rounds down, also before 1970.
 pub(crate) fn bucket_index(ns: i64) -> i64 {
     ns.div_euclid(BUCKET_NS)
@@ -70,11 +74,9 @@ pub(crate) fn add_spend(
     if spend.calls == 0 && spend.cost_usd == 0.0 {
         return Ok(());
     }
-    sql.prepare_cached(
-        "INSERT INTO spend (bucket, rule, project, calls, unpriced, cost_usd) VALUES (?, ?, ?, ?, ?, ?) \
-         ON CONFLICT (bucket, rule, project) DO UPDATE SET calls = spend.calls + excluded.calls, \
-         unpriced = spend.unpriced + excluded.unpriced, cost_usd = spend.cost_usd + excluded.cost_usd",
-    )?
+    sql.prepare_cached(&format!(
+        "INSERT INTO spend (bucket, rule, project, calls, unpriced, cost_usd) VALUES (?, ?, ?, ?, ?, ?) {ADD_TO_ROW}"
+    ))?
     .execute(params![
         bucket_index(now_ns),
         spend.rule,
@@ -83,5 +85,18 @@ pub(crate) fn add_spend(
         spend.unpriced,
         spend.cost_usd
     ])?;
+    Ok(())
+}
+
+/// Moves the spending of a project that is being removed to no project. The money is spent, so the daily budget of a rule
+/// must go on counting it.
+pub(crate) fn keep_spend_of_removed_project(sql: &SqlConnection, project: i64) -> Result<(), StoreError> {
+    // A few rows per hour, so a scan without an index is cheap enough.
+    sql.prepare(&format!(
+        "INSERT INTO spend (bucket, rule, project, calls, unpriced, cost_usd) \
+         SELECT bucket, rule, 0, calls, unpriced, cost_usd FROM spend WHERE project = ? {ADD_TO_ROW}"
+    ))?
+    .execute([project])?;
+    sql.prepare("DELETE FROM spend WHERE project = ?")?.execute([project])?;
     Ok(())
 }

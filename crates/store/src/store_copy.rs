@@ -2,6 +2,7 @@
 //!
 //! Rows are copied in the order of their keys. With each batch, the target records how far the copy is, so an interrupted
 //! one goes on behind its last batch. Until the copy is complete and verified, the target cannot be opened otherwise.
+//! Nothing else writes to either store meanwhile: a folder has its lock, a database that of [`StoreEngine::lock_for_copy`].
 
 use std::sync::Arc;
 
@@ -13,12 +14,9 @@ use crate::interned_labels::collect_distinct_words;
 use crate::moved_tables::{MovedTable, TABLES, TableReader};
 use crate::project_numbers::ProjectNumberCache;
 use crate::sql::{OptionalRow, SqlConnection, SqlValue, params};
-use crate::transfer::{finish_import, from_json};
+use crate::transfer::{finish_import, from_json, schema_of};
 use crate::writer::WriteHandle;
 use crate::{FILE_NAME, Store, StoreLocation, StoreOptions};
-
-/// Session-level advisory lock of a copy into a database: "grco" in ASCII.
-const COPY_LOCK: i64 = 0x6772_636f;
 
 /// Makes the text for the full-text search of a trajectory, which the target cannot compute itself.
 pub type SearchWords = Arc<dyn Fn(&[u8]) -> String + Send + Sync>;
@@ -45,10 +43,9 @@ pub fn copy_store(
     words: &SearchWords,
     report: &mut dyn FnMut(&CopiedTable),
 ) -> Result<Vec<CopiedTable>, StoreError> {
-    let source = open_source(from)?;
-    let target = Store::open_copy_target(to)?;
+    let (source, _source_lock) = open_source(from)?;
+    let (target, _target_lock) = open_target(to)?;
     let reader = source.readers.take_reader()?;
-    // Servers that begin to write now are noticed at the end, by the comparison.
     let view = reader.patient_snapshot()?;
     let begun = begin_copy(&target, &source.location(), list_days(&view)?)?;
     for (number, table) in TABLES.iter().enumerate().skip(begun.table) {
@@ -69,20 +66,64 @@ pub fn copy_store(
 }
 
 /// Opens the source so that no server writes to it.
-fn open_source(from: &StoreLocation) -> Result<Store, StoreError> {
+fn open_source(from: &StoreLocation) -> Result<(Store, Option<SqlConnection>), StoreError> {
     match from {
         StoreLocation::Folder(folder) => {
             crate::check_existing_store(&folder.join(FILE_NAME))?;
             let store = Store::open(folder, StoreOptions::default())?;
             // Attempts that a killed server began are counted now: the copy has none of them.
             store.fail_unfinished_attempts(0)?.wait()?;
-            Ok(store)
+            Ok((store, None))
         }
         StoreLocation::Postgres(_) => {
             let store = Store::open_at_to_read(from)?;
-            store.check_other_servers()?;
-            Ok(store)
+            require_own_schema(&store)?;
+            let lock = from.engine()?.lock_for_copy()?;
+            Ok((store, lock))
         }
+    }
+}
+
+/// Opens the target: it is empty, or has an incomplete copy.
+fn open_target(to: &StoreLocation) -> Result<(Store, Option<SqlConnection>), StoreError> {
+    match to {
+        StoreLocation::Folder(folder) => Ok((Store::open_folder(folder, StoreOptions::default())?, None)),
+        StoreLocation::Postgres(_) => {
+            let engine = to.engine()?.beside_copy_lock();
+            // Before servers are looked for: whoever names the wrong database should not stop them.
+            require_vacant(&engine)?;
+            let lock = engine.lock_for_copy()?;
+            let store = Store::with_engine(engine, None, StoreOptions::default())?;
+            require_own_schema(&store)?;
+            Ok((store, lock))
+        }
+    }
+}
+
+/// Fails if a database has rows that no copy wrote.
+fn require_vacant(engine: &StoreEngine) -> Result<(), StoreError> {
+    let sql = match engine.open_reader() {
+        Err(StoreError::NoTables { .. } | StoreError::TooOld { .. }) => return Ok(()),
+        opened => opened?,
+    };
+    if has_incomplete_copy(&sql)? { Ok(()) } else { require_empty(&sql, &engine.to_string()) }
+}
+
+fn require_empty(sql: &SqlConnection, location: &str) -> Result<(), StoreError> {
+    for table in TABLES {
+        if !table.is_empty(sql)? {
+            return Err(StoreError::NotEmpty { path: location.into() });
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a newer version added to the tables: only that version can copy all of it.
+fn require_own_schema(store: &Store) -> Result<(), StoreError> {
+    let known = crate::schema_version() as i64;
+    match schema_of(&*store.readers.take_reader()?)? {
+        found if found > known => Err(StoreError::TooNew { path: store.location().into(), found, known }),
+        _ => Ok(()),
     }
 }
 
@@ -150,18 +191,8 @@ fn list_days(view: &SqlConnection) -> Result<Vec<i64>, StoreError> {
 /// Where to go on; records the beginning of a new copy.
 fn begin_copy(target: &Store, source: &str, days: Vec<i64>) -> Result<CopyPosition, StoreError> {
     let (location, source) = (target.location(), source.to_owned());
-    let has_begun = has_incomplete_copy(&*target.readers.take_reader()?)?;
-    // Nothing else opens a store into which a copy was begun, and the lock keeps a second copy out.
-    if !has_begun {
-        target.check_other_servers()?;
-    }
     let begin = move |writing: &mut crate::writer::WriteContext<'_>| {
         let sql = writing.sql;
-        let is_alone = sql.sqlite().is_some()
-            || sql.query_row("SELECT pg_try_advisory_lock(?)", [COPY_LOCK], |row| row.get::<bool>(0))?;
-        if !is_alone {
-            return Err(StoreError::ServersRunning { path: location.clone().into() });
-        }
         if has_incomplete_copy(sql)? {
             let position = read_position(sql)?;
             return match position.source == source {
@@ -169,11 +200,7 @@ fn begin_copy(target: &Store, source: &str, days: Vec<i64>) -> Result<CopyPositi
                 false => Err(StoreError::OtherCopy { path: location.clone().into(), source_name: position.source }),
             };
         }
-        for table in TABLES {
-            if !table.is_empty(sql)? {
-                return Err(StoreError::NotEmpty { path: location.clone().into() });
-            }
-        }
+        require_empty(sql, &location)?;
         sql.execute_batch(
             "CREATE TABLE store_copy (source TEXT NOT NULL, at_table INTEGER NOT NULL, after TEXT NOT NULL)",
         )?;
@@ -311,19 +338,5 @@ impl Store {
     pub(crate) fn require_complete(self) -> Result<Store, StoreError> {
         require_no_copy(&*self.readers.take_reader()?, &self.engine)?;
         Ok(self)
-    }
-
-    /// Fails if other servers use the database. An embedded store is locked instead.
-    fn check_other_servers(&self) -> Result<(), StoreError> {
-        if self.engine.file().is_some() {
-            return Ok(());
-        }
-        let reader = self.readers.take_reader()?;
-        let others: bool = reader.query_row(
-            "SELECT EXISTS (SELECT 1 FROM node WHERE seen_at > now() - interval '30 seconds' AND name <> ?)",
-            [self.node.name()],
-            |row| row.get(0),
-        )?;
-        if others { Err(StoreError::ServersRunning { path: self.location().into() }) } else { Ok(()) }
     }
 }

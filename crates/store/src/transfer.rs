@@ -185,7 +185,7 @@ fn sync_file(path: &Path) -> io::Result<()> {
 }
 
 /// The number of migrations that a store has been through.
-fn schema_of(sql: &SqlConnection) -> Result<i64, StoreError> {
+pub(crate) fn schema_of(sql: &SqlConnection) -> Result<i64, StoreError> {
     match sql.sqlite() {
         Some(connection) => Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?),
         None => Ok(sql.query_row("SELECT schema_version FROM store_format", (), |row| row.get(0))?),

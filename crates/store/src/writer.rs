@@ -4,20 +4,22 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::sql::SqlConnection;
 use tokio::sync::oneshot;
 
-use crate::connection::BUSY_TIMEOUT;
 use crate::engine::StoreEngine;
 use crate::error::StoreError;
+use crate::file_guard::FileGuard;
 use crate::files::StoreFiles;
 use crate::project_numbers::ProjectNumberCache;
 use crate::readers::ReaderPool;
 use crate::write_queue::{QueueRefusal, WriteLane, WriteQueue};
+use crate::writer_connection::{WriterConnection, begin_transaction, commit_transaction};
+use crate::writer_health::{WriterHealth, WriterStatus};
 
 /// What a task works with. The transaction is open.
 pub(crate) struct WriteContext<'w> {
@@ -86,19 +88,6 @@ impl<T> WriteHandle<T> {
     }
 }
 
-/// Counters of the writer, for metrics.
-#[derive(Debug, Default)]
-pub struct WriterStatus {
-    pub commits: AtomicU64,
-    pub failed_commits: AtomicU64,
-    /// Time of all transactions in nanoseconds, from the first task to the commit.
-    pub commit_ns: AtomicU64,
-    pub queued_bytes: AtomicUsize,
-    pub queued_tasks: AtomicUsize,
-    /// Whether the last commit failed: the store accepts nothing at the moment.
-    pub is_failing: AtomicBool,
-}
-
 /// Handle of the writing thread.
 pub(crate) struct StoreWriter {
     tasks: Arc<TaskQueue>,
@@ -125,10 +114,9 @@ impl StoreWriter {
         readers: Arc<ReaderPool>,
         most_queued_bytes: usize,
     ) -> Result<StoreWriter, StoreError> {
-        let connection = engine.open_writer()?;
-        let projects = ProjectNumberCache::read(&connection)?;
+        let writer = WriterConnection::open(engine, node)?;
         // Taken before anything can be acknowledged.
-        let files = connection.sqlite().map(|connection| Arc::new(StoreFiles::new(connection)));
+        let files = writer.connection.sqlite().map(|connection| Arc::new(StoreFiles::new(connection)));
         let tasks = Arc::new(TaskQueue::new(most_queued_bytes));
         let received = Arc::clone(&tasks);
         let status = Arc::new(WriterStatus::default());
@@ -137,14 +125,7 @@ impl StoreWriter {
             .name("store".to_owned())
             .spawn({
                 let guard = FileGuard::new(files.clone(), readers);
-                move || {
-                    write_until_closed(
-                        WriterConnection { engine, connection, projects, node },
-                        &received,
-                        &shared,
-                        guard,
-                    )
-                }
+                move || write_until_closed(writer, &received, &shared, guard)
             })
             .map_err(|error| StoreError::Sql(error.to_string()))?;
         Ok(StoreWriter { tasks, thread: Some(thread), status, files })
@@ -202,35 +183,24 @@ impl Drop for StoreWriter {
 /// Interval at which the files are checked while nothing is written.
 const IDLE_CHECK: Duration = Duration::from_millis(500);
 
-/// The connection of the writer, which is opened again when a database server was away.
-struct WriterConnection {
-    engine: StoreEngine,
-    connection: SqlConnection,
-    projects: ProjectNumberCache,
-    node: String,
-}
-
-impl WriterConnection {
-    /// Opens another connection if the old one is lost.
-    fn reconnect(&mut self) -> Result<(), StoreError> {
-        if self.connection.is_broken() {
-            self.connection = self.engine.open_writer()?;
-            self.projects = ProjectNumberCache::read(&self.connection)?;
-        }
-        Ok(())
-    }
-}
-
 /// Body of the writing thread.
-fn write_until_closed(mut writer: WriterConnection, tasks: &TaskQueue, status: &WriterStatus, mut guard: FileGuard) {
+fn write_until_closed(
+    mut writer: WriterConnection,
+    tasks: &TaskQueue,
+    status: &Arc<WriterStatus>,
+    mut guard: FileGuard,
+) {
+    let mut health = WriterHealth::new(Arc::clone(status));
     loop {
+        health.check(&mut writer, &mut guard);
         let first = match tasks.pop(IDLE_CHECK) {
             Ok(Some(task)) => task,
             Ok(None) => {
                 match guard.check(&writer.connection) {
                     Ok(log_bytes) => guard.limit_log(&writer.connection, log_bytes),
-                    Err(_) => status.is_failing.store(true, Ordering::Relaxed),
+                    Err(_) => health.set_failing(),
                 }
+                health.check_idle(&mut writer);
                 continue;
             }
             Err(_) => break,
@@ -257,6 +227,7 @@ fn write_until_closed(mut writer: WriterConnection, tasks: &TaskQueue, status: &
                 bytes < MAX_BYTES && batch.len() < MAX_TASKS && failed.is_none() && started.elapsed() < MAX_TRANSACTION;
             next = if has_room { tasks.try_pop() } else { None };
         }
+        let was_refused = failed.as_ref().is_some_and(StoreError::is_refusal);
         let committed = begun.and_then(|()| match failed {
             Some(error) => write_apart(&mut writer, &mut batch, error),
             None => commit_transaction(&writer.connection),
@@ -272,8 +243,10 @@ fn write_until_closed(mut writer: WriterConnection, tasks: &TaskQueue, status: &
         let counter = if committed.is_ok() { &status.commits } else { &status.failed_commits };
         counter.fetch_add(1, Ordering::Relaxed);
         // A transaction that wrote nothing says nothing about the disk.
-        if committed.is_err() || writer.connection.total_changes() != changes {
-            status.is_failing.store(committed.is_err(), Ordering::Relaxed);
+        if committed.is_err() || was_refused {
+            health.set_failing();
+        } else if writer.connection.total_changes() != changes {
+            health.note_success(&mut writer, &mut guard);
         }
         status.commit_ns.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
         status.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -293,106 +266,6 @@ fn write_until_closed(mut writer: WriterConnection, tasks: &TaskQueue, status: &
         }
     }
     guard.prepare_close(&writer.connection);
-}
-
-/// Protects the files of an embedded store. Does nothing for a database server.
-struct FileGuard {
-    files: Option<Arc<StoreFiles>>,
-    log_limit: LogLimit,
-    is_rescued: bool,
-}
-
-impl FileGuard {
-    fn new(files: Option<Arc<StoreFiles>>, readers: Arc<ReaderPool>) -> FileGuard {
-        FileGuard { files, log_limit: LogLimit::new(readers), is_rescued: false }
-    }
-
-    /// Checks the files, and saves the log once if they are not as they were. Returns the size of the log.
-    fn check(&mut self, connection: &SqlConnection) -> Result<u64, StoreError> {
-        let Some((files, connection)) = self.files.as_ref().zip(connection.sqlite()) else { return Ok(0) };
-        let checked = files.check();
-        if checked.is_err() && !std::mem::replace(&mut self.is_rescued, true) {
-            files.rescue_log(connection);
-        }
-        checked
-    }
-
-    /// As [`FileGuard::check`], but only a file that is gone is a reason to save the log.
-    fn check_after_commit(&mut self, connection: &SqlConnection) -> Result<u64, StoreError> {
-        let checked = self.files.as_ref().map_or(Ok(0), |files| files.check());
-        match checked {
-            Err(StoreError::Gone { .. }) => self.check(connection),
-            checked => checked,
-        }
-    }
-
-    fn limit_log(&mut self, connection: &SqlConnection, log_bytes: u64) {
-        if let Some(connection) = connection.sqlite() {
-            self.log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES);
-        }
-    }
-
-    /// A checkpoint may free space: the log itself takes some.
-    fn free_log(&self, connection: &SqlConnection) {
-        if let Some(connection) = connection.sqlite() {
-            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-        }
-    }
-
-    fn prepare_close(&self, connection: &SqlConnection) {
-        if let Some((files, connection)) = self.files.as_ref().zip(connection.sqlite()) {
-            files.prepare_close(connection);
-        }
-    }
-}
-
-/// Limits the write-ahead log. It can be reset only while nobody reads from it, which may never happen if queries
-/// overlap. So new queries wait for a moment once it has grown too large.
-struct LogLimit {
-    readers: Arc<ReaderPool>,
-    is_over: bool,
-    next_try: Instant,
-}
-
-/// Size at which the log is reset even if queries have to wait for it.
-const MAX_LOG_BYTES: u64 = 128 << 20;
-
-impl LogLimit {
-    /// Pause between two attempts, each of which moves what it can.
-    const PAUSE: Duration = Duration::from_millis(200);
-
-    fn new(readers: Arc<ReaderPool>) -> LogLimit {
-        LogLimit { readers, is_over: false, next_try: Instant::now() }
-    }
-
-    /// Holds queries back while the log is too large, and tries to reset it.
-    fn enforce(&mut self, connection: &rusqlite::Connection, log_bytes: u64, max_bytes: u64) {
-        let is_over = log_bytes > max_bytes;
-        if is_over != self.is_over {
-            self.is_over = is_over;
-            self.readers.hold_queries(is_over);
-        }
-        if !is_over || Instant::now() < self.next_try {
-            return;
-        }
-        // Does not wait for readers: the next commit tries again.
-        let reset = connection
-            .busy_timeout(Duration::ZERO)
-            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)));
-        let _ = connection.busy_timeout(BUSY_TIMEOUT);
-        self.next_try = Instant::now() + Self::PAUSE;
-        if matches!(reset, Ok(0)) {
-            self.is_over = false;
-            self.readers.hold_queries(false);
-        }
-    }
-}
-
-/// IMMEDIATE takes the write lock at once, so that no task fails halfway because another process writes.
-fn begin_transaction(connection: &SqlConnection) -> Result<(), StoreError> {
-    connection
-        .execute_batch(connection.choose("BEGIN IMMEDIATE", "BEGIN"))
-        .map_err(|error| StoreError::from_sql(&error))
 }
 
 /// Repeats the tasks of a batch after one of them failed, each in a savepoint of its own, so that each can be rolled
@@ -444,20 +317,11 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
     Ok(())
 }
 
-/// With `synchronous = FULL`, the data is on the disk when this returns.
-fn commit_transaction(connection: &SqlConnection) -> Result<(), StoreError> {
-    connection.execute_batch("COMMIT").map_err(|error| {
-        let _ = connection.execute_batch("ROLLBACK");
-        StoreError::from_sql(&error)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::connection::open_writer;
 
     fn writer(folder: &tempfile::TempDir) -> StoreWriter {
         let path = folder.path().join("store.db");
@@ -546,45 +410,16 @@ mod tests {
         assert!(is_failing());
         assert!(names(writer).is_empty());
         assert!(is_failing(), "reading says nothing of it");
-        assert!(store.try_to_write().unwrap().wait().is_err());
-        assert!(is_failing());
+        // A small row may fit where a request does not.
+        limit(writer, Some(4));
+        put(writer, "b", 10).wait().unwrap();
+        assert!(is_failing() && !store.is_writable());
+        // Nobody writes: the writer tries itself.
         limit(writer, None);
-        store.try_to_write().unwrap().wait().unwrap();
-        assert!(!is_failing());
-    }
-
-    #[test]
-    fn a_log_that_grew_too_large_is_reset_as_soon_as_nobody_reads_from_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store.db");
-        let connection = open_writer(&path).unwrap();
-        let readers = Arc::new(ReaderPool::new(StoreEngine::File(path)));
-        let mut limit = LogLimit::new(Arc::clone(&readers));
-        let put = |rule: &str| {
-            let put = "INSERT INTO alert_state (rule, state) VALUES (?, ?)";
-            connection.execute(put, [rule, &"x".repeat(100_000)]).unwrap();
-        };
-        put("a");
-        let files = StoreFiles::new(&connection);
-        let reader = readers.take_reader().unwrap();
-        let view = reader.snapshot().unwrap();
-        let count: i64 = view.query_row("SELECT count(*) FROM alert_state", (), |row| row.get(0)).unwrap();
-        assert_eq!(count, 1);
-        put("b");
-        let bytes = files.check().unwrap();
-        assert!(bytes > 200_000, "{bytes}");
-        limit.enforce(&connection, bytes, 1_000_000);
-        assert!(!limit.is_over && !readers.are_queries_held());
-        limit.enforce(&connection, bytes, 100_000);
-        assert!(limit.is_over && readers.are_queries_held(), "somebody reads");
-        assert!(files.check().unwrap() >= bytes);
-        drop(view);
-        drop(reader);
-        limit.next_try = Instant::now();
-        limit.enforce(&connection, bytes, 100_000);
-        assert!(!limit.is_over && !readers.are_queries_held());
-        assert_eq!(files.check().unwrap(), 0);
-        put("c");
+        while is_failing() {
+            std::thread::yield_now();
+        }
+        assert!(store.is_writable());
     }
 
     #[test]

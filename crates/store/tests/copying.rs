@@ -38,7 +38,7 @@ fn furnished() -> Lab {
         lab.assemble(trace_group, vec![record], 6_000);
     }
     let at = StoreLocation::Folder(lab.folder.path().to_owned());
-    Store::add_key_beside(&at, "ci", &new_key().unwrap(), KeyScopes::parse("read").unwrap(), 7_000).unwrap();
+    lab.fill_every_table(&at, TRACES + 1, 7_000);
     lab
 }
 
@@ -72,7 +72,9 @@ fn a_copy_and_its_copy_have_the_same_rows() {
     let (_target_folder, target) = empty_target();
     let copied = copy(&StoreLocation::Folder(folder.path().to_owned()), &target).unwrap();
     let rows = |name: &str| copied.iter().find(|table| table.table == name).unwrap().rows;
-    assert_eq!((rows("trace"), rows("span"), rows("outcome"), rows("api_key")), (620, 1_240, 620, 1));
+    assert_eq!((rows("trace"), rows("span"), rows("outcome"), rows("api_key")), (622, 1_242, 621, 1));
+    let empty: Vec<&str> = copied.iter().filter(|table| table.rows == 0).map(|table| table.table).collect();
+    assert_eq!(empty, [""; 0], "nothing is known about a table without rows");
     let back_folder = tempfile::tempdir().unwrap();
     copy(&target, &StoreLocation::Folder(back_folder.path().to_owned())).unwrap();
     let back = Lab { store: Store::open(back_folder.path(), StoreOptions::default()).unwrap(), folder: back_folder };
@@ -110,8 +112,8 @@ fn an_interrupted_copy_goes_on_and_is_not_used_before() {
     assert!(matches!(error, StoreError::OtherCopy { .. }), "{error}");
     let mut tables = Vec::new();
     copy_store(&source, &target, &search_words(), &mut |table| tables.push(table.clone())).unwrap();
-    assert_eq!(tables[0], CopiedTable { table: "trajectory", rows: 120 });
-    assert_eq!(Store::open_at_to_read(&target).unwrap().count_traces(&TraceFilter::default()).unwrap().count, 620);
+    assert_eq!(tables[0], CopiedTable { table: "trajectory", rows: 121 });
+    assert_eq!(Store::open_at_to_read(&target).unwrap().count_traces(&TraceFilter::default()).unwrap().count, 622);
 }
 
 #[test]
@@ -126,7 +128,86 @@ fn a_copy_needs_a_source_and_an_empty_target() {
     assert!(matches!(in_use, StoreError::InUse { .. }), "{in_use}");
     drop(source.store);
     copy(&at, &target).unwrap();
+    // Also while a server uses it: stopping that one would not help.
+    let _server = target.folder().is_none().then(|| Store::open_at(&target, StoreOptions::default()).unwrap());
     let full = copy(&at, &target).unwrap_err();
     assert!(matches!(full, StoreError::NotEmpty { .. }), "{full}");
     Store::open_at_to_read(&target).unwrap();
+}
+
+#[test]
+fn a_source_that_changes_meanwhile_is_noticed() {
+    let Lab { folder, store } = furnished();
+    drop(store);
+    let source = StoreLocation::Folder(folder.path().to_owned());
+    let (_target_folder, target) = empty_target();
+    // Another program: gradus is kept out by the lock of the folder.
+    let change = |table: &CopiedTable| {
+        if table.table == "api_key" {
+            let file = rusqlite::Connection::open(folder.path().join(FILE_NAME)).unwrap();
+            file.execute("UPDATE alert_rule SET author = 'somebody else'", ()).unwrap();
+        }
+    };
+    let error = copy_store(&source, &target, &search_words(), &mut { change }).unwrap_err();
+    assert!(matches!(error, StoreError::CopyDiffers { table: "alert_rule", rows: 1, copied: 1, .. }), "{error}");
+    let opened = Store::open_at(&target, StoreOptions::default()).unwrap_err();
+    assert!(matches!(opened, StoreError::IncompleteCopy { .. }), "{opened}");
+}
+
+#[test]
+fn servers_and_copies_keep_each_other_out_of_a_database() {
+    let (_folder, database) = empty_target();
+    if database.folder().is_some() {
+        return; // A folder has its lock.
+    }
+    let Lab { folder, store } = furnished();
+    drop(store);
+    let source = StoreLocation::Folder(folder.path().to_owned());
+    let server = Store::open_at(&database, StoreOptions::default()).unwrap();
+    let refused = copy(&source, &database).unwrap_err();
+    assert!(matches!(refused, StoreError::ServersRunning { .. }), "{refused}");
+    drop(server);
+    let is_refused = |at: &StoreLocation| {
+        let opened = Store::open_at(at, StoreOptions::default()).unwrap_err();
+        assert!(matches!(opened, StoreError::CopyRunning { .. }), "{opened}");
+        let copied = copy(&source, at).unwrap_err();
+        // The source of a copy has rows, its target is in use.
+        matches!(copied, StoreError::InUse { .. } | StoreError::ServersRunning { .. } | StoreError::NotEmpty { .. })
+    };
+    copy_store(&source, &database, &search_words(), &mut |_| assert!(is_refused(&database))).unwrap();
+    // The same for a database that is copied from.
+    let back = tempfile::tempdir().unwrap();
+    let back_at = StoreLocation::Folder(back.path().to_owned());
+    let server = Store::open_at(&database, StoreOptions::default()).unwrap();
+    let refused = copy(&database, &back_at).unwrap_err();
+    assert!(matches!(refused, StoreError::ServersRunning { .. }), "{refused}");
+    drop(server);
+    copy_store(&database, &back_at, &search_words(), &mut |_| assert!(is_refused(&database))).unwrap();
+    Store::open_at(&database, StoreOptions::default()).unwrap();
+}
+
+#[test]
+fn a_copied_database_has_the_partitions_of_its_days() {
+    const DAY: i64 = 20_000;
+    let source = Lab::new();
+    let at = location(source.folder.path());
+    if at.folder().is_some() {
+        return; // SQLite has no partitions.
+    }
+    for day in [DAY, DAY + 1] {
+        source.ingest(vec![chunk(day as u128, "shop", 10, &[span(1)])], day * 86_400_000_000_000);
+    }
+    let Lab { folder: _folder, store } = source;
+    drop(store);
+    let (target_folder, target) = empty_target();
+    copy(&at, &target).unwrap();
+    let target = Lab { store: open_store(&target_folder), folder: target_folder };
+    let count = |table: &str| -> i64 {
+        let rows = format!("SELECT count(*) FROM gradus.{table}");
+        target.database().unwrap().query_one(&rows, &[]).unwrap().get(0)
+    };
+    let tables =
+        ["span_day_20000", "span_day_20001", "block_day_20000", "block_day_20001", "span_other", "block_other"];
+    assert_eq!(tables.map(count), [1, 1, 1, 1, 0, 0]);
+    target.assert_clean();
 }

@@ -145,6 +145,26 @@ fn answers_go_with_the_project_and_with_old_traces() {
 }
 
 #[test]
+fn a_removed_project_does_not_give_its_spending_back() {
+    let lab = Lab::new();
+    lab.ingest(vec![rooted(chunk(1, "shop", 10, &[span(1)]), "call", true)], NOON_NS);
+    let (answered, under_way) = (granted(&lab, &call(1)), granted(&lab, &call(2)));
+    settle(&lab, &answered, 0.25, Some("answer"));
+    // Spending without a project in the same minutes: the rows become one.
+    let other = JudgeSpend { rule: "r".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.125 };
+    lab.store.record_spend(other, "no project".to_owned(), NOON_NS).unwrap().wait().unwrap();
+    let shop = lab.store.project_named("shop").unwrap().unwrap().no;
+    while lab.store.remove_project_step(shop).unwrap().wait().unwrap().has_more {}
+    assert_eq!(spent(&lab), 0.375);
+    // Another project gets the number of the removed one on SQLite, and must not pay for it.
+    lab.ingest(vec![rooted(chunk(2, "clinic", 10, &[span(1)]), "call", true)], NOON_NS);
+    settle(&lab, &under_way, 0.25, Some("answer"));
+    assert_eq!(spent(&lab), 0.625);
+    assert_eq!(lab.store.spent_since(0, None, Some("clinic")).unwrap().cost_usd, 0.0);
+    assert_eq!(begin(&lab, &call(3)), CallAdmission::Exhausted { spent_usd: 0.625 });
+}
+
+#[test]
 fn servers_on_one_database_see_the_settings_of_each_other() {
     let lab = Lab::new();
     assert_eq!(lab.store.announce_settings("judges:a").unwrap(), []);

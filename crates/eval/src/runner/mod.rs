@@ -88,34 +88,30 @@ pub async fn run_selected(
     run_all_questions(runner.with_selection(selection), trajectories, interrupts).await
 }
 
+/// Which questions a run asks, and with whom it agrees on them.
+#[derive(Debug, Default)]
+pub struct QuestionScope {
+    /// `None` asks all of them.
+    pub selection: Option<QuestionSelection>,
+    /// `None` for a process that judges alone.
+    pub coordinator: Option<Arc<dyn QuestionCoordinator>>,
+}
+
 /// The same with any ledger, and with answers and limits that several processes may share. A question that a shared limit
 /// refuses is recorded as failed, and the run goes on: rules still judge, and others may have answered what is asked
 /// next. A limit that is only exhausted for now stops the run.
 pub async fn run_shared(
     plan: RunPlan,
     run_id: &str,
-    coordinator: Option<Arc<dyn QuestionCoordinator>>,
+    scope: QuestionScope,
     ledger: &mut (dyn RunLedger + Send),
     trajectories: mpsc::Receiver<Vec<Trajectory>>,
     interrupts: InterruptReceiver,
     watcher: &mut (dyn ProgressWatcher + Send),
 ) -> Result<RunTermination, RunFileError> {
     let runner = EvaluationRunner::new(plan, run_id, AnsweredQuestions::default(), ledger, watcher);
-    run_all_questions(runner.with_coordinator(coordinator), trajectories, interrupts).await
-}
-
-/// The same for a selection of the questions.
-pub async fn run_selected_with(
-    plan: RunPlan,
-    selection: QuestionSelection,
-    run_id: &str,
-    ledger: &mut (dyn RunLedger + Send),
-    trajectories: mpsc::Receiver<Vec<Trajectory>>,
-    interrupts: InterruptReceiver,
-    watcher: &mut (dyn ProgressWatcher + Send),
-) -> Result<RunTermination, RunFileError> {
-    let runner = EvaluationRunner::new(plan, run_id, AnsweredQuestions::default(), ledger, watcher);
-    run_all_questions(runner.with_selection(Some(selection)), trajectories, interrupts).await
+    let runner = runner.with_selection(scope.selection).with_coordinator(scope.coordinator);
+    run_all_questions(runner, trajectories, interrupts).await
 }
 
 /// The loop of a run: plans what arrives, starts questions, records answers, until nothing is left or a limit is

@@ -8,6 +8,7 @@ use clap::Args;
 use gradus_core::coverage::SourceCoverage;
 use gradus_core::trajectory::DefectKind;
 use gradus_core::visible::printable_line;
+use gradus_http::SecretString;
 use gradus_ingest::{
     InputSource, ReadSummary, RecordIntake, SourceError, SourceLimits, SpanCondition, TraceSelection, TraceSource,
     TrajectorySink,
@@ -16,7 +17,7 @@ use gradus_ingest::{
 use super::CommandExit;
 #[cfg(feature = "parquet")]
 use super::archive_sources::{ArchiveSources, is_archive};
-use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
+use crate::config::{ConfigError, ConfigFile, EnvironmentVariables, store_address};
 use crate::known_sources::StoreAndServerResolver;
 use gradus_phoenix::FilterCondition;
 use gradus_phoenix::client::{AddressError, PhoenixAddress, PhoenixClientSettings, PhoenixSource};
@@ -52,6 +53,10 @@ pub(super) struct SelectionOptions {
     /// Traces whose root span has this name; may be given several times.
     #[arg(long, value_name = "NAME", help_heading = "Which traces")]
     root_name: Vec<String>,
+    /// The store that store:PROJECT names, if it is not in the state folder: postgres://USER@HOST/DATABASE or
+    /// sqlite:FOLDER [env: GRADUS_STORE].
+    #[arg(long, value_name = "ADDRESS", help_heading = "Which traces")]
+    store: Option<String>,
 }
 
 /// Why the options about sources make no sense together, or cannot be parsed. Nothing was read yet.
@@ -86,6 +91,9 @@ pub(super) enum SourceOptionsError {
 pub(super) struct StateLocations<'a> {
     pub(super) config: Option<&'a Path>,
     pub(super) state_dir: Option<&'a Path>,
+    /// A folder that is named for its store, and wins over GRADUS_STORE. The state folder of a run does not: it says where
+    /// verdicts go.
+    pub(super) data: Option<&'a Path>,
     /// Download everything anew instead of continuing an interrupted read of a Phoenix.
     pub(super) fresh: bool,
 }
@@ -184,9 +192,9 @@ impl SelectionOptions {
             named.push(NamedSource { name: address.to_string(), phoenix: Some(address) });
         }
         let phoenix = file.phoenix.client_settings(&environment);
-        // A folder on the command line wins over the environment.
-        let store = environment.store.filter(|_| places.state_dir.is_none());
-        let state_dir = places.state_dir.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
+        let store = store_address(self.store.as_deref(), places.data).map(SecretString::from_address);
+        let given_folder = places.data.or(places.state_dir);
+        let state_dir = given_folder.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
         Ok(ResolvedSources {
             named,
             selection,

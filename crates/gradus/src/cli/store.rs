@@ -284,13 +284,13 @@ fn copy_whole_store(from: &str, to: &str) -> Result<CommandExit, StoreCommandErr
             print_diagnostic(&format!("{}: {} rows copied", table.table, table.rows));
         }
     })?;
-    let rows_of = |name: &str| copied.iter().find(|table| table.table == name).map_or(0, |table| table.rows);
+    let row_count = |name: &str| copied.iter().find(|table| table.table == name).map_or(0, |table| table.rows);
     anstream::println!(
         "{} traces, {} spans, {} trajectories, {} verdicts; {} rows in all: copied and compared",
-        rows_of("trace"),
-        rows_of("span"),
-        rows_of("trajectory"),
-        rows_of("outcome"),
+        row_count("trace"),
+        row_count("span"),
+        row_count("trajectory"),
+        row_count("outcome"),
         copied.iter().map(|table| table.rows).sum::<u64>()
     );
     Ok(CommandExit::Pass)

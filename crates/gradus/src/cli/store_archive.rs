@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::sources::{SelectionOptions, StateLocations};
+use super::sources::SelectionOptions;
 use super::{CommandExit, print_diagnostic};
 
+// Without Parquet they are only parsed: the command says that it is missing.
+#[cfg_attr(not(feature = "parquet"), allow(dead_code))]
 #[derive(Args)]
 pub(super) struct ArchiveArguments {
     /// The folder to write, or s3://BUCKET/PREFIX. It must be new, empty, or an archive whose writing was interrupted.
@@ -34,12 +36,13 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
     use gradus_ingest::archive::ArchiveWriter;
 
     use super::archive_sources::create_storage;
+    use super::sources::StateLocations;
 
     let mut sources = arguments.sources.clone();
     if sources.is_empty() && arguments.which.phoenix.is_none() {
         sources.push("store:".to_owned());
     }
-    let places = StateLocations { state_dir: arguments.data.as_deref(), ..StateLocations::default() };
+    let places = StateLocations { data: arguments.data.as_deref(), ..StateLocations::default() };
     let sources = match arguments.which.resolve(&sources, None, places) {
         Ok(sources) => sources,
         Err(error) => {

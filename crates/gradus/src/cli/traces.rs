@@ -99,7 +99,11 @@ pub(super) fn run_traces_command(arguments: &TraceArguments) -> anyhow::Result<C
         Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources, &show.kept),
         None => (&arguments.which, &arguments.sources, &arguments.kept),
     };
-    let places = StateLocations { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
+    let places = StateLocations {
+        config: kept.config.as_deref(),
+        state_dir: kept.state_dir.as_deref(),
+        ..StateLocations::default()
+    };
     let sources = match which.resolve(names, places) {
         Ok(sources) => sources,
         Err(error) => {

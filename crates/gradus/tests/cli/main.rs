@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panicking")]
 
+#[cfg(feature = "parquet")]
+mod archive;
 mod configuration;
 mod help;
 mod init;

@@ -33,7 +33,8 @@ fn metrics_can_be_read_by_prometheus() {
         eventually("one request", || metric(&name).filter(|count| *count == 1.0));
     }
     assert_eq!(metric(r#"gradus_ingest_records_total{signal="span",result="new"}"#), Some(3.0));
-    assert_eq!(metric("gradus_trajectories_assembled_total"), Some(1.0));
+    // And a trajectory after it was stored.
+    eventually("one trajectory", || metric("gradus_trajectories_assembled_total").filter(|count| *count == 1.0));
     assert!(metric("gradus_store_commits").unwrap() > 0.0);
     for name in ["store_queue_bytes", "store_used_bytes", "traces_due", "trajectories_ungraded", "uptime_seconds"] {
         assert!(metric(&format!("gradus_{name}")).is_some(), "{name}");

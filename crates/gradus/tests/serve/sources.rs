@@ -84,6 +84,43 @@ fn a_store_and_a_server_give_what_the_files_give() {
 }
 
 #[test]
+fn a_store_is_named_by_option_or_variable_whatever_the_state_folder_is() {
+    let lab = Lab::new();
+    drop(send_capture(&lab));
+    std::fs::create_dir(lab.path("elsewhere")).unwrap();
+    let store = format!("sqlite:{}", lab.path(".gradus").display());
+    let ran = |arguments: &[&str], variable: Option<&str>| {
+        let mut command = lab.command(arguments);
+        command.current_dir(lab.path("elsewhere"));
+        if let Some(address) = variable {
+            command.env("GRADUS_STORE", address);
+        }
+        crate::lab::Ran::of(command.output().unwrap())
+    };
+    let mut commands = vec![
+        vec!["traces", "store:", "--state-dir", "own"],
+        vec!["eval", "store:", "--judge", "offline", "--quiet", "--state-dir", "own"],
+    ];
+    if cfg!(feature = "parquet") {
+        commands.push(vec!["store", "archive", "archive"]);
+    }
+    for command in commands {
+        ran(&command, None).exits_with(2);
+        let bad = ran(&[&command[..], &["--store", "mysql://db/shop"]].concat(), Some(&store)).exits_with(2);
+        assert!(bad.err.contains("postgres://USER@HOST:PORT/DATABASE"), "{}", bad.err);
+        ran(&command, Some(&store)).exits_with(0);
+        let _ = std::fs::remove_dir_all(lab.path("elsewhere/archive"));
+        ran(&[&command[..], &["--store", &store]].concat(), Some("sqlite:nowhere")).exits_with(0);
+        let _ = std::fs::remove_dir_all(lab.path("elsewhere/archive"));
+    }
+    if cfg!(feature = "parquet") {
+        let named = ["store", "archive", "archive", "--data", "nowhere"];
+        let wins = ran(&named, Some(&store)).exits_with(2);
+        assert!(wins.err.contains("nowhere"), "{}", wins.err);
+    }
+}
+
+#[test]
 fn what_is_not_there_is_told_in_a_line() {
     let lab = Lab::new();
     let told = |source: &str, wanted: &str| {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -38,26 +37,13 @@ pub(super) struct ReadinessStatus {
     reason: Option<&'static str>,
 }
 
-/// Time limit of a trial write. Probes usually time out after a few seconds.
-const TRIAL: Duration = Duration::from_secs(2);
-
-/// The server accepts spans.
+/// The server accepts spans. Answered from what is known: a probe costs the store nothing, however often it is made.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = ReadinessStatus), (status = 503, body = ReadinessStatus)))]
 pub(super) async fn report_readiness(State(server): State<Arc<ServerState>>) -> Response {
-    let failing = || server.store.writer_status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
-    if failing() {
-        // While the server reports that it cannot write, clients send nothing, so no write would notice that the disk
-        // has space again. The probe itself therefore tries to write.
-        if let Ok(tried) = server.store.try_to_write() {
-            let _ = tokio::time::timeout(TRIAL, tried.wait_async()).await;
-        }
-    }
-    // Deleted or replaced files are noticed here, before a client sends something.
-    let is_failing = failing() || server.store.check_files().is_err();
     let reason = if server.is_stopping.load(Ordering::Relaxed) {
         Some("the server is going down")
-    } else if is_failing {
+    } else if !server.store.is_writable() {
         Some("the store cannot be written to; see the log")
     } else if server.memory.is_overloaded() {
         Some("requests are refused, since all memory for them is in use")

@@ -40,7 +40,7 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     registry.register(
         "assembly_setbacks",
         "Attempts to assemble a trace that failed, by reason",
-        meters.setbacks.clone(),
+        meters.assembly_failures.clone(),
     );
     registry.register(
         "outcomes",

@@ -81,6 +81,8 @@ pub(super) struct BulkTrialLedger {
     buffer: Vec<u8>,
     /// Spending that the store does not have yet.
     spend: JudgeSpend,
+    /// Whether the store is told what calls cost. Where servers share it, each call is charged when it is settled.
+    charges_calls: bool,
 }
 
 impl BulkTrialLedger {
@@ -103,6 +105,7 @@ impl BulkTrialLedger {
             path: journal.display().to_string(),
             buffer: Vec::new(),
             spend: JudgeSpend { rule: rule.to_owned(), ..JudgeSpend::default() },
+            charges_calls: !server.store.is_shared(),
         })
     }
 
@@ -145,9 +148,11 @@ impl RunLedger for BulkTrialLedger {
     fn asked(&mut self, _trajectory_id: &str, effort: QuestionCost) {
         let calls = u64::from(effort.calls);
         self.server.meters.record_call_pricing(calls, effort.is_priced);
-        self.spend.calls += calls;
-        self.spend.unpriced += if effort.is_priced { 0 } else { calls };
-        self.spend.cost_usd += effort.cost_usd;
+        if self.charges_calls {
+            self.spend.calls += calls;
+            self.spend.unpriced += if effort.is_priced { 0 } else { calls };
+            self.spend.cost_usd += effort.cost_usd;
+        }
         let line = JournalLine::Cost { calls, cost_usd: effort.cost_usd, is_priced: effort.is_priced };
         if let Err(error) = self.push(&line) {
             tracing::error!(%error, "failed to record the cost of a rubric trial");

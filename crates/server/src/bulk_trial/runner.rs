@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::rubric::{Rubric, RubricOrigin};
 use gradus_eval::run::{StateFolder, VerdictCache};
-use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
+use gradus_eval::runner::{self, QuestionScope, RunLimits, RunPlan, RunTermination};
+use gradus_eval::shared::QuestionCoordinator;
 use gradus_store::{Store, StoreError};
 use tokio::sync::mpsc;
 
@@ -20,6 +21,7 @@ use crate::bulk_trial_registry::BulkTrialSlot;
 use crate::clock::today_ns;
 use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
+use crate::store_coordinator::StoreCoordinator;
 use crate::trace_group::TraceGroupView;
 
 /// Trajectories that are read at once.
@@ -76,7 +78,8 @@ pub(crate) async fn start_bulk_trial(
         return Err(BulkTrialStartError::NoCalls { calls: record.calls, max_calls: plan.limits.max_calls });
     }
     let mut max_cost_usd = plan.limits.max_cost_usd.map(|most| (most - record.cost_usd).max(0.0));
-    if let Some(budget) = rule.daily_budget_usd {
+    // Where servers share the store, every call is reserved from the budget of all.
+    if let Some(budget) = rule.daily_budget_usd.filter(|_| !server.store.is_shared()) {
         let name = rule.name.clone();
         let spent =
             run_store_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
@@ -97,7 +100,13 @@ pub(crate) async fn start_bulk_trial(
     let ledger = BulkTrialLedger::open(server, &plan.rule, &plan.project, cache, &folder.journal_path())
         .map_err(BulkTrialStartError::Journal)?;
     folder.save_state(&BulkTrialState::new(BulkTrialStatus::Running, ""))?;
-    let task = BulkTrialTask { server: Arc::clone(server), plan, folder, rubric, open, slot };
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let coordinator = server.store.is_shared().then(|| {
+        let project = plan.project.clone();
+        let project_of = Box::new(move |_: &str| Some(project.clone()));
+        Arc::new(StoreCoordinator::new(server, rule, project_of, &cancelled)) as Arc<dyn QuestionCoordinator>
+    });
+    let task = BulkTrialTask { server: Arc::clone(server), plan, folder, rubric, open, slot, coordinator, cancelled };
     tokio::spawn(task.run(run_plan, ledger, interrupt, interrupts));
     Ok(())
 }
@@ -110,6 +119,10 @@ struct BulkTrialTask {
     rubric: Rubric,
     open: Vec<BulkTrialCase>,
     slot: BulkTrialSlot,
+    /// Agrees with the other servers on the database who asks what, and reserves what it may cost.
+    coordinator: Option<Arc<dyn QuestionCoordinator>>,
+    /// Set by a cancellation, so that questions which wait for their turn are given up.
+    cancelled: Arc<AtomicBool>,
 }
 
 impl BulkTrialTask {
@@ -126,11 +139,20 @@ impl BulkTrialTask {
         let stopping = tokio::spawn(interrupt_when_stopping(Arc::clone(&self.server), interrupt));
         let id = format!("trial-{}", self.plan.id);
         let mut nobody = ();
-        let end = runner::run_selected_with(plan, selection, &id, &mut ledger, receiver, interrupts, &mut nobody).await;
+        let (forward, forwarded) = mpsc::unbounded_channel();
+        let forwarding = tokio::spawn(forward_interrupts(interrupts, Arc::clone(&self.cancelled), forward));
+        let scope = QuestionScope { selection: Some(selection), coordinator: self.coordinator.clone() };
+        let end = runner::run_shared(plan, &id, scope, &mut ledger, receiver, forwarded, &mut nobody).await;
         stopping.abort();
+        forwarding.abort();
         // The run has ended, so the channel is closed and feeding ends, too.
         let fed = feeding.await;
         let is_stopping = self.server.is_stopping.load(Ordering::Relaxed);
+        // A question that was given up while it waited for its turn ends the run like a limit.
+        let end = end.map(|end| match end {
+            RunTermination::Limit(_) if self.cancelled.load(Ordering::Relaxed) => RunTermination::Interrupted,
+            end => end,
+        });
         let state = match (end, fed) {
             (Err(error), _) => stopped(format!("It failed: {error}.")),
             (Ok(RunTermination::Finished), Ok(Ok(()))) => BulkTrialState::new(BulkTrialStatus::Finished, ""),
@@ -185,6 +207,20 @@ fn load_trajectories(store: &Store, ids: &[String]) -> Result<Vec<Trajectory>, S
         found.extend(all.into_iter().find(|one| one.trajectory_id == *id));
     }
     Ok(found)
+}
+
+/// Passes on what interrupts the run, and remembers it for questions that wait for their turn.
+async fn forward_interrupts(
+    mut interrupts: runner::InterruptReceiver,
+    cancelled: Arc<AtomicBool>,
+    forward: mpsc::UnboundedSender<()>,
+) {
+    while let Some(()) = interrupts.recv().await {
+        cancelled.store(true, Ordering::Relaxed);
+        if forward.send(()).is_err() {
+            break;
+        }
+    }
 }
 
 /// Questions in flight are waited for; what is left can be continued after the restart.

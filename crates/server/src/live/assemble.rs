@@ -105,8 +105,8 @@ impl AssemblyPool {
     }
 }
 
-static SETBACKS: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
-static UNCANCELLED: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+static ASSEMBLY_FAILURE_LOG: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
+static CANCELLATION_FAILURE_LOG: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
 
 /// The loop of one thread. A panic outside of a single group, such as in the queue, is logged and the loop goes on.
 fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
@@ -115,11 +115,11 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
         let pause = match catch_assembly_panic(|| assemble_next(server, queue, &mut judges)) {
             Ok(false) => PAUSE,
             Ok(true) => Duration::ZERO,
-            Err(setback) => {
-                server.meters.set_back(setback.kind());
+            Err(failure) => {
+                server.meters.record_assembly_failure(failure.kind());
                 // Several threads fail again and again while a database is away.
-                if let Some(times) = SETBACKS.record_occurrence() {
-                    tracing::error!(error = %setback, times, "failed to assemble traces; retrying");
+                if let Some(times) = ASSEMBLY_FAILURE_LOG.record_occurrence() {
+                    tracing::error!(error = %failure, times, "failed to assemble traces; retrying");
                 }
                 // A judge that panicked may be in an inconsistent state.
                 judges = RuleJudges::default();
@@ -217,9 +217,9 @@ impl AssemblyBatch<'_> {
                     }
                     self.queue.defer_large(ready);
                 }
-                Err(setback) => {
+                Err(failure) => {
                     judges.by_rule.clear();
-                    self.fail_trace_group(ready.trace_group, setback)?;
+                    self.fail_trace_group(ready.trace_group, failure)?;
                 }
             }
             if bytes > MAX_STORED_TOGETHER {
@@ -295,7 +295,7 @@ impl AssemblyBatch<'_> {
         }
         let cancelled = self.server.store.cancel_attempts(trace_groups.clone()).and_then(WriteHandle::wait);
         if let Err(error) = cancelled
-            && let Some(times) = UNCANCELLED.record_occurrence()
+            && let Some(times) = CANCELLATION_FAILURE_LOG.record_occurrence()
         {
             tracing::error!(%error, times, "failed to cancel attempts to assemble traces");
         }
@@ -306,11 +306,11 @@ impl AssemblyBatch<'_> {
 
     /// Records a failed attempt and goes on without the group: the second failure quarantines it. Returns an error only
     /// if the whole store is affected, and then the attempt is not counted.
-    fn fail_trace_group(&self, trace_group: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
+    fn fail_trace_group(&self, trace_group: i64, failure: AssemblyFailure) -> Result<(), StoreError> {
         let server = self.server;
-        let failed = setback.into_group_failure().and_then(|setback| {
-            server.meters.set_back(setback.kind());
-            let reason = setback.to_string();
+        let failed = failure.into_group_failure().and_then(|failure| {
+            server.meters.record_assembly_failure(failure.kind());
+            let reason = failure.to_string();
             let is_quarantined = server.store.fail_attempt(trace_group, &reason, now_ns())?.wait()?;
             if is_quarantined {
                 tracing::error!(

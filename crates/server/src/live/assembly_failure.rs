@@ -50,12 +50,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_a_setback_of_its_own() {
+    fn a_panic_is_a_failure_of_its_own() {
         let number = 7;
-        let setback =
+        let failure =
             catch_assembly_panic(|| -> Result<(), StoreError> { panic!("trace group {number}") }).unwrap_err();
-        assert_eq!((setback.to_string().as_str(), setback.kind()), ("a panic: trace group 7", "panic"));
-        assert!(setback.into_group_failure().is_ok());
+        assert_eq!((failure.to_string().as_str(), failure.kind()), ("a panic: trace group 7", "panic"));
+        assert!(failure.into_group_failure().is_ok());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
+use gradus_eval::runner::{self, QuestionScope, RunLimits, RunPlan, RunTermination};
 use gradus_eval::shared::QuestionCoordinator;
 use gradus_store::{StoreError, UngradedTrajectory};
 use tokio::sync::mpsc;
@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 use super::ledger::{ActiveTrajectories, StoreLedger};
 use super::regrade::trajectories_again;
 use super::reroute::reroute_ungraded;
-use super::store_coordinator::StoreCoordinator;
-use crate::clock::now_ns;
+use crate::clock::{DAY_NS, now_ns, today_ns};
 use crate::grading_rule::GradingRule;
 use crate::judge_pause::JudgePauseReason;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
+use crate::store_coordinator::StoreCoordinator;
 
 /// One task for each rule that asks a model, and one that reroutes trajectories of removed rules.
 pub(super) struct GraderTasks {
@@ -41,7 +41,6 @@ const MIN_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// How often the ungraded queue is checked for rules that do not exist.
 const ROUTED_EVERY: Duration = Duration::from_secs(10);
-const DAY_NS: i64 = 86_400_000_000_000;
 
 impl GraderTasks {
     pub(super) fn start(server: &Arc<ServerState>) -> GraderTasks {
@@ -228,7 +227,8 @@ impl RuleGrader {
         let feeding = self.feed(at_work.clone(), sender);
         let id = rule.run_id();
         let mut nobody = ();
-        let judging = runner::run_shared(plan, &id, coordinator, &mut ledger, receiver, interrupts, &mut nobody);
+        let scope = QuestionScope { selection: None, coordinator };
+        let judging = runner::run_shared(plan, &id, scope, &mut ledger, receiver, interrupts, &mut nobody);
         tokio::select! {
             (end, fed) = async { tokio::join!(judging, feeding) } => {
                 at_work.wait_until_written(&self.server.store, || self.is_stopping()).await;
@@ -241,12 +241,13 @@ impl RuleGrader {
 
     /// Agrees with the other servers on the database who asks what.
     fn coordinator(&self, at_work: ActiveTrajectories) -> Arc<dyn QuestionCoordinator> {
-        Arc::new(StoreCoordinator::new(&self.server, self.rule(), at_work, &self.stop))
+        let project_of = Box::new(move |trajectory_id: &str| at_work.project(trajectory_id));
+        Arc::new(StoreCoordinator::new(&self.server, self.rule(), project_of, &self.stop))
     }
 
     /// Dollars of the rule since 00:00 UTC, trials of rubrics included.
     async fn load_spent_today(&self) -> anyhow::Result<f64> {
-        let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
+        let today = today_ns();
         let (store, name) = (Arc::clone(&self.server.store), self.rule().name.clone());
         let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None)).await??;
         Ok(spent.cost_usd)

@@ -18,7 +18,6 @@ mod node_announcement;
 mod record;
 mod regrade;
 mod reroute;
-mod store_coordinator;
 mod watch;
 
 pub(super) use measure::RECENT_NS;

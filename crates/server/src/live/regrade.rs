@@ -26,9 +26,9 @@ pub(super) fn trajectories_again(
         let assembled = catch_assembly_panic(|| Ok(TraceGroupView::load(store, number)?.trajectories));
         let mut by_id: HashMap<String, Trajectory> = match assembled {
             Ok(all) => all.into_iter().map(|one| (one.trajectory_id.clone(), one)).collect(),
-            Err(setback) => {
-                let setback = setback.into_group_failure()?;
-                tracing::error!(trace_group = number, error = %setback, "judging a trace failed; postponed");
+            Err(failure) => {
+                let failure = failure.into_group_failure()?;
+                tracing::error!(trace_group = number, error = %failure, "judging a trace failed; postponed");
                 HashMap::new()
             }
         };

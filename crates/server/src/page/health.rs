@@ -1,7 +1,6 @@
 //! State of the server: health, rules of live grading, projects, quarantined traces and API keys.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use askama::Template;
 use axum::body::Body;
@@ -161,7 +160,7 @@ pub(super) async fn render_health_page(
 fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError> {
     let store = &server.store;
     // A store that is open for reading only accepts no spans either.
-    let is_failing = store.writer_status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+    let is_failing = !store.is_writable();
     let (used, free) = store.used_and_free_bytes()?;
     let bytes = |bytes: u64| format_byte_size(usize::try_from(bytes).unwrap_or(usize::MAX));
     let quarantined_count = store.quarantined_count()?;

@@ -5,11 +5,10 @@ use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::display_text::format_timestamp;
+use crate::clock::DAY_NS;
 use crate::http_error::ApiError;
 use crate::score_bound::score_bound;
 use crate::time_text::parse_rfc3339 as read_time;
-
-const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Parameters of `/traces`. Empty ones are fields of the form that were left blank.
 #[derive(Clone, Default, Deserialize)]

@@ -86,7 +86,7 @@ pub(super) fn visit_query_rows(
         if !fits {
             return ControlFlow::Continue(());
         }
-        let rows = rows_of(query, trace, index, &span);
+        let rows = span_rows(query, trace, index, &span);
         if !rows.is_empty() {
             left = left.map(|left| left - 1);
         }
@@ -112,7 +112,7 @@ fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBo
 
 /// The rows of one span. Semantics follow Phoenix's `SpanQuery`: `select` and `concat` cells repeat in every row that
 /// `explode` produces.
-fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<DataFrameRow> {
+fn span_rows(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<DataFrameRow> {
     let key = query.index.extract_cell(trace, index, span);
     if query.wants_all() {
         return vec![(vec![key], collect_span_cells(span))];

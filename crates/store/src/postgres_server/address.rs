@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::connect_advice::{CHECK_ADDRESS, advise};
 use super::migration;
 use crate::error::StoreError;
 use crate::sql::describe_postgres_error;
@@ -29,6 +30,9 @@ const MAX_SILENT_CONNECTIONS: usize = 32;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 /// The oldest major version that is tested.
 const MIN_SERVER_VERSION: i32 = 15;
+
+/// Session-level advisory lock: shared by all connections that can write, and held by a copy alone. "grco" in ASCII.
+const COPY_LOCK: i64 = 0x6772_636f;
 
 /// Settings of every connection. A server that lost a node ends its transactions, so that its locks do not stop others.
 const SESSION_SETTINGS: &str = "SET search_path = gradus; SET client_min_messages = warning; \
@@ -60,6 +64,8 @@ pub(crate) struct PostgresServer {
     tls: MakeRustlsConnect,
     /// For messages; without a password.
     shown: String,
+    /// Whether this is the copy that has the lock of copies.
+    is_copy: bool,
 }
 
 impl PostgresServer {
@@ -96,16 +102,36 @@ impl PostgresServer {
         }
         let tls = make_tls(own.root_certificate.as_deref()).map_err(told)?;
         let shown = describe_server(&config);
-        Ok(PostgresServer { config, tls, shown })
+        Ok(PostgresServer { config, tls, shown, is_copy: false })
     }
 
     /// Opens a connection that may write, and creates or migrates the tables if necessary.
     pub(crate) fn open_writer(&self) -> Result<PostgresConnection, StoreError> {
         outside_runtime(|| {
             let mut client = self.connect()?;
+            if !self.is_copy && !try_lock(&mut client, "SELECT pg_try_advisory_lock_shared($1)")? {
+                return Err(StoreError::CopyRunning { path: self.shown.clone().into() });
+            }
             migration::migrate(&mut client, &self.shown)?;
             Ok(PostgresConnection::new(client, self.tls.clone()))
         })
+    }
+
+    /// Opens a connection that keeps everybody else from writing. PostgreSQL releases the lock when it is closed.
+    pub(crate) fn lock_for_copy(&self) -> Result<PostgresConnection, StoreError> {
+        outside_runtime(|| {
+            let mut client = self.connect()?;
+            match try_lock(&mut client, "SELECT pg_try_advisory_lock($1)")? {
+                true => Ok(PostgresConnection::new(client, self.tls.clone())),
+                false => Err(StoreError::ServersRunning { path: self.shown.clone().into() }),
+            }
+        })
+    }
+
+    /// The server as the copy uses it that has this lock.
+    pub(crate) fn beside_copy_lock(mut self) -> PostgresServer {
+        self.is_copy = true;
+        self
     }
 
     /// Opens a connection that only reads.
@@ -129,6 +155,7 @@ impl PostgresServer {
         let failed = |error: ::postgres::Error| StoreError::NotReachable {
             address: self.shown.clone(),
             reason: describe_postgres_error(&error),
+            advice: advise(&error),
         };
         let mut client = self.connect_in_time()?.map_err(failed)?;
         let version: String = client.query_one("SHOW server_version_num", &[]).map_err(failed)?.get(0);
@@ -153,6 +180,7 @@ impl PostgresServer {
         let silent = || StoreError::NotReachable {
             address: self.shown.clone(),
             reason: "it accepts connections, and does not answer".to_owned(),
+            advice: CHECK_ADDRESS,
         };
         if SILENT.load(Ordering::Relaxed) >= MAX_SILENT_CONNECTIONS {
             return Err(silent());
@@ -169,7 +197,7 @@ impl PostgresServer {
             }
         };
         let started = std::thread::Builder::new().name("connect".to_owned()).spawn(connect);
-        started.map_err(|error| StoreError::NotReachable { address: self.shown.clone(), reason: error.to_string() })?;
+        started.map_err(|error| StoreError::Sql(error.to_string()))?;
         // Hosts are tried one after the other.
         let hosts = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
         receiver.recv_timeout(CONNECT_TIMEOUT.saturating_mul(hosts) + ANSWER_TIMEOUT).map_err(|_| {
@@ -178,6 +206,11 @@ impl PostgresServer {
             silent()
         })
     }
+}
+
+/// Tries to take the lock of copies, alone or with others.
+fn try_lock(client: &mut Client, statement: &str) -> Result<bool, StoreError> {
+    Ok(client.query_one(statement, &[&COPY_LOCK]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
 }
 
 impl fmt::Display for PostgresServer {

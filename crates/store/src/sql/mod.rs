@@ -120,6 +120,14 @@ impl SqlConnection {
         Ok(view)
     }
 
+    /// Runs work in a transaction: all of it is committed, or nothing.
+    pub(crate) fn transact<T, E: From<SqlError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.execute_batch("BEGIN")?;
+        let done = work();
+        self.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        done
+    }
+
     /// Whether no transaction is open, for example because an error ended it.
     pub(crate) fn is_autocommit(&self) -> bool {
         match self {

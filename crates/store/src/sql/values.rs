@@ -30,6 +30,8 @@ pub(crate) enum SqlValue {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SqlValueRef<'a> {
     Null,
+    /// SQLite has integers instead.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Bool(bool),
     Integer(i64),
     Real(f64),

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)] // Each test file uses its part.
 
+mod every_table;
+
 use std::sync::Arc;
 
 use gradus_core::span::{SpanId, TraceId};
@@ -71,11 +73,17 @@ impl Lab {
         panic!("a list without an end");
     }
 
+    /// A connection to the database, beside the store; `None` on SQLite.
+    pub fn database(&self) -> Option<postgres::Client> {
+        match location(self.folder.path()) {
+            StoreLocation::Folder(_) => None,
+            StoreLocation::Postgres(address) => Some(postgres::Client::connect(&address, postgres::NoTls).unwrap()),
+        }
+    }
+
     /// Object ids of the partitions of days; none on SQLite.
-    #[cfg(feature = "postgres")]
     pub fn partitions(&self) -> Vec<u32> {
-        let StoreLocation::Postgres(address) = location(self.folder.path()) else { return Vec::new() };
-        let mut client = postgres::Client::connect(&address, postgres::NoTls).unwrap();
+        let Some(mut client) = self.database() else { return Vec::new() };
         let rows = client.query("SELECT oid FROM pg_class WHERE relname ~ '^span_day_[0-9]+$' ORDER BY relname", &[]);
         rows.unwrap().iter().map(|row| row.get(0)).collect()
     }

@@ -263,7 +263,7 @@ impl ItemCollector {
             }
             None => {
                 let (config, state_dir) = (arguments.config.as_deref(), arguments.state_dir.as_deref());
-                let places = StateLocations { config, state_dir, fresh: false };
+                let places = StateLocations { config, state_dir, ..StateLocations::default() };
                 let resolved = arguments.selection.resolve(&arguments.sources, self.span_condition.as_deref(), places);
                 let sources = match resolved {
                     Ok(sources) => sources,

@@ -144,6 +144,7 @@ impl EvalSettings {
             config: arguments.grading.config.as_deref(),
             state_dir: arguments.grading.state_dir.as_deref(),
             fresh: arguments.grading.fresh,
+            ..StateLocations::default()
         };
         let sources = arguments.which.resolve(&arguments.sources, places)?;
         let tools = arguments.grading.tools.as_ref().or(file.eval.tools.as_ref());

@@ -101,8 +101,11 @@ fn describe_name(name: &str, error: RunNameError) -> String {
 }
 
 fn load_sources(arguments: &ExportArguments) -> Result<GradedInput, InputError> {
-    let places =
-        StateLocations { config: arguments.config.as_deref(), state_dir: arguments.state_dir.as_deref(), fresh: false };
+    let places = StateLocations {
+        config: arguments.config.as_deref(),
+        state_dir: arguments.state_dir.as_deref(),
+        ..StateLocations::default()
+    };
     let sources = arguments.which.resolve(&arguments.inputs, places);
     let sources = sources.map_err(|error| InputError::Rejected(error.to_string()))?;
     let mut runs = Vec::new();
@@ -205,8 +208,11 @@ fn read_again(
     folder: &RunFolder,
     judged: &mut BTreeMap<String, GradedRun>,
 ) -> Result<Vec<GradedRun>, InputError> {
-    let places =
-        StateLocations { config: arguments.config.as_deref(), state_dir: arguments.state_dir.as_deref(), fresh: false };
+    let places = StateLocations {
+        config: arguments.config.as_deref(),
+        state_dir: arguments.state_dir.as_deref(),
+        ..StateLocations::default()
+    };
     let is_there = |source: &&String| source.contains(':') || Path::new(source.as_str()).exists();
     let names: Vec<String> = folder.record.sources.iter().filter(is_there).cloned().collect();
     if names.is_empty() {

@@ -82,6 +82,7 @@ fn read_own_runs(arguments: &JudgeTestArguments) -> anyhow::Result<Result<Vec<Ri
         config: arguments.config.as_deref(),
         state_dir: arguments.state_dir.as_deref(),
         fresh: arguments.fresh,
+        ..StateLocations::default()
     };
     let sources = match SourceOptions::default().resolve(&arguments.right, places) {
         Ok(sources) => sources,

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use gradus_core::trajectory::{DefectKind, Trajectory};
 use gradus_eval::run::RunFileError;
-use gradus_eval::runner::{self, RunLimits, RunPlan, RunTermination};
+use gradus_eval::runner::{self, QuestionScope, RunLimits, RunPlan, RunTermination};
 use gradus_eval::shared::{QuestionCoordinator, SharedFolder, SharedLimits};
 use gradus_ingest::{RecordIntake, SourceLimits};
 use tokio::sync::mpsc;
@@ -114,7 +114,8 @@ fn judge_stream(
     let mut nobody = ();
     let end = runtime.block_on(async {
         let interrupts = spawn_interrupt_listener();
-        runner::run_shared(plan, "stream", coordinator, &mut ledger, trajectories, interrupts, &mut nobody).await
+        let scope = QuestionScope { selection: None, coordinator };
+        runner::run_shared(plan, "stream", scope, &mut ledger, trajectories, interrupts, &mut nobody).await
     })?;
     match &end {
         // The reading thread may block on standard input forever, so it is joined only here.

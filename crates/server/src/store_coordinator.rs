@@ -10,7 +10,6 @@ use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError};
 use gradus_eval::shared::{CoordinatorFuture, QuestionCoordinator, QuestionIntent, QuestionPermit, QuestionTurn};
 use gradus_store::{JudgeCall, JudgeSpend};
 
-use super::ledger::ActiveTrajectories;
 use crate::call_hold::{CallHold, CallTurn};
 use crate::grading_rule::GradingRule;
 use crate::state::ServerState;
@@ -20,22 +19,25 @@ const MIN_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 const STOPPING: &str = "the server is stopping";
 
-/// Reserves and settles the calls of one rule.
-pub(super) struct StoreCoordinator {
+/// The project of a trajectory that is judged, by its id; `None` if it is not known any more.
+pub(crate) type ProjectLookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Reserves and settles the calls that one rule pays for.
+pub(crate) struct StoreCoordinator {
     server: Arc<ServerState>,
     rule: String,
     daily_budget_usd: Option<f64>,
     is_priced: bool,
-    at_work: ActiveTrajectories,
-    /// The rules are being replaced.
+    project_of: ProjectLookup,
+    /// The rules are being replaced, or somebody cancelled the run.
     stop: Arc<AtomicBool>,
 }
 
 impl StoreCoordinator {
-    pub(super) fn new(
+    pub(crate) fn new(
         server: &Arc<ServerState>,
         rule: &GradingRule,
-        at_work: ActiveTrajectories,
+        project_of: ProjectLookup,
         stop: &Arc<AtomicBool>,
     ) -> StoreCoordinator {
         StoreCoordinator {
@@ -43,7 +45,7 @@ impl StoreCoordinator {
             rule: rule.name.clone(),
             daily_budget_usd: rule.daily_budget_usd,
             is_priced: rule.judge.as_ref().is_some_and(|judge| judge.price.is_some()),
-            at_work,
+            project_of,
             stop: Arc::clone(stop),
         }
     }
@@ -52,7 +54,7 @@ impl StoreCoordinator {
         JudgeCall {
             key: Some(intent.key.to_bytes()),
             rule: self.rule.clone(),
-            project: self.at_work.project(&intent.trajectory_id).unwrap_or_default(),
+            project: (self.project_of)(&intent.trajectory_id).unwrap_or_default(),
             trajectory_id: intent.trajectory_id.to_string(),
             step: intent.step_index,
             rubric_hash: intent.rubric_hash.to_string(),
