@@ -10,10 +10,11 @@ from page_open import IDS, URL, draw_frames, fine, open_until, opened
 
 # The width between the margins of an A4 page, in CSS pixels.
 PAPER = {"width": 688, "height": 970}
-# Boxes that leave the paper, and texts that are cut by their box. `svg` has a box of its own.
+# Boxes that leave the paper, and texts that are cut by their box. `svg` has a box of its own; heads of tables whose cells
+# have labels are for screen readers.
 CUT = """() => {
   const right = document.documentElement.clientWidth;
-  const isShown = (one) => one.checkVisibility({visibilityProperty: true}) && !one.closest(".visually-hidden, .skip, svg");
+  const isShown = (one) => one.checkVisibility({visibilityProperty: true}) && !one.closest(".visually-hidden, .skip, svg, .stacks thead");
   const isCut = (one) => one.getBoundingClientRect().right > right + 1 || (one.scrollHeight > one.clientHeight + 1 && ["auto", "scroll", "hidden"].includes(getComputedStyle(one).overflowY) && one.clientHeight > 0);
   return [...document.querySelectorAll("body *")].filter((one) => isShown(one) && isCut(one)).map((one) => one.outerHTML.slice(0, 120));
 }"""
