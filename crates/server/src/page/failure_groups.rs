@@ -321,3 +321,50 @@ pub(super) async fn submit_failure_group(
     }
     Ok(response)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(key: &str, is_muted: bool) -> FailureGroupRow {
+        FailureGroupRow {
+            key: key.to_owned(),
+            evaluator: "call_validity".to_owned(),
+            tool: String::new(),
+            rule: String::new(),
+            label: "incorrect".to_owned(),
+            reason: "Parameter <text> is missing".to_owned(),
+            first_seen_ns: 0,
+            name: None,
+            note: None,
+            is_muted,
+            trajectories: 1,
+            trajectories_before: 0,
+            verdicts: 1,
+            versions: Vec::new(),
+            example: None,
+        }
+    }
+
+    fn table(groups: Vec<FailureGroupRow>, group_count: u64, muted_count: u64, all: Option<&str>) -> FailureGroupTable {
+        let list = FailureGroupList { groups, group_count, muted_count };
+        let totals = PeriodTotals { now: 10, before: None };
+        let traces = PageUrl::from_path("/traces");
+        let settings = ReloadableSettings::without_rules();
+        FailureGroupTable::new(&settings, &list, totals, None, &traces, all.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_list_that_leaves_groups_out_leads_to_all_of_them() {
+        let few = table(vec![group("a", false)], 3, 1, Some("/?groups=all"));
+        assert_eq!(
+            (few.more.as_deref(), few.all.as_deref()),
+            (Some("And 1 more group, 1 muted group."), Some("/?groups=all"))
+        );
+        let all = table(vec![group("a", false), group("b", false), group("c", true)], 3, 1, None);
+        assert_eq!((all.more, all.all), (None, None));
+        assert_eq!((all.rows[0].title.as_str(), all.rows[2].is_muted), ("Parameter … is missing", true));
+        let complete = table(vec![group("a", false)], 1, 0, Some("/?groups=all"));
+        assert_eq!((complete.more, complete.all), (None, None));
+    }
+}
