@@ -209,7 +209,7 @@ def from_a_list_to_the_guilty_step(browser):
     expect(page.locator("tr[data-id]").first).to_be_visible()
     expect(page).to_have_url(re.compile("wrong=thought_to_tool"))
     row = page.locator("tr[data-id]", has_text="Please refund order 6001").first
-    row.get_by_role("link").click()
+    row.locator("a.query").click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
     # The guilty thought and the reason stand there without another click.
     step = page.locator("#step-1")
