@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures of docs/images: what the tutorial's agent did, in a real browser.
+"""Makes the pictures of docs/images, in a real browser: what the tutorial's agent did, and a conversation with a shop.
 
   tests/peers/docs_images.py GRADUS FOLDER
 
@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 
+import page_world
 from collector import Server, clean_environment, free_ports
 from page import PACKAGES, chromium
 from run import OTEL, python_for
@@ -52,6 +53,22 @@ def wrong_trace(url):
     raise SystemExit("nothing was found wrong")
 
 
+def conversation(url):
+    """A session of three turns, the second of which goes wrong; its page, as soon as it is graded."""
+    now = time.time_ns()
+    for number, (request, steps, answer) in enumerate([page_world.GOOD[0], page_world.BAD[0], page_world.GOOD[3]]):
+        body = page_world.trace("support", "support_agent", "1.5.0", "gpt-4o", request, steps, answer, now - (700 - 100 * number) * 1_000_000_000)[1]
+        page_world.with_attributes(body, "AGENT", {"session.id": "chat-42"})
+        page_world.send(url, body)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        listed = get(f"{url}/api/v1/sessions?project=support")["items"]
+        if listed and listed[0]["trajectories"] == 3 and listed[0]["flagged"] and sum(one["trajectories"] for one in listed[0]["outcomes"]) == 3:
+            return "/sessions/chat-42?project=support"
+        time.sleep(0.5)
+    raise SystemExit("the conversation was not graded")
+
+
 def main():
     gradus, images = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
     images.mkdir(parents=True, exist_ok=True)
@@ -61,7 +78,7 @@ def main():
             url = f"http://127.0.0.1:{server.http_port}"
             environment = {**clean_environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": url}
             subprocess.run([python_for("tutorial", OTEL), AGENT], cwd=folder, env=environment, check=True, timeout=300)
-            pages = {"trace": f"/traces/{wrong_trace(url)}#step-2", "overview": "/?time=all"}
+            pages = {"trace": f"/traces/{wrong_trace(url)}#step-2", "overview": "/?range=all&project=shop", "session": conversation(url)}
             given = {"url": url, "chromium": chromium(), "size": SIZE, "folder": str(images), "pages": pages}
             subprocess.run([python_for("page", PACKAGES), "-c", DRAW, json.dumps(given)], check=True, timeout=300)
         finally:

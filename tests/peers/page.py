@@ -4,7 +4,7 @@
   tests/peers/page.py GRADUS
   tests/peers/page.py GRADUS --screenshots FOLDER     every page, light and dark, wide and narrow
 
-What is tried is in page_browser.py, page_every.py, page_runs.py, page_versions.py and page_review.py. run.py runs this too, and says there what is skipped and why.
+What is tried is in page_browser.py, page_every.py, page_runs.py, page_sessions.py, page_versions.py and page_review.py. run.py runs this too, and says there what is skipped and why.
 """
 import contextlib
 import functools
@@ -25,7 +25,7 @@ from run import HERE, NotInstalled, finish, python_for, run_checks
 PACKAGES = ["playwright==1.65.0"]
 AXE = {"axe-core": "4.14.0"}
 # Each in a browser of its own; one of the page_*.py has a function of this name.
-CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows", "read_in_seconds", "a_crashed_run", "agents_and_parallel_calls", "a_model_call_as_chat", "two_thousand_steps", "a_session", "failure_and_worst_example", "version_against_version", "lists_are_sorted_and_exported", "outcome_first", "filters_apply", "overview_keeps_up", "local_times", "targets_for_fingers", "review_of_a_group", "a_queue_with_undo", "a_label_that_fails_keeps_what_was_typed", "one_failure_group", "a_rubric_on_many"]
+CHECKS = ["the_whole_way", "from_the_overview_to_the_guilty_step", "from_a_list_to_the_guilty_step", "keys_and_labels", "enter_chooses_nothing", "two_runs", "late_in_the_second_trajectory", "a_whole_verdict_names_its_steps", "rubrics_alerts_server", "live_update", "harm", "long_text", "found_where_it_is_folded", "spans", "without_script", "accessible", "fits_the_width", "three_labels", "long_names", "five_long_texts", "keys_go_on", "a_list_that_grows", "read_in_seconds", "a_crashed_run", "agents_and_parallel_calls", "a_model_call_as_chat", "two_thousand_steps", "a_session", "failure_and_worst_example", "version_against_version", "lists_are_sorted_and_exported", "outcome_first", "filters_apply", "overview_keeps_up", "local_times", "targets_for_fingers", "review_of_a_group", "a_queue_with_undo", "a_label_that_fails_keeps_what_was_typed", "one_failure_group", "a_rubric_on_many", "on_paper", "sessions_in_a_list"]
 SETTINGS = """
 [[alert]]
 name = "tool choice"
@@ -91,7 +91,8 @@ def demo_world(gradus):
     """A server over what `gradus demo` keeps, with two more runs over it."""
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "data"
-        made = subprocess.run([gradus, "demo", "--keep", data, "--html", pathlib.Path(folder) / "demo.html"], env=clean_environment(), capture_output=True, text=True, timeout=RUNS_WITHIN_S)
+        report = pathlib.Path(folder) / "demo.html"
+        made = subprocess.run([gradus, "demo", "--keep", data, "--html", report], env=clean_environment(), capture_output=True, text=True, timeout=RUNS_WITHIN_S)
         if made.returncode != 0:
             raise RuntimeError(f"gradus demo: {made.stderr.strip()[-500:]}")
         server = Server(gradus, folder, *free_ports(2))
@@ -99,7 +100,7 @@ def demo_world(gradus):
             url = f"http://127.0.0.1:{server.http_port}"
             wait_for_grading(server)
             page_world.runs(gradus, url, server.data, "gradus-demo")
-            yield url, {}
+            yield url, {"report": str(report)}
         finally:
             server.stop()
 
@@ -140,7 +141,7 @@ class Worlds:
         chromium()
         python_for("page", PACKAGES)
         npm_folder("page-axe", AXE)
-        make = demo_world if what in ("the_whole_way", "outcome_first") else world
+        make = demo_world if what in ("the_whole_way", "outcome_first", "on_paper") else world
         if make not in self.started:
             self.started[make] = self.stack.enter_context(make(self.gradus))
         return browse(*self.started[make], what)

@@ -2,7 +2,7 @@
 
   page_browser.py GIVEN WHAT [FOLDER]
 
-GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py, of page_runs.py, of page_review.py or of page_versions.py.
+GIVEN is JSON: the server's address, ids of traces, where Chromium and axe-core are. WHAT is a function of this file, of page_every.py, of page_runs.py, of page_review.py, of page_sessions.py or of page_versions.py.
 """
 import json
 import re
@@ -14,6 +14,7 @@ from playwright.sync_api import expect, sync_playwright
 import page_every
 import page_review
 import page_runs
+import page_sessions
 import page_versions
 import page_world
 from page_open import FOREIGN, GIVEN, IDS, URL, draw_frames, fine, found_runs, open_until, opened, press
@@ -208,7 +209,7 @@ def from_a_list_to_the_guilty_step(browser):
     expect(page.locator("tr[data-id]").first).to_be_visible()
     expect(page).to_have_url(re.compile("wrong=thought_to_tool"))
     row = page.locator("tr[data-id]", has_text="Please refund order 6001").first
-    row.get_by_role("link").click()
+    row.locator("a.query").click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
     # The guilty thought and the reason stand there without another click.
     step = page.locator("#step-1")
@@ -583,7 +584,7 @@ def a_list_that_grows(browser):
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=GIVEN["chromium"], args=["--no-sandbox"])
     found_runs(browser)
-    places = [sys.modules[__name__], page_every, page_review, page_runs, page_versions]
+    places = [sys.modules[__name__], page_every, page_review, page_runs, page_sessions, page_versions]
     next(getattr(place, sys.argv[2]) for place in places if hasattr(place, sys.argv[2]))(browser)
     browser.close()
     assert FOREIGN == [], FOREIGN

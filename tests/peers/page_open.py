@@ -1,4 +1,4 @@
-"""Opening pages of a server in the browser, for page_browser.py, page_every.py, page_runs.py and page_versions.py; and waiting for what they show.
+"""Opening pages of a server in the browser, for page_browser.py, page_every.py, page_runs.py, page_sessions.py and page_versions.py; and waiting for what they show.
 
 Nothing here waits for a fixed time: a machine that is busy takes as long as it takes. MAX_WAIT_MS only ends what hangs.
 """
@@ -28,7 +28,7 @@ COMPARED = "/compare?by=version&project=versions&a=2.2.0&b=2.3.0"
 def paths():
     trace = f"/traces/{IDS['wrong']}"
     return {"overview": "/", "overview-shop": "/?project=shop&range=24h", "traces": "/traces", "traces-narrowed": "/traces?label=thought_to_tool%3Dincorrect&q=refund", "trace": trace, "trace-long": f"/traces/{IDS['long']}",
-            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "session": IDS["session"], "trace-crashed": f"/traces/{IDS['crashed']}", "trace-parallel": f"/traces/{IDS['parallel']}", "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "run-trajectory": IDS["run_trajectory"], "compare": IDS["compare"], "versions": "/versions?project=versions", "models": "/versions?by=model", "compare-versions": COMPARED, "steps": IDS["steps"], "group": IDS["group"], "review-group": IDS["group"].replace("/groups/", "/review?group="), "rubrics": "/rubrics",
+            "trace-harm": f"/traces/{IDS['harm']}", "spans": f"{trace}/spans", "span": IDS["span"], "sessions": "/sessions", "sessions-talk": "/sessions?project=talk&from=2026-01-01", "session": IDS["session"], "trace-crashed": f"/traces/{IDS['crashed']}", "trace-parallel": f"/traces/{IDS['parallel']}", "trace-nested": f"/traces/{IDS['nested']}", "trace-found": f"{trace}?q=order", "trace-names": f"/traces/{IDS['names']}", "overview-names": f"/?project={page_world.NAMES}", "traces-names": f"/traces?project={page_world.NAMES}", "overview-graded": "/?project=graded", "review": "/review", "review-graded": "/review?project=graded", "agreement": "/agreement", "runs": "/runs", "run": IDS["run"], "run-trajectory": IDS["run_trajectory"], "compare": IDS["compare"], "versions": "/versions?project=versions", "models": "/versions?by=model", "compare-versions": COMPARED, "steps": IDS["steps"], "group": IDS["group"], "review-group": IDS["group"].replace("/groups/", "/review?group="), "rubrics": "/rubrics",
             "rubric": f"/rubrics/thought_to_tool?trajectory={IDS['wrong']}&step=1", "alerts": "/alerts", "server": "/server", "not-here": "/nowhere", "sign-in": "/sign-in"}
 
 

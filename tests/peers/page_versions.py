@@ -103,6 +103,12 @@ def outcome_first(browser):
     page = opened(browser, "/?range=all")
     headings = page.locator("main h2").all_inner_texts()
     assert headings[0] == "How runs ended", headings
+    # The largest groups are listed, and the others are one click away.
+    groups = page.locator("table.groups tbody tr")
+    expect(groups).to_have_count(10)
+    page.get_by_role("link", name="Show all groups").click()
+    expect(page).to_have_url(re.compile("groups=all"))
+    expect(groups.nth(10)).to_be_visible()
     ending = page.locator(".ending").first
     label = ending.locator("bdi").inner_text()
     ending.click()

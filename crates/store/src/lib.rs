@@ -80,10 +80,10 @@ pub use query::{
     JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods,
     MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
     RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPlace, ReviewProgress, RunEndingRow, ScoreBound, ScoreMoments,
-    ScoreRow, SessionRow, SessionTotals, SessionTrace, SessionTurnPage, SessionTurnRow, SortedTraces, StoreProgress,
-    StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceCount, TraceFilter, TraceGroupLimits, TraceListCursor,
-    TraceOrder, TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow,
-    UsagePeriods, VerdictLine, VersionRow,
+    ScoreRow, SessionFilter, SessionListCursor, SessionRow, SessionSummary, SessionSummaryPage, SessionTotals,
+    SessionTrace, SessionTurnPage, SessionTurnRow, SortedTraces, StoreProgress, StoredBlock, StoredTraceGroup, TaskRow,
+    ToolSums, TraceCount, TraceFilter, TraceGroupLimits, TraceListCursor, TraceOrder, TraceRecords, TraceRow,
+    TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};

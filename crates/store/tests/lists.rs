@@ -6,8 +6,8 @@ mod lab;
 
 use gradus_store::LinkKind::Session;
 use gradus_store::{
-    FailureGroupKey, GroupTotals, MetricFilter, NameKind, OutcomeRecord, RecordedKind, ReviewFilter, TraceFilter,
-    TraceOrder, TrajectoryRecord,
+    FailureGroupKey, GroupTotals, MetricFilter, NameKind, OutcomeRecord, RecordedKind, ReviewFilter, SessionFilter,
+    TraceFilter, TraceOrder, TrajectoryRecord,
 };
 
 use lab::*;
@@ -160,4 +160,75 @@ fn the_review_of_a_group_shows_its_verdicts_only() {
     assert_eq!(walk("missing", None), own(&[("t3", 1), ("t2", 1)]));
     assert_eq!(walk("repeated", Some("shop")), own(&[("t3", 2)]));
     assert_eq!((walk("repeated", Some("none")), walk("none", None)), (own(&[]), own(&[])));
+}
+
+/// Three sessions in two projects, and a run without a session. The times of `talk` and `late` overlap.
+fn conversations() -> Lab {
+    let lab = Lab::new();
+    let ended = |label: &str, score: f64| scored("outcome", None, label, score, "");
+    let wrong = || scored("fit", Some(1), "incorrect", 0.0, "search");
+    let all = [
+        (1, "shop", 100, "talk", vec![ended("answered", 1.0), wrong()]),
+        (2, "shop", 150, "late", vec![ended("answered", 1.0)]),
+        (3, "shop", 200, "talk", vec![ended("limit_reached", 0.0)]),
+        (4, "bank", 170, "talk", vec![]),
+        (5, "shop", 300, "", vec![]),
+        // Began at the same time as another run of its session.
+        (6, "shop", 200, "talk", vec![ended("answered", 1.0)]),
+    ];
+    for (trace, project, start_ns, session, outcomes) in all {
+        lab.ingest(vec![chunk(trace, project, start_ns as u64, &[span(trace as u64)])], 1);
+        let record = TrajectoryRecord {
+            session: session.to_owned(),
+            query: format!("request {trace}"),
+            outcomes,
+            cost_usd: (trace == 1).then_some(0.5),
+            ..trajectory(&format!("t{trace}"), trace, start_ns)
+        };
+        lab.assemble(lab.trace(trace).trace_group, vec![record], 2);
+    }
+    lab
+}
+
+#[test]
+fn sessions_are_listed_once_and_latest_first() {
+    let lab = conversations();
+    let list = |filter: &SessionFilter, limit| -> Vec<(String, String)> {
+        let (mut all, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = lab.store.session_summaries(filter, "outcome", cursor, limit).unwrap();
+            assert!(page.sessions.len() <= limit);
+            all.extend(page.sessions.into_iter().map(|one| (one.project, one.session)));
+            cursor = match page.next {
+                None => return all,
+                Some(next) => Some(next.to_string().parse().unwrap()),
+            };
+        }
+    };
+    let names = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(project, session)| ((*project).to_owned(), (*session).to_owned())).collect()
+    };
+    let everything = SessionFilter::default();
+    for limit in [1, 2, 10] {
+        assert_eq!(list(&everything, limit), names(&[("shop", "talk"), ("bank", "talk"), ("shop", "late")]));
+    }
+    let shop = SessionFilter { project: Some("shop".to_owned()), ..everything.clone() };
+    assert_eq!(list(&shop, 1), names(&[("shop", "talk"), ("shop", "late")]));
+    let earlier = SessionFilter { to_ns: Some(200), ..shop.clone() };
+    assert_eq!(list(&earlier, 1), names(&[("shop", "late"), ("shop", "talk")]), "by the last run in this time");
+    assert_eq!(list(&SessionFilter { from_ns: Some(160), ..shop.clone() }, 5), names(&[("shop", "talk")]));
+    assert_eq!(list(&SessionFilter { project: Some("nobody".to_owned()), ..shop }, 5), []);
+}
+
+#[test]
+fn a_session_of_the_list_has_its_sums_and_endings() {
+    let lab = conversations();
+    let page = lab.store.session_summaries(&SessionFilter::default(), "outcome", None, 1).unwrap();
+    let talk = &page.sessions[0];
+    assert_eq!((talk.query.as_str(), talk.flagged, talk.is_cut), ("request 1", 2, false));
+    let totals = &talk.totals;
+    assert_eq!((totals.trajectories, totals.cost_usd, totals.unpriced, totals.start_ns), (3, Some(0.5), 2, 100));
+    let endings: Vec<(&str, bool, u64)> =
+        talk.endings.iter().map(|one| (one.label.as_str(), one.is_wrong, one.trajectories)).collect();
+    assert_eq!(endings, [("answered", false, 2), ("limit_reached", true, 1)]);
 }

@@ -35,6 +35,7 @@ mod protocol;
 mod queries;
 mod review;
 mod security;
+mod sessions;
 mod sources;
 mod spans;
 mod trust;

@@ -110,7 +110,10 @@ fn two_versions_of_live_traffic_are_compared() {
     let (_lab, server) = two_versions();
     let ask = |arguments: Json| call(&server, "/mcp", None, "compare", &arguments);
     let (is_error, text) = ask(json!({"a": "2.2.0", "b": "2.3.0", "by": "version", "project": "shop"}));
-    assert!(!is_error && text.contains("A: \"version 2.2.0\", judge") && text.contains("tasks that got worse: "), "{text}");
+    assert!(
+        !is_error && text.contains("A: \"version 2.2.0\", judge") && text.contains("tasks that got worse: "),
+        "{text}"
+    );
     assert!(text.contains("read_file ✗"), "{text}");
     for (arguments, reason) in [
         (json!({"a": "2.2.0", "b": "9", "by": "version"}), "no stored runs of version 9"),

@@ -31,6 +31,12 @@ pub(crate) fn two_versions() -> (Lab, Server) {
     (lab, server)
 }
 
+/// The first link of a page that begins like this.
+fn find_link(page: &str, begins: &str) -> String {
+    let link = page.split("href=\"").find(|part| part.starts_with(begins)).unwrap();
+    link.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&")
+}
+
 #[test]
 fn two_versions_are_compared_as_the_command_does() {
     let (_lab, server) = two_versions();
@@ -48,10 +54,22 @@ fn two_versions_are_compared_as_the_command_does() {
     // The page has the same, and leads to both runs side by side.
     let text = page(&server, "/compare?by=version&a=2.2.0&b=2.3.0&project=shop");
     assert!(text.contains("2.3.0 against 2.2.0") && text.contains("Worse in B than in A: "), "{text}");
-    let link = text.split("href=\"").find(|part| part.starts_with("/compare/steps?")).unwrap();
-    let link = link.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
-    let steps = page(&server, &link);
+    let steps = page(&server, &find_link(&text, "/compare/steps?"));
     assert!(steps.contains("other arguments: file, path"), "{steps}");
+    // The API has the same rows.
+    let link = find_link(&steps, "/api/v1/compare/steps?");
+    let aligned = server.json(&link);
+    let row = &aligned["rows"][0];
+    assert_eq!((&row["relation"], &row["different_arguments"]), (&json!("other_arguments"), &json!(["file", "path"])));
+    assert_eq!(row["a"]["step"]["tool"], "read_file");
+    let flagged = ["a", "b"].map(|side| {
+        let flags = row[side]["flags"].as_array().unwrap();
+        flags.iter().any(|flag| flag["evaluator"] == "call_validity" && flag["score"] == 0.0)
+    });
+    assert_eq!(flagged, [false, true], "{row}");
+    assert_eq!((&aligned["a"]["version"], &aligned["b"]["version"]), (&json!("2.2.0"), &json!("2.3.0")));
+    assert_eq!((&aligned["row_count"], &aligned["differing_count"]), (&json!(1), &json!(1)));
+    assert_eq!(server.json(&format!("{link}&offset=1"))["rows"], json!([]));
     // From the list of versions it is one click.
     let list = page(&server, "/versions?project=shop");
     assert!(list.contains("/compare?by=version&#38;project=shop&#38;a=2.2.0&#38;b=2.3.0"), "{list}");
@@ -61,6 +79,10 @@ fn two_versions_are_compared_as_the_command_does() {
         ("/api/v1/compare?by=version&a=2.2.0&b=9", 404),
         ("/api/v1/versions?by=colour", 400),
         ("/compare/steps?a=x&b=y", 404),
+        ("/api/v1/compare/steps?a=x&b=y", 404),
+        ("/api/v1/compare/steps?a=x&b=y&run_a=nothing", 404),
+        ("/api/v1/compare/steps?a=x", 400),
+        ("/api/v1/compare/steps?a=x&b=y&limit=0", 400),
     ] {
         assert_eq!(server.get(path).status, status, "{path}");
     }

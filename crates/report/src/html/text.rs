@@ -133,9 +133,27 @@ fn new_line(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
+/// The kinds of values that the reason of a failure group has in place of values.
+const VALUE_KINDS: [&str; 7] = ["<number>", "<text>", "<date>", "<id>", "<url>", "<email>", "<path>"];
+
+/// The reason of a failure group on one line. Values are left out as `…`, which reads better than their kinds.
+pub fn format_reason_line(reason: &str) -> String {
+    let mut line = reason.to_owned();
+    for kind in VALUE_KINDS {
+        line = line.replace(kind, "…");
+    }
+    format_display_line(&line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_a_reason_are_left_out() {
+        assert_eq!(format_reason_line("Step <number> repeats <text>"), "Step … repeats …");
+        assert_eq!(format_reason_line("a < b and <other>"), "a < b and <other>");
+    }
 
     #[test]
     fn json_is_moved_in_and_otherwise_left_alone() {

@@ -20,6 +20,7 @@ mod settle;
 mod span_line;
 mod spans;
 mod start;
+mod step_comparison;
 mod table;
 mod traces;
 mod versions;
@@ -48,6 +49,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(projects::list_all_projects))
         .routes(routes!(traces::search_traces))
         .routes(routes!(traces::get_trace))
+        .routes(routes!(sessions::list_sessions))
         .routes(routes!(sessions::get_session))
         .routes(routes!(spans::of_project))
         .routes(routes!(spans::export_project_otlp))
@@ -58,6 +60,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(runs::list_runs))
         .routes(routes!(runs::get_run))
         .routes(routes!(runs::compare_two_runs))
+        .routes(routes!(step_comparison::compare_run_steps))
         .routes(routes!(annotations::search_annotations, annotations::add_annotations))
         .routes(routes!(annotations::delete_annotation))
         .routes(routes!(rubrics::list_rubrics))

@@ -1,19 +1,137 @@
-//! One session: its trajectories in order, with what they come to together.
+//! The list of sessions, and one session: its trajectories in order, with what they come to together.
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
+use gradus_store::{RunEndingRow, SessionFilter, SessionSummary};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::traces::TrajectorySummary;
-use crate::http_error::{ApiError, ApiQuery, respond_json};
+use crate::http_error::{ApiError, ApiQuery, respond_json, respond_to_query};
 use crate::queries::QueryKind;
 use crate::session_view::{MAX_TURNS, SessionTurn, SessionView};
 use crate::state::ServerState;
 use crate::time_text as time;
+
+/// Sessions in one answer.
+const MAX_SESSIONS: usize = 200;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SessionListParams {
+    project: Option<String>,
+    /// Sessions with a trajectory that started at or after this time (RFC 3339).
+    from: Option<String>,
+    /// Sessions with a trajectory that started before this time (RFC 3339).
+    to: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// From 1 to 200.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<usize>,
+}
+
+/// A page of sessions.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SessionList {
+    items: Vec<SessionListItem>,
+    /// Null at the end. A page may be short or empty and still have a next one.
+    next_cursor: Option<String>,
+}
+
+/// A conversation without its turns. The same name in two projects is two sessions.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SessionSummary)]
+struct SessionListItem {
+    session_id: String,
+    project: String,
+    /// The beginning of the first request.
+    query: Option<String>,
+    /// The agent of the first request.
+    agent: Option<String>,
+    start: String,
+    end: String,
+    /// This and the following numbers count the first 1,000 trajectories of the session.
+    trajectories: i64,
+    /// Whether the session has more trajectories.
+    is_cut: bool,
+    /// Trajectories with a verdict below the best score of its evaluator.
+    flagged: i64,
+    /// How its trajectories ended, most frequent first.
+    outcomes: Vec<SessionOutcomeCount>,
+    tokens: i64,
+    /// The sum of the known costs; null if none is known.
+    cost_usd: Option<f64>,
+    /// Trajectories without a known cost.
+    unpriced: i64,
+}
+
+/// Trajectories with the same label of the evaluator `outcome`.
+#[derive(Serialize, ToSchema)]
+struct SessionOutcomeCount {
+    label: String,
+    trajectories: u64,
+    /// Below the best score of the evaluator.
+    is_wrong: bool,
+}
+
+/// Sessions, those with the latest trajectory first.
+#[utoipa::path(get, path = "/api/v1/sessions", tag = "traces", params(SessionListParams),
+    responses((status = 200, body = SessionList), (status = 400, body = crate::http_error::ErrorBody)))]
+pub(super) async fn list_sessions(
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(params): ApiQuery<SessionListParams>,
+) -> Result<Response, ApiError> {
+    let limit = params.limit.unwrap_or(50);
+    if !(1..=MAX_SESSIONS).contains(&limit) {
+        return Err(ApiError::bad_request(format!("limit={limit}: from 1 to {MAX_SESSIONS}")));
+    }
+    let cursor = params.cursor.as_deref().map(str::parse).transpose();
+    let cursor = cursor.map_err(|()| ApiError::bad_request("cursor: give the next_cursor of the page before"))?;
+    let filter = SessionFilter {
+        project: params.project,
+        from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
+        to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
+    };
+    respond_to_query(&server, QueryKind::Rows, move |server| {
+        let page = server.store.session_summaries(&filter, OUTCOME, cursor, limit)?;
+        let items = page.sessions.into_iter().map(SessionListItem::from_summary).collect();
+        Ok(Json(SessionList { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
+    })
+    .await
+}
+
+impl SessionListItem {
+    fn from_summary(one: SessionSummary) -> SessionListItem {
+        // The store writes missing names as empty strings.
+        let text = |text: String| (!text.is_empty()).then_some(text);
+        let count = |row: RunEndingRow| SessionOutcomeCount {
+            label: row.label,
+            trajectories: row.trajectories,
+            is_wrong: row.is_wrong,
+        };
+        SessionListItem {
+            session_id: one.session,
+            project: one.project,
+            query: text(one.query),
+            agent: text(one.agent),
+            start: time::format_rfc3339(one.totals.start_ns),
+            end: time::format_rfc3339(one.totals.end_ns),
+            trajectories: one.totals.trajectories,
+            is_cut: one.is_cut,
+            flagged: one.flagged,
+            outcomes: one.endings.into_iter().map(count).collect(),
+            tokens: one.totals.tokens,
+            cost_usd: one.totals.cost_usd,
+            unpriced: one.totals.unpriced,
+        }
+    }
+}
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

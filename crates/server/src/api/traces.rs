@@ -96,6 +96,8 @@ pub(super) struct TrajectorySummary {
     model: Option<String>,
     /// The beginning of the request.
     query: Option<String>,
+    /// Null if it belongs to none.
+    session_id: Option<String>,
     steps: i64,
     is_error: bool,
     start: String,
@@ -290,6 +292,7 @@ impl TrajectorySummary {
             version: text(row.version),
             model: text(row.model),
             query: text(row.query),
+            session_id: text(row.session),
             steps: row.steps,
             is_error: row.is_error,
             start: time::format_rfc3339(row.start_ns),

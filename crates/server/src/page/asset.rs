@@ -35,6 +35,7 @@ static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
         include_str!("review.css"),
         include_str!("start/start.css"),
         include_str!("alerts.css"),
+        include_str!("print.css"),
     ];
     let text = sheets.join("\n");
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)

@@ -6,8 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_core::trajectory::{Trajectory, TrajectoryStep};
-use gradus_report::compare::{AlignedStep, StepRelation, align_steps};
+use gradus_report::compare::StepRelation;
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 use serde::Deserialize;
@@ -18,12 +17,11 @@ use super::display_text::format_duration;
 use super::render::{self, PageError, PageQuery};
 use super::run_addresses::{run_trajectory_address, trajectory_address};
 use super::run_outcome::RunOutcome;
-use super::run_trajectory::read_run_trajectory;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
-use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
+use crate::step_comparison::{ComparedRun, StepComparison, StepPair};
 
 /// Rows of the page; the rest is counted.
 const MAX_ROWS: usize = 200;
@@ -62,6 +60,7 @@ struct StepComparisonPage {
     answers: [Option<String>; 2],
     /// `2 of 5 rows differ`.
     summary: String,
+    api: String,
 }
 
 /// One of the runs.
@@ -101,13 +100,6 @@ struct StepFlag {
     explanation: Option<String>,
 }
 
-/// A run with its verdicts, and where its page is.
-struct LoadedSide {
-    trajectory: Trajectory,
-    verdicts: Vec<RecordedVerdict>,
-    run: Option<String>,
-}
-
 /// `GET /compare/steps`
 pub(super) async fn render_step_comparison(
     State(server): State<Arc<ServerState>>,
@@ -126,36 +118,37 @@ fn build_step_comparison(
     frame: PageLayout,
 ) -> Result<StepComparisonPage, ApiError> {
     let settings = server.reloadable();
-    let first = LoadedSide::load(server, &choice.a, choice.run_a.as_deref())?;
-    let second = LoadedSide::load(server, &choice.b, choice.run_b.as_deref())?;
-    let aligned = align_steps(&first.trajectory.steps, &second.trajectory.steps);
-    let differing = aligned.iter().filter(|row| row.relation != StepRelation::SameCall).count() as u64;
+    let runs = [(&choice.a, &choice.run_a), (&choice.b, &choice.run_b)];
+    let comparison = StepComparison::load(server, runs.map(|(id, run)| (id.as_str(), run.as_deref())))?;
+    let differing = comparison.differing_count() as u64;
     let mut rows = Vec::new();
-    for row in aligned.iter().take(MAX_ROWS) {
-        rows.push(ComparedStepRow::new(server, &settings, *row, [&first, &second])?);
+    for pair in comparison.pairs.iter().take(MAX_ROWS) {
+        rows.push(ComparedStepRow::new(server, &settings, pair, &comparison.runs)?);
     }
-    let more = (aligned.len() - rows.len()) as u64;
+    let more = (comparison.pairs.len() - rows.len()) as u64;
+    let [first, second] = &comparison.runs;
     let request = first.trajectory.query.as_deref().or(second.trajectory.query.as_deref()).unwrap_or_default();
-    let name = |given: &Option<String>, side: &LoadedSide| {
+    let name = |given: &Option<String>, side: &ComparedRun| {
         let name = given.as_deref().or(side.trajectory.agent_version.as_deref()).or(side.run.as_deref());
         text::format_display_line(name.unwrap_or_default())
     };
     Ok(StepComparisonPage {
         frame,
         back: choice.back_url(),
+        api: choice.api_url(),
         request: text::format_display_line(request),
         summary: match differing {
             0 => "All calls are the same; only results, thoughts or the answer differ.".to_owned(),
             count => format!(
                 "{} of {} differ.",
                 format_count(count),
-                number::format_counted_noun(aligned.len() as u64, "row", "rows")
+                number::format_counted_noun(comparison.pairs.len() as u64, "row", "rows")
             ),
         },
-        answers: [&first, &second].map(|side| side.trajectory.final_answer.as_deref().and_then(excerpt_text)),
+        answers: [first, second].map(|side| side.trajectory.final_answer.as_deref().and_then(excerpt_text)),
         sides: [
-            ComparedSide::new(server, &settings, "A", name(&choice.name_a, &first), &first)?,
-            ComparedSide::new(server, &settings, "B", name(&choice.name_b, &second), &second)?,
+            ComparedSide::new(server, &settings, "A", name(&choice.name_a, first), first)?,
+            ComparedSide::new(server, &settings, "B", name(&choice.name_b, second), second)?,
         ],
         rows,
         more: (more > 0).then(|| number::format_counted_noun(more, "more row", "more rows")),
@@ -163,6 +156,16 @@ fn build_step_comparison(
 }
 
 impl StepComparisonQuery {
+    /// The same comparison as JSON.
+    fn api_url(&self) -> String {
+        PageUrl::from_path("/api/v1/compare/steps")
+            .with("a", Some(&self.a))
+            .with("b", Some(&self.b))
+            .with("run_a", self.run_a.as_deref())
+            .with("run_b", self.run_b.as_deref())
+            .to_string()
+    }
+
     /// The comparison that listed the task.
     fn back_url(&self) -> String {
         let project = self.project.as_deref();
@@ -177,42 +180,23 @@ impl StepComparisonQuery {
     }
 }
 
-impl LoadedSide {
-    /// 404 if the run or the trajectory does not exist.
-    fn load(server: &ServerState, id: &str, run: Option<&str>) -> Result<LoadedSide, ApiError> {
-        if let Some(run) = run.filter(|run| !run.is_empty()) {
-            let (_, trajectory, verdicts) = read_run_trajectory(server, run, id)?;
-            return Ok(LoadedSide { trajectory, verdicts, run: Some(run.to_owned()) });
-        }
-        let missing = || ApiError::not_found("No stored run has this id. Retention may have deleted it.");
-        let json = server.store.trajectory_json(id)?.ok_or_else(missing)?;
-        let trajectory: Trajectory = serde_json::from_slice(&json).map_err(|_| missing())?;
-        let lines = server.store.verdict_lines(id)?;
-        let verdicts = lines.into_iter().filter_map(|stored| {
-            let line = serde_json::from_str(&stored.line).ok()?;
-            Some(RecordedVerdict { at_ns: stored.judged_ns, is_wrong: stored.is_wrong, line })
-        });
-        Ok(LoadedSide { verdicts: verdicts.collect(), trajectory, run: None })
-    }
+/// URL of a run, or of one of its steps.
+fn build_run_url(server: &ServerState, side: &ComparedRun, step: Option<u32>) -> Result<String, ApiError> {
+    let id = &side.trajectory.trajectory_id;
+    Ok(match &side.run {
+        Some(run) => run_trajectory_address(run, id, step, None).to_string(),
+        None => trajectory_address(server, id, step)?.unwrap_or_else(|| "/traces".to_owned()),
+    })
+}
 
-    fn href(&self, server: &ServerState, step: Option<u32>) -> Result<String, ApiError> {
-        let id = &self.trajectory.trajectory_id;
-        Ok(match &self.run {
-            Some(run) => run_trajectory_address(run, id, step, None).to_string(),
-            None => trajectory_address(server, id, step)?.unwrap_or_else(|| "/traces".to_owned()),
+fn list_flags(settings: &ReloadableSettings, side: &ComparedRun, step: Option<u32>) -> Vec<StepFlag> {
+    side.wrong_verdicts(step)
+        .map(|line| StepFlag {
+            title: find_evaluator_title(settings, &line.evaluator),
+            label: text::format_display_line(line.label.as_deref().unwrap_or("flagged")),
+            explanation: line.explanation.as_deref().and_then(excerpt_text),
         })
-    }
-
-    fn flags(&self, settings: &ReloadableSettings, step: Option<u32>) -> Vec<StepFlag> {
-        let wrong = self.verdicts.iter().filter(|given| given.is_wrong && given.line.step_index == step);
-        wrong
-            .map(|given| StepFlag {
-                title: find_evaluator_title(settings, &given.line.evaluator),
-                label: text::format_display_line(given.line.label.as_deref().unwrap_or("flagged")),
-                explanation: given.line.explanation.as_deref().and_then(excerpt_text),
-            })
-            .collect()
-    }
+        .collect()
 }
 
 impl ComparedSide {
@@ -221,7 +205,7 @@ impl ComparedSide {
         settings: &ReloadableSettings,
         letter: &'static str,
         name: String,
-        side: &LoadedSide,
+        side: &ComparedRun,
     ) -> Result<ComparedSide, ApiError> {
         let trajectory = &side.trajectory;
         let time = |text: &Option<String>| text.as_deref()?.parse::<jiff::Timestamp>().ok();
@@ -237,10 +221,10 @@ impl ComparedSide {
         Ok(ComparedSide {
             letter,
             name,
-            href: side.href(server, None)?,
+            href: build_run_url(server, side, None)?,
             outcome: RunOutcome::from_outcomes(&side.verdicts),
             facts,
-            flags: side.flags(settings, None),
+            flags: list_flags(settings, side, None),
         })
     }
 }
@@ -249,28 +233,24 @@ impl ComparedStepRow {
     fn new(
         server: &ServerState,
         settings: &ReloadableSettings,
-        row: AlignedStep,
-        [first, second]: [&LoadedSide; 2],
+        pair: &StepPair,
+        [first, second]: &[ComparedRun; 2],
     ) -> Result<ComparedStepRow, ApiError> {
-        let cell = |side: &LoadedSide, at: Option<usize>| -> Result<Option<ComparedStepCell>, ApiError> {
+        let cell = |side: &ComparedRun, at: Option<usize>| -> Result<Option<ComparedStepCell>, ApiError> {
             let Some(step) = at.and_then(|at| side.trajectory.steps.get(at)) else { return Ok(None) };
             Ok(Some(ComparedStepCell {
                 number: step.index,
-                href: side.href(server, Some(step.index))?,
+                href: build_run_url(server, side, Some(step.index))?,
                 tool: text::format_display_line(&step.tool),
                 is_error: step.is_error,
                 thought: step.thought.as_deref().and_then(excerpt_text),
                 arguments: step.arguments_text().as_deref().and_then(excerpt_text),
                 observation: step.observation.as_deref().and_then(excerpt_text),
-                flags: side.flags(settings, Some(step.index)),
+                flags: list_flags(settings, side, Some(step.index)),
             }))
         };
-        let steps = [(first, row.first), (second, row.second)]
-            .map(|(side, at)| at.and_then(|at| side.trajectory.steps.get(at)));
-        let keys = match (row.relation, steps) {
-            (StepRelation::OtherArguments, [Some(one), Some(other)]) => describe_different_keys(one, other),
-            _ => None,
-        };
+        let row = pair.aligned;
+        let keys = describe_different_keys(&pair.different_arguments);
         Ok(ComparedStepRow {
             class: if row.relation == StepRelation::SameCall { "same" } else { "differs" },
             difference: row.relation.describe().map(|words| match keys {
@@ -282,17 +262,12 @@ impl ComparedStepRow {
     }
 }
 
-/// Names of the arguments that differ. `None` if they are not JSON objects.
-fn describe_different_keys(first: &TrajectoryStep, second: &TrajectoryStep) -> Option<String> {
-    let (one, other) = (first.arguments.as_ref()?.as_object()?, second.arguments.as_ref()?.as_object()?);
-    let mut keys: Vec<&String> =
-        one.keys().chain(other.keys()).filter(|key| one.get(*key) != other.get(*key)).collect();
-    keys.sort_unstable();
-    keys.dedup();
+/// Names of the arguments that differ, up to a bound. `None` without any.
+fn describe_different_keys(keys: &[String]) -> Option<String> {
     let more = keys.len().saturating_sub(MAX_DIFFERENT_KEYS);
     let named: Vec<String> = keys.iter().take(MAX_DIFFERENT_KEYS).map(|key| text::format_display_line(key)).collect();
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Some(format!("{}{rest}", named.join(", ")))
+    (!keys.is_empty()).then(|| format!("{}{rest}", named.join(", ")))
 }
 
 /// The beginning of a text on one line. `None` for an empty one.
@@ -312,13 +287,10 @@ mod tests {
 
     #[test]
     fn arguments_that_differ_are_named() {
-        let step = |arguments: &str| TrajectoryStep {
-            arguments: serde_json::from_str(arguments).ok(),
-            ..TrajectoryStep::default()
-        };
-        let words = |one: &str, other: &str| describe_different_keys(&step(one), &step(other));
-        assert_eq!(words(r#"{"a":1,"b":2,"c":3}"#, r#"{"b":2,"a":2,"d":4}"#).as_deref(), Some("a, c, d"));
-        assert_eq!(words("[1]", "{}"), None);
+        let keys: Vec<String> = (0..10).map(|n| format!("k{n}")).collect();
+        assert_eq!(describe_different_keys(&keys[..2]).as_deref(), Some("k0, k1"));
+        assert!(describe_different_keys(&keys).unwrap().ends_with("k7 and 2 more"));
+        assert_eq!(describe_different_keys(&[]), None);
     }
 
     #[test]

@@ -28,8 +28,9 @@ use crate::http_error::ApiError;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// Groups on the overview.
+/// Groups on the overview, and when all are asked for.
 pub(super) const MAX_LISTED_GROUPS: usize = 10;
+pub(super) const MAX_ALL_GROUPS: usize = 500;
 /// Trajectories on the page of a group.
 const MAX_EXAMPLES: usize = 20;
 /// Characters of a name and of a note.
@@ -41,6 +42,8 @@ pub(super) struct FailureGroupTable {
     pub(super) rows: Vec<FailureGroupView>,
     /// How many more there are, and how many are muted.
     pub(super) more: Option<String>,
+    /// URL of the overview with all groups. None if it shows them already.
+    pub(super) all: Option<String>,
 }
 
 /// A group as a row of the list.
@@ -56,6 +59,7 @@ pub(super) struct FailureGroupView {
     pub(super) trend: FailureTrend,
     pub(super) first_seen: String,
     pub(super) versions: String,
+    pub(super) is_muted: bool,
     pub(super) example: Option<FailureExampleView>,
     /// URL of all traces of the group.
     pub(super) traces: String,
@@ -92,15 +96,19 @@ impl FailureGroupTable {
         totals: PeriodTotals,
         from_ns: Option<i64>,
         traces: &PageUrl,
+        all: Option<String>,
     ) -> FailureGroupTable {
-        let hidden = list.group_count - list.muted_count - list.groups.len() as u64;
+        let shown = list.groups.iter().filter(|row| !row.is_muted).count() as u64;
+        let hidden = (list.group_count - list.muted_count).saturating_sub(shown);
         let parts = [
             (hidden > 0).then(|| format_counted_noun(hidden, "more group", "more groups")),
-            (list.muted_count > 0).then(|| format_counted_noun(list.muted_count, "muted group", "muted groups")),
+            (list.muted_count > 0 && list.groups.iter().all(|row| !row.is_muted))
+                .then(|| format_counted_noun(list.muted_count, "muted group", "muted groups")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         FailureGroupTable {
             rows: list.groups.iter().map(|row| FailureGroupView::new(settings, row, totals, from_ns, traces)).collect(),
+            all: all.filter(|_| !parts.is_empty()),
             more: (!parts.is_empty()).then(|| format!("And {}.", parts.join(", "))),
         }
     }
@@ -129,6 +137,7 @@ impl FailureGroupView {
             trend: FailureTrend::new(row, totals, is_new),
             first_seen: format_timestamp(row.first_seen_ns),
             versions: format_versions(&row.versions),
+            is_muted: row.is_muted,
             example: row.example.as_ref().map(FailureExampleView::new),
             traces: traces.clone().with("group", Some(&row.key)).to_string(),
             review: review_url(&row.key),
@@ -137,7 +146,7 @@ impl FailureGroupView {
 }
 
 pub(super) fn group_title(row: &FailureGroupRow) -> String {
-    text::format_display_line(row.name.as_deref().unwrap_or(&row.reason))
+    row.name.as_deref().map_or_else(|| text::format_reason_line(&row.reason), text::format_display_line)
 }
 
 /// The stable address of a group.
@@ -311,4 +320,51 @@ pub(super) async fn submit_failure_group(
         response.headers_mut().insert(LOCATION, back);
     }
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(key: &str, is_muted: bool) -> FailureGroupRow {
+        FailureGroupRow {
+            key: key.to_owned(),
+            evaluator: "call_validity".to_owned(),
+            tool: String::new(),
+            rule: String::new(),
+            label: "incorrect".to_owned(),
+            reason: "Parameter <text> is missing".to_owned(),
+            first_seen_ns: 0,
+            name: None,
+            note: None,
+            is_muted,
+            trajectories: 1,
+            trajectories_before: 0,
+            verdicts: 1,
+            versions: Vec::new(),
+            example: None,
+        }
+    }
+
+    fn table(groups: Vec<FailureGroupRow>, group_count: u64, muted_count: u64, all: Option<&str>) -> FailureGroupTable {
+        let list = FailureGroupList { groups, group_count, muted_count };
+        let totals = PeriodTotals { now: 10, before: None };
+        let traces = PageUrl::from_path("/traces");
+        let settings = ReloadableSettings::without_rules();
+        FailureGroupTable::new(&settings, &list, totals, None, &traces, all.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_list_that_leaves_groups_out_leads_to_all_of_them() {
+        let few = table(vec![group("a", false)], 3, 1, Some("/?groups=all"));
+        assert_eq!(
+            (few.more.as_deref(), few.all.as_deref()),
+            (Some("And 1 more group, 1 muted group."), Some("/?groups=all"))
+        );
+        let all = table(vec![group("a", false), group("b", false), group("c", true)], 3, 1, None);
+        assert_eq!((all.more, all.all), (None, None));
+        assert_eq!((all.rows[0].title.as_str(), all.rows[2].is_muted), ("Parameter … is missing", true));
+        let complete = table(vec![group("a", false)], 1, 0, Some("/?groups=all"));
+        assert_eq!((complete.more, complete.all), (None, None));
+    }
 }

@@ -8,7 +8,7 @@ use super::address::PageUrl;
 use super::loaded_trace::STEPS_OF_A_PAGE;
 use crate::evaluators::find_evaluator_title;
 use crate::page::address::format_step_anchor;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
 /// Links of one group before the rest is only counted. A failing trajectory can have thousands of flagged steps.

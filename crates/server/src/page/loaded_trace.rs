@@ -2,7 +2,7 @@
 
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
-use gradus_store::{AnnotationFilter, AnnotationRecord, TraceRow, VerdictLine};
+use gradus_store::{AnnotationFilter, AnnotationRecord, TraceRow};
 use serde::Deserialize;
 
 use super::address::PageUrl;
@@ -10,7 +10,7 @@ use super::display_text::parse_time_ns;
 use crate::http_error::ApiError;
 use crate::page::address::format_step_anchor;
 use crate::page::label_authors::KeyNameSet;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::{RecordedVerdict, load_verdicts};
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
 
@@ -120,19 +120,6 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
         None => false,
     };
     Ok(LoadedTrace { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
-}
-
-/// The verdicts on a trajectory in the order of its steps, those on the whole first. Lines that cannot be parsed are left
-/// out.
-pub(super) fn load_verdicts(server: &ServerState, trajectory: &str) -> Result<Vec<RecordedVerdict>, ApiError> {
-    let lines = server.store.verdict_lines(trajectory)?.into_iter();
-    let parsed = lines.filter_map(|VerdictLine { judged_ns, is_wrong, line }| {
-        let line = serde_json::from_str(&line).ok()?;
-        Some(RecordedVerdict { at_ns: judged_ns, is_wrong, line })
-    });
-    let mut verdicts: Vec<RecordedVerdict> = parsed.collect();
-    verdicts.sort_by_key(|given| given.line.step_index);
-    Ok(verdicts)
 }
 
 /// The selected trajectory, and the list of all.

@@ -41,7 +41,6 @@ mod metric_value;
 mod model_call;
 mod overview;
 mod pagination;
-mod recorded_verdict;
 mod refusal_page;
 mod render;
 mod review;
@@ -60,6 +59,7 @@ mod runs;
 mod score_cell;
 mod search;
 mod session;
+mod session_list;
 mod sign_in;
 mod span_detail;
 mod span_scan;
@@ -74,6 +74,7 @@ mod step_state;
 mod step_verdicts;
 mod text_preview;
 mod time_bar;
+mod time_bound;
 mod tools;
 mod trace;
 mod trace_export;
@@ -125,6 +126,7 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .route("/traces/{trace}/spans/rows", get(spans::render_span_rows))
         .route("/traces/{trace}/spans/{span}", get(spans::render_span_page))
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
+        .route("/sessions", get(session_list::render_session_list))
         .route("/sessions/{session}", get(session::render_session_page))
         .route("/labels", post(labels::submit_label).get(label_export::export_labels))
         .route("/labels/undo", post(label_undo::undo_label))
@@ -185,9 +187,10 @@ struct NavigationLink {
 }
 
 /// Title and path of the entries.
-const PLACES: [(&str, &str); 8] = [
+const PLACES: [(&str, &str); 9] = [
     ("Overview", "/"),
     ("Traces", "/traces"),
+    ("Sessions", "/sessions"),
     ("Versions", "/versions"),
     ("Review", "/review"),
     ("Runs", "/runs"),

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::address::PageUrl;
 use super::alert_bands::ChartAlerts;
 use super::display_text::format_timestamp;
-use super::failure_groups::{FailureGroupTable, MAX_LISTED_GROUPS, PeriodTotals};
+use super::failure_groups::{FailureGroupTable, MAX_ALL_GROUPS, MAX_LISTED_GROUPS, PeriodTotals};
 use super::loaded_trace;
 use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
 use super::render::{self, PageError, PageQuery};
@@ -58,6 +58,8 @@ pub(super) struct OverviewQuery {
     /// time.
     from: Option<String>,
     to: Option<String>,
+    /// `all` lists all failure groups, muted ones too.
+    groups: Option<String>,
 }
 
 /// All sections of the page. Sections without data say so.
@@ -217,8 +219,13 @@ fn build_overview_page(
     );
     let latest = store.latest_overview(&filter, MAX_TASKS, OUTCOME)?;
     let usage = store.usage_periods(&filter, time.period_ns)?;
-    let options =
-        FailureGroupOptions { before_ns: time.before_ns, with_muted: false, key: None, limit: MAX_LISTED_GROUPS };
+    let with_all = choice.groups.as_deref() == Some("all");
+    let options = FailureGroupOptions {
+        before_ns: time.before_ns,
+        with_muted: with_all,
+        key: None,
+        limit: if with_all { MAX_ALL_GROUPS } else { MAX_LISTED_GROUPS },
+    };
     let failures = store.failure_groups(&filter, options)?;
     let totals = PeriodTotals {
         now: count_trajectories(&usage.rows),
@@ -259,7 +266,15 @@ fn build_overview_page(
             .has_days()
             .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
         endings: RunEndings::new(&latest, &traces),
-        failures: FailureGroupTable::new(&settings, &failures, totals, time.from_ns, &traces),
+        failures: FailureGroupTable::new(
+            &settings,
+            &failures,
+            totals,
+            time.from_ns,
+            &traces,
+            (!with_all)
+                .then(|| choice.to_url().with_replaced("groups", Some("all")).with_fragment("h-groups").to_string()),
+        ),
         cards,
         period: describe_period(time.period_ns),
         versions_href: choice.versions_url().to_string(),
@@ -305,6 +320,7 @@ impl OverviewQuery {
             &mut self.range,
             &mut self.from,
             &mut self.to,
+            &mut self.groups,
         ];
         for value in all {
             *value = value.take().filter(|text| !text.is_empty());
@@ -328,7 +344,7 @@ impl OverviewQuery {
     }
 
     /// All parameters by name, for URLs and for the key of the page cache.
-    fn parameters(&self) -> [(&'static str, &Option<String>); 7] {
+    fn parameters(&self) -> [(&'static str, &Option<String>); 8] {
         [
             ("project", &self.project),
             ("agent", &self.agent),
@@ -337,6 +353,7 @@ impl OverviewQuery {
             ("range", &self.range),
             ("from", &self.from),
             ("to", &self.to),
+            ("groups", &self.groups),
         ]
     }
 
@@ -500,7 +517,7 @@ mod tests {
             ranges: Vec::new(),
             without_days: None,
             endings: None,
-            failures: FailureGroupTable { rows: Vec::new(), more: None },
+            failures: FailureGroupTable { rows: Vec::new(), more: None, all: None },
             cards,
             period: "day",
             versions_href: String::new(),

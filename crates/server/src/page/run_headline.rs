@@ -10,7 +10,7 @@ use super::run_outcome::RunOutcome;
 use super::span_scan::ErrorSpanLink;
 use crate::evaluators::find_evaluator_title;
 use crate::page::address::format_step_anchor;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
 /// The sentence at the top of a run.

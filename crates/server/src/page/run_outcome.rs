@@ -3,7 +3,7 @@
 use gradus_eval::evaluator::OUTCOME;
 use gradus_report::html::text;
 
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 
 /// The verdict of the evaluator `outcome`.
 pub(super) struct RunOutcome {

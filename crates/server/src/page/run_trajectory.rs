@@ -8,8 +8,6 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::outcome::OutcomeLine;
-use gradus_eval::report::RunReader;
 use gradus_eval::run::RunManifest;
 use gradus_report::html::{number, text};
 use serde::Deserialize;
@@ -32,8 +30,7 @@ use super::verdict::VerdictDetailView;
 use super::{PageLayout, loaded_trace, step_pages};
 use crate::http_error::ApiError;
 use crate::page::label_authors::LabelAuthor;
-use crate::page::recorded_verdict::RecordedVerdict;
-use crate::run_lookup::log_run_failure;
+use crate::recorded_verdict::{RecordedVerdict, read_run_trajectory};
 use crate::state::ServerState;
 
 /// Parameters of the page.
@@ -102,31 +99,6 @@ pub(super) async fn serve_run_text(
         Ok((trajectory, which))
     })
     .await
-}
-
-/// Reads the files of the run up to the trajectory. 404 if the run or the trajectory does not exist.
-pub(super) fn read_run_trajectory(
-    server: &ServerState,
-    run: &str,
-    id: &str,
-) -> Result<(RunManifest, Trajectory, Vec<RecordedVerdict>), ApiError> {
-    let mut reader = RunReader::open(&crate::run_lookup::find_run(server, run)?).map_err(log_run_failure)?;
-    let found = reader.find_trajectory(id).map_err(log_run_failure)?;
-    let (trajectory, lines) = found.ok_or_else(|| ApiError::not_found("This run has no trajectory with this id."))?;
-    let record = reader.record.clone();
-    let mut outcomes: Vec<RecordedVerdict> = lines.into_iter().map(|line| to_recorded_verdict(&record, line)).collect();
-    outcomes.sort_by_key(|given| given.line.step_index);
-    Ok((record, trajectory, outcomes))
-}
-
-/// Right or wrong is decided by the labels in the manifest of the run, not by today's rubrics.
-fn to_recorded_verdict(record: &RunManifest, line: OutcomeLine) -> RecordedVerdict {
-    let known = record.evaluators.iter().find(|known| *known.name == *line.evaluator);
-    let is_wrong = line.score.is_some() && known.is_some_and(|known| !known.is_right(line.score));
-    // Outcome lines have no time of their own.
-    let ended = record.ended.as_deref().unwrap_or(&record.started);
-    let at = ended.parse::<jiff::Timestamp>().ok();
-    RecordedVerdict { at_ns: at.and_then(|at| i64::try_from(at.as_nanosecond()).ok()).unwrap_or(0), is_wrong, line }
 }
 
 impl RunTrajectoryPage {

@@ -14,14 +14,14 @@ use serde::Deserialize;
 use super::PageLayout;
 use super::address::{PageUrl, encode_path_segment};
 use super::display_text::{format_duration, format_timestamp, format_whole_number};
-use super::loaded_trace::{build_trace_url, load_verdicts, step_address};
+use super::loaded_trace::{build_trace_url, step_address};
 use super::pagination::PaginationLinks;
-use super::recorded_verdict::RecordedVerdict;
 use super::render::{self, PageError, PageQuery};
 use super::run_fact::RunFact;
 use super::run_headline::RunHeadline;
 use super::text_preview::{TextPreview, TrajectoryLocation};
 use crate::http_error::ApiError;
+use crate::recorded_verdict::{RecordedVerdict, load_verdicts};
 use crate::session_view::{MAX_TURNS, SessionTurn, SessionView};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
@@ -45,7 +45,7 @@ pub(super) struct SessionQuery {
 struct SessionPage {
     frame: PageLayout,
     session: String,
-    project_traces: String,
+    project_sessions: String,
     facts: Vec<RunFact>,
     turns: Vec<TurnView>,
     window: Option<PaginationLinks>,
@@ -114,9 +114,9 @@ impl SessionPage {
             turns.push(TurnView::from_turn(&settings, turn, &verdicts, number, depth));
         }
         Ok(SessionPage {
-            frame: PageLayout::new("/traces", Some(&view.project), headers),
+            frame: PageLayout::new("/sessions", Some(&view.project), headers),
             session: text::format_display_line(session),
-            project_traces: PageUrl::from_path("/traces").with("project", Some(&view.project)).to_string(),
+            project_sessions: PageUrl::from_path("/sessions").with("project", Some(&view.project)).to_string(),
             facts: list_session_facts(&view),
             window: build_turn_pagination(&here, choice.offset, &view),
             turns,
@@ -288,6 +288,7 @@ mod tests {
             end_ns: 1_772_444_469_500_000_000,
             tokens: 1_234,
             cost_usd: Some(0.0031),
+            session: "chat".to_owned(),
             scores: Vec::new(),
         };
         let trajectory = Trajectory {

@@ -17,7 +17,7 @@ use super::step_state::{StepState, summarize_other_verdicts};
 use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::time_bar::TimeScale;
 use super::verdict::VerdictDetailView;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
 /// Bytes of a text that are looked at for its line in a folded step.

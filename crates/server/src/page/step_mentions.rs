@@ -10,7 +10,7 @@ use super::step::StepView;
 use super::verdict::VerdictDetailView;
 use crate::evaluators::find_evaluator_title;
 use crate::page::address::format_step_anchor;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
 /// Steps that are taken from one verdict.

@@ -9,7 +9,7 @@ use super::address::PageUrl;
 use super::loaded_trace::STEPS_OF_A_PAGE;
 use super::step::StepView;
 use crate::page::address::format_step_anchor;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 
 /// Lines of the outline in order.
 pub(super) enum OutlineEntry {

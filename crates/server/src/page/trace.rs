@@ -35,8 +35,8 @@ use super::text_preview::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
 use crate::caller::RequestCaller;
 use crate::page::label_authors::LabelAuthor;
-use crate::page::recorded_verdict::RecordedVerdict;
 use crate::page::step_pages::{build_step_pagination, first_shown, is_last_page};
+use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 

@@ -15,6 +15,8 @@ use super::filter_suggestions::FilterSuggestions;
 use super::loaded_trace;
 use super::render::{self, PageError, PageQuery};
 use super::score_cell::TraceScoreCell;
+use super::session::build_session_url;
+use super::time_bound::format_datetime_input;
 use super::trace_list_query::TraceListQuery;
 use super::trace_matches::{ROWS, SortLink, build_sort_links, format_match_count, load_matches};
 use super::{PageLayout, SelectOption, build_project_options};
@@ -63,6 +65,8 @@ struct TraceListRow {
     duration: String,
     steps: String,
     spans: String,
+    /// Name and URL of the session of the first trajectory.
+    session: Option<(String, String)>,
     /// `in 3 traces`, if a run goes on in traces that have no row of their own.
     folded: Option<String>,
     errors: Option<String>,
@@ -143,8 +147,8 @@ pub(super) async fn render_trace_list(
             projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
             suggestions: FilterSuggestions::load(server, choice.project.as_deref())?,
             is_growing: choice.condition.is_some(),
-            from: TraceListQuery::format_datetime_input(choice.from.as_ref()),
-            to: TraceListQuery::format_datetime_input(choice.to.as_ref()),
+            from: format_datetime_input(choice.from.as_deref()),
+            to: format_datetime_input(choice.to.as_deref()),
             live: (is_first && wrong.is_none()).then(|| choice.to_page_url("/traces/rows").to_string()),
             is_first,
             first: address.to_string(),
@@ -313,6 +317,10 @@ impl TraceListRow {
             ),
             steps: format_whole_number(trace.trajectories.iter().map(|trajectory| trajectory.steps).sum()),
             spans: number::format_counted_noun(u64::try_from(trace.spans).unwrap_or(0), "span", "spans"),
+            session: first
+                .map(|trajectory| trajectory.session.as_str())
+                .filter(|name| !name.is_empty())
+                .map(|name| (text::format_display_line(name), build_session_url(name, &trace.project).to_string())),
             folded: None,
             // A trajectory can fail without a failed span; that counts as one error.
             errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
@@ -392,6 +400,7 @@ mod tests {
             duration: "1.5 s".to_owned(),
             steps: "3".to_owned(),
             spans: "14 spans".to_owned(),
+            session: Some(("<chat> 7".to_owned(), "/sessions/7?project=travel".to_owned())),
             folded: Some("in 3 traces".to_owned()),
             errors: Some("1 error".to_owned()),
             cells: vec![
@@ -414,6 +423,7 @@ mod tests {
             duration: String::new(),
             steps: String::new(),
             spans: "1 span".to_owned(),
+            session: None,
             folded: None,
             errors: None,
             cells: vec![cell("", "", ""), cell("", "", "")],

@@ -12,7 +12,7 @@ use super::rubric_addresses::build_rubric_url;
 use crate::evaluators::{find_evaluator_labels, find_evaluator_title};
 use crate::page::address::format_step_anchor;
 use crate::page::label_authors::LabelAuthor;
-use crate::page::recorded_verdict::RecordedVerdict;
+use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
 /// Pieces of evidence, and remarks, that are shown.

@@ -11,10 +11,11 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (6, include_str!("../../migrations/postgres/0006.sql")),
     (7, include_str!("../../migrations/postgres/0007.sql")),
     (8, include_str!("../../migrations/postgres/0008.sql")),
+    (9, include_str!("../../migrations/postgres/0009.sql")),
 ];
 
 /// The schema that this program writes.
-const SCHEMA_VERSION: i64 = 8;
+const SCHEMA_VERSION: i64 = 9;
 
 /// The oldest schema whose programs can work beside this one. It moves when a migration does more than add.
 const OLDEST_COMPATIBLE: i64 = 6;

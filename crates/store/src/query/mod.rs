@@ -13,6 +13,7 @@ mod recent_outcomes;
 mod review;
 mod review_progress;
 mod search;
+mod session_list;
 mod session_turns;
 mod sessions;
 mod spans;
@@ -41,6 +42,7 @@ pub use overview::{LatestOverview, OverviewTotals, RunEndingRow, TaskRow, Versio
 pub use recent_outcomes::RecentOutcomeRow;
 pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use review_progress::ReviewProgress;
+pub use session_list::{SessionFilter, SessionListCursor, SessionSummary, SessionSummaryPage};
 pub use session_turns::{SessionTotals, SessionTurnPage, SessionTurnRow};
 pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{PagePosition, ProjectPosition, StoredBlock, StoredTraceGroup, TraceGroupLimits};

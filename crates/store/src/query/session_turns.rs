@@ -20,7 +20,7 @@ pub struct SessionTurnPage {
     pub turns: Vec<SessionTurnRow>,
 }
 
-/// What the trajectories of a session come to, up to 10,000.
+/// What the trajectories of a session come to, up to a bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionTotals {
     pub trajectories: i64,
@@ -62,7 +62,7 @@ impl Store {
                 .query_row([session], |row| row.get(0))?,
         };
         let Some(number) = number else { return Ok(None) };
-        let totals = sum_session(sql, session, number)?;
+        let totals = sum_session(sql, session, number, MAX_SUMMED)?;
         if totals.trajectories == 0 {
             return Ok(None);
         }
@@ -72,12 +72,12 @@ impl Store {
             .optional()?;
         let mut statement = sql.prepare_cached(
             "SELECT t.no, trajectory_id, agent, version, model, query, steps, is_error, t.start_ns, t.end_ns, tokens, \
-             cost_usd, trace.trace_id \
+             cost_usd, session, trace.trace_id \
              FROM trajectory t INDEXED BY trajectory_by_session JOIN trace ON trace.no = t.trace \
              WHERE session = ? AND session <> '' AND t.project = ? ORDER BY t.start_ns, t.no LIMIT ? OFFSET ?",
         )?;
         let rows = statement.query_map(params![session, number, limit as i64, offset as i64], |row| {
-            let id: [u8; 16] = row.get(12)?;
+            let id: [u8; 16] = row.get(13)?;
             Ok(SessionTurnRow { trace_id: TraceId(u128::from_be_bytes(id)), trajectory: trajectory_row(row)? })
         })?;
         let mut turns: Vec<SessionTurnRow> = rows.collect::<Result<_, _>>()?;
@@ -88,15 +88,20 @@ impl Store {
     }
 }
 
-/// Bounded, since any sender can add to a session.
-fn sum_session(sql: &SqlConnection, session: &str, project: i64) -> Result<SessionTotals, StoreError> {
+/// Sums over the first `most` trajectories: any sender can add to a session.
+pub(super) fn sum_session(
+    sql: &SqlConnection,
+    session: &str,
+    project: i64,
+    most: i64,
+) -> Result<SessionTotals, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT count(*), coalesce(sum(tokens), 0), sum(cost_usd), count(*) - count(cost_usd), \
          coalesce(min(start_ns), 0), coalesce(max(end_ns), 0) FROM \
          (SELECT tokens, cost_usd, start_ns, end_ns FROM trajectory INDEXED BY trajectory_by_session \
           WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?) AS part",
     )?;
-    Ok(statement.query_row(params![session, project, MAX_SUMMED], |row| {
+    Ok(statement.query_row(params![session, project, most], |row| {
         Ok(SessionTotals {
             trajectories: row.get(0)?,
             tokens: row.get(1)?,

@@ -44,6 +44,8 @@ pub struct TrajectoryRow {
     pub end_ns: i64,
     pub tokens: i64,
     pub cost_usd: Option<f64>,
+    /// Empty if it belongs to none.
+    pub session: String,
     pub scores: Vec<ScoreRow>,
 }
 
@@ -156,8 +158,8 @@ pub(super) fn trace_row(sql: &SqlConnection, which: &str, value: SqlValue) -> Re
 /// The trajectories that begin in a trace, in order of time, up to 1,000.
 fn list_trace_trajectories(sql: &SqlConnection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
     let mut statement = sql.prepare_cached(
-        "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd \
-         FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
+        "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd, \
+         session FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
     )?;
     let rows = statement.query_map([trace], trajectory_row)?;
     let mut rows: Vec<TrajectoryRow> = rows.collect::<Result<_, _>>()?;
@@ -182,6 +184,7 @@ pub(super) fn trajectory_row(row: &SqlRow<'_>) -> Result<TrajectoryRow, SqlError
         end_ns: row.get(9)?,
         tokens: row.get(10)?,
         cost_usd: row.get(11)?,
+        session: row.get(12)?,
         scores: Vec::new(),
     })
 }
