@@ -214,13 +214,15 @@ fn retention_goes_step_by_step_oldest_first() {
     assert_eq!(removed, [50, 50, 20]);
     assert_eq!(lab.list(&TraceFilter::default(), 1_000).last(), Some(&121));
     let (used, _) = lab.store.used_and_free_bytes().unwrap();
-    let size = RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) };
+    // Every table and index has a page, also without rows; half of what is used could be less than that.
+    let max_bytes = used / 4 * 3;
+    let size = RetentionPolicy { max_age_ns: None, max_bytes: Some(max_bytes) };
     for _ in 0..100 {
         if step(size, 0).traces == 0 {
             break;
         }
     }
-    assert!(lab.store.used_and_free_bytes().unwrap().0 <= used / 2);
+    assert!(lab.store.used_and_free_bytes().unwrap().0 <= max_bytes);
     let left = lab.list(&TraceFilter::default(), 1_000);
     assert!(!left.is_empty() && left[0] == 300, "{left:?}");
     assert_eq!(step(RetentionPolicy::default(), i64::MAX), RemovalCounts::default());
