@@ -11,10 +11,11 @@ use crate::sql::SqlError;
 use crate::sql::postgres::{PostgresConnection, clean_text};
 use crate::writer::WriteContext;
 
-/// The temporary tables of a connection. They are empty after each transaction.
+/// The temporary tables of a connection. They are empty after each transaction. Bodies are compressed already.
 const STAGING_TABLES: &str = "CREATE TEMPORARY TABLE IF NOT EXISTS staged_chunk (task BIGINT, ord BIGINT, trace_id BYTEA, \
     project BIGINT, signal BIGINT, start_ns BIGINT, end_ns BIGINT, name TEXT, root_state BIGINT, has_links BOOLEAN, \
     span_count BIGINT, error_facet BIGINT, digest BIGINT, body BYTEA) ON COMMIT DELETE ROWS; \
+    ALTER TABLE pg_temp.staged_chunk ALTER COLUMN body SET STORAGE EXTERNAL; \
     CREATE TEMPORARY TABLE IF NOT EXISTS staged_span (task BIGINT, ord BIGINT, position BIGINT, span_id BIGINT, \
     digest BIGINT, ended BIGINT, error BIGINT) ON COMMIT DELETE ROWS";
 

@@ -18,7 +18,7 @@ use crate::place::Place;
 pub(crate) use crate::place::Ran;
 
 /// Nothing here takes as long, on however slow a machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Asks again and again until there is an answer.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
