@@ -648,9 +648,20 @@ impl<'k> RecordIntake<'k> {
         // By start, then by id: the order of the files must not matter.
         groups.sort_by_key(|group| self.group_head(group));
         let RecordIntake {
-            limits, selection, entries, scopes, traces, mut summary, sink, projects, annotations, ..
+            limits,
+            selection,
+            entries,
+            scopes,
+            traces,
+            mut summary,
+            sink,
+            projects,
+            annotations,
+            mut turns,
+            ..
         } = self;
         let sink = &mut |source: usize, mut trajectory: Trajectory| {
+            turns.link_session(&mut trajectory);
             annotations.attach_to(&mut trajectory);
             sink(source, trajectory)
         };

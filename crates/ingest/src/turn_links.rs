@@ -1,4 +1,5 @@
-//! Links the turns of conversations that arrive one by one as lines of our own format, by the id of the turn before.
+//! Links the turns of conversations that arrive one by one: lines of our own format by the id of the turn before, and
+//! traces by their session.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,14 +13,23 @@ const MAX_CACHED_BYTES: usize = 32 << 20;
 
 /// One turn that a later one may continue.
 struct CachedTurn {
-    /// The id as the line states it. It may have been numbered since, because ids of several files can collide.
-    stated_id: String,
+    key: TurnKey,
     trajectory_id: String,
     turn_index: Option<u32>,
+    end: Option<String>,
     turn: Arc<EarlierTurn>,
     bytes: usize,
     /// Number of the turn before. Always smaller than the own number, so a chain of turns cannot be a circle.
     previous: Option<u64>,
+}
+
+/// By what a later turn finds the one before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum TurnKey {
+    /// The id as a line states it. It may have been numbered since, because ids of several files can collide.
+    StatedId(String),
+    /// The conversation, whose latest turn counts. The same name in two projects is two conversations.
+    Session { project: Option<String>, session: String },
 }
 
 /// The latest turns of all conversations, the oldest of which are dropped first. A turn refers to the one before by its
@@ -30,7 +40,7 @@ pub(crate) struct TurnCache {
     /// Number of the first element of `turns`.
     first_number: u64,
     bytes: usize,
-    latest: HashMap<String, u64>,
+    latest: HashMap<TurnKey, u64>,
 }
 
 impl TurnCache {
@@ -45,7 +55,7 @@ impl TurnCache {
     ) {
         let mut previous = None;
         if let Some(named) = trajectory.previous_trajectory_id.take() {
-            previous = self.latest.get(&named).copied();
+            previous = self.latest.get(&TurnKey::StatedId(named.clone())).copied();
             match previous {
                 Some(number) => self.set_previous(trajectory, number),
                 None => {
@@ -56,7 +66,24 @@ impl TurnCache {
                 }
             }
         }
-        self.insert(stated_id, previous, trajectory);
+        self.insert(TurnKey::StatedId(stated_id), previous, trajectory);
+    }
+
+    /// Links a traced turn to the one before in its session. Trajectories must come in the order of their start. An agent
+    /// that another one called is no turn, and neither is a request that began before the answer to the last one.
+    pub(crate) fn link_session(&mut self, trajectory: &mut Trajectory) {
+        let Some(session) = trajectory.session_id.clone().filter(|_| trajectory.parent_trajectory_id.is_none()) else {
+            return;
+        };
+        let key = TurnKey::Session { project: trajectory.project.clone(), session };
+        let latest = self.latest.get(&key).copied();
+        let is_over = |number| self.turn(number).is_some_and(|turn| turn.end.is_some() && turn.end <= trajectory.start);
+        let previous = latest.filter(|number| is_over(*number));
+        // Turns of one group of traces know each other already.
+        if let (Some(number), None) = (previous, &trajectory.previous_trajectory_id) {
+            self.set_previous(trajectory, number);
+        }
+        self.insert(key, previous, trajectory);
     }
 
     fn turn(&self, number: u64) -> Option<&CachedTurn> {
@@ -84,15 +111,16 @@ impl TurnCache {
     }
 
     /// Adds a turn, and drops the oldest ones beyond the limits.
-    fn insert(&mut self, stated_id: String, previous: Option<u64>, trajectory: &Trajectory) {
+    fn insert(&mut self, key: TurnKey, previous: Option<u64>, trajectory: &Trajectory) {
         let turn = Arc::new(EarlierTurn::from_trajectory(trajectory));
         let bytes = turn.text_bytes();
         self.bytes += bytes;
-        self.latest.insert(stated_id.clone(), self.first_number + self.turns.len() as u64);
+        self.latest.insert(key.clone(), self.first_number + self.turns.len() as u64);
         self.turns.push_back(CachedTurn {
-            stated_id,
+            key,
             trajectory_id: trajectory.trajectory_id.clone(),
             turn_index: trajectory.turn_index,
+            end: trajectory.end.clone(),
             turn,
             bytes,
             previous,
@@ -100,8 +128,8 @@ impl TurnCache {
         while self.turns.len() > MAX_CACHED_TURNS || self.bytes > MAX_CACHED_BYTES {
             let Some(oldest) = self.turns.pop_front() else { break };
             self.bytes -= oldest.bytes;
-            if self.latest.get(&oldest.stated_id) == Some(&self.first_number) {
-                self.latest.remove(&oldest.stated_id);
+            if self.latest.get(&oldest.key) == Some(&self.first_number) {
+                self.latest.remove(&oldest.key);
             }
             self.first_number += 1;
         }
@@ -167,6 +195,39 @@ mod tests {
         let mut again = lines[2].clone();
         TurnCache::default().link_line(&mut again, "c".to_owned(), |_| false);
         assert_eq!(again.defects.len(), 1);
+    }
+
+    #[test]
+    fn traces_of_a_session_are_its_turns() {
+        let traced = |id: &str, session: &str, start: &str, end: &str| Trajectory {
+            session_id: Some(session.to_owned()),
+            start: Some(start.to_owned()),
+            end: Some(end.to_owned()),
+            ..line(id, None)
+        };
+        let mut cache = TurnCache::default();
+        let mut turns = [
+            traced("a", "s", "10:00", "10:01"),
+            traced("other", "t", "10:00", "10:01"),
+            traced("b", "s", "10:02", "10:05"),
+            traced("beside b", "s", "10:03", "10:04"),
+            traced("c", "s", "10:06", "10:07"),
+        ];
+        turns[3].parent_trajectory_id = Some("b".to_owned());
+        for turn in &mut turns {
+            cache.link_session(turn);
+        }
+        assert_eq!(turns[2].previous_trajectory_id.as_deref(), Some("a"));
+        assert_eq!(queries(&turns[4]), ["question a", "question b"]);
+        assert_eq!((turns[2].turn_index, turns[4].turn_index), (Some(2), Some(3)));
+        assert!(turns[1].previous_trajectory_id.is_none() && turns[3].previous_trajectory_id.is_none());
+        // A request that began before the answer to the last one continues nothing.
+        let mut early = traced("d", "s", "10:06", "10:09");
+        cache.link_session(&mut early);
+        assert!(early.previous_trajectory_id.is_none() && early.earlier_turns.is_empty());
+        let mut elsewhere = Trajectory { project: Some("p".to_owned()), ..traced("e", "s", "11:00", "11:01") };
+        cache.link_session(&mut elsewhere);
+        assert!(elsewhere.previous_trajectory_id.is_none());
     }
 
     #[test]

@@ -9,6 +9,14 @@ const MIN_FOLDED: usize = 3;
 /// Examples of one row.
 const MAX_EXAMPLES: usize = 3;
 
+/// The kinds of values that the reason of a failure group has in place of values.
+const VALUE_KINDS: [&str; 7] = ["<number>", "<text>", "<date>", "<id>", "<url>", "<email>", "<path>"];
+
+/// The reason of a failure group for people: `…` in place of values, which reads better than their kinds.
+pub(crate) fn leave_out_values(reason: &str) -> String {
+    VALUE_KINDS.iter().fold(reason.to_owned(), |line, kind| line.replace(kind, "…"))
+}
+
 /// A row of a list of failure groups. Its texts are those of the trace, unescaped: each format escapes for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureRow {
@@ -31,7 +39,7 @@ impl FailureRow {
             tool: group.tool.clone(),
             rule: group.rule.clone(),
             label: group.label.clone(),
-            reason: group.reason.clone(),
+            reason: leave_out_values(&group.reason),
             count: group.count,
             trajectories: group.trajectories,
             share: group.share,

@@ -4,7 +4,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_store::{SessionTotals, SessionTurnRow};
 
 use crate::http_error::ApiError;
-use crate::live::sanitize_name;
+use crate::record_keys::sanitize_name;
 use crate::state::ServerState;
 
 /// Trajectories of one page of a session. Each of them is read as a whole.

@@ -27,6 +27,7 @@ use super::queries::QueryPool;
 use super::rubric_trials::RubricTrialCache;
 use super::run_reports::RunReportCache;
 use super::server_metrics::PrometheusMetrics;
+use super::session_memory::SessionMemory;
 use super::settings::{ReloadableSettings, ServerSettings};
 use super::settling::SettleRequests;
 use super::signature;
@@ -73,6 +74,8 @@ pub(super) struct ServerState {
     pub(super) standstills: JudgePauseRegistry,
     /// Clients that wait until everything received is judged.
     pub(super) settling: SettleRequests,
+    /// What was said in the latest turns of sessions.
+    pub(super) sessions: SessionMemory,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: RubricTrialCache,
     /// Whether the demo is being loaded.
@@ -122,6 +125,7 @@ impl ServerState {
             alerts: AlertRegistry::default(),
             standstills: JudgePauseRegistry::default(),
             settling: SettleRequests::default(),
+            sessions: SessionMemory::default(),
             trials: RubricTrialCache::default(),
             demo: DemoLoad::default(),
             bulk_trials: BulkTrialRegistry::default(),

@@ -6,6 +6,7 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 use gradus_store::{LinkKind, Store, StoreError, StoredTraceGroup, TraceGroupLimits};
 
+use crate::session_memory::SessionMemory;
 use crate::settings::ServerSettings;
 use gradus_ingest::{GroupLimits, RecordIntake, SourceLimits};
 
@@ -65,7 +66,9 @@ impl TraceGroupView {
         }
         let trace_group = store.trace_group(number)?;
         let (is_due, is_cut) = (trace_group.due_ns.is_some(), trace_group.is_cut);
-        let (trajectories, _) = read_trace_group(trace_group)?;
+        let (mut trajectories, _) = read_trace_group(trace_group)?;
+        // Nothing is remembered: what is looked at is seldom what follows.
+        SessionMemory::default().link_group(store, &mut trajectories)?;
         Ok(TraceGroupView { trajectories, is_due, is_cut, quarantine_reason: None })
     }
 }

@@ -36,11 +36,11 @@ impl NewFacets {
         self.traces.clear();
         self.rows.sort_unstable();
         let mut insert =
-            sql.prepare_cached("INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)")?;
+            sql.bulk_insert("INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)")?;
         for row in self.rows.drain(..) {
-            insert.execute(params![row.project, row.kind, row.value, row.start_ns, row.trace])?;
+            insert.push(params![row.project, row.kind, row.value, row.start_ns, row.trace])?;
         }
-        Ok(())
+        Ok(insert.finish()?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stores the result of assembling a trace group: its trajectories, their outcomes, and everything that lists and
 //! metrics derive from both.
 
-use crate::records::{OutcomeRecord, TrajectoryRecord};
+use crate::records::{OutcomeRecord, TrajectoryRecord, latest_outcomes};
 use std::collections::{HashMap, HashSet};
 
 use crate::sql::{OptionalRow, SqlConnection, params};
@@ -474,15 +474,15 @@ pub(crate) fn insert_outcomes(
     outcomes: &[OutcomeRecord],
     now_ns: i64,
 ) -> Result<(), StoreError> {
-    let mut insert = sql.prepare_cached(
+    let mut insert = sql.bulk_insert(
         "INSERT INTO outcome (trajectory, evaluator, step, kind, label, score, is_wrong, tool, judged_ns, run, line, \
          failure_group) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (trajectory, evaluator, step) DO UPDATE SET \
          kind = excluded.kind, label = excluded.label, score = excluded.score, is_wrong = excluded.is_wrong, \
          tool = excluded.tool, judged_ns = excluded.judged_ns, run = excluded.run, line = excluded.line, \
          failure_group = excluded.failure_group",
     )?;
-    for outcome in outcomes {
-        insert.execute(params![
+    for outcome in latest_outcomes(outcomes) {
+        insert.push(params![
             no,
             outcome.evaluator,
             outcome.step.unwrap_or(0),
@@ -497,5 +497,5 @@ pub(crate) fn insert_outcomes(
             assign_failure_group(sql, outcome, start_ns)?,
         ])?;
     }
-    Ok(())
+    Ok(insert.finish()?)
 }

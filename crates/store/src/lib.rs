@@ -75,10 +75,10 @@ pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_moni
 pub use node_settings::NodeRow;
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, ExampleRow,
-    FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GradedTrajectory, GroupTotals,
-    JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod, MetricPeriods,
-    MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
+    AnnotationQuery, BUCKET_NS, ComparedGroupRow, ComparedOutcome, ComparedRunRow, ComparedRuns, EarlierTurnRow,
+    ExampleRow, FailureExampleRow, FailureGroupList, FailureGroupOptions, FailureGroupRow, GradedTrajectory,
+    GroupTotals, JudgedCaseRow, LabelRow, LatestOverview, MAX_SORTED_TRACES, MetricFilter, MetricGroup, MetricPeriod,
+    MetricPeriods, MetricRow, NameScoreRow, NameScoreTable, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
     RecentOutcomeRow, ReviewFilter, ReviewItem, ReviewPlace, ReviewProgress, RunEndingRow, ScoreBound, ScoreMoments,
     ScoreRow, SessionFilter, SessionListCursor, SessionRow, SessionSummary, SessionSummaryPage, SessionTotals,
     SessionTrace, SessionTurnPage, SessionTurnRow, SortedTraces, StoreProgress, StoredBlock, StoredTraceGroup, TaskRow,

@@ -1,5 +1,7 @@
 //! Rows as the store takes and returns them.
 
+use std::collections::BTreeMap;
+
 use gradus_core::span::TraceId;
 use gradus_core::text_signature::TextSignature;
 
@@ -121,4 +123,13 @@ pub(crate) enum FacetKind {
 pub enum BlockSignal {
     Spans = 0,
     Logs = 1,
+}
+
+/// The last outcome to each question, in the order of the primary key.
+pub(crate) fn latest_outcomes(outcomes: &[OutcomeRecord]) -> impl Iterator<Item = &OutcomeRecord> {
+    let mut latest: BTreeMap<(&str, u32), &OutcomeRecord> = BTreeMap::new();
+    for outcome in outcomes {
+        latest.insert((&outcome.evaluator, outcome.step.unwrap_or(0)), outcome);
+    }
+    latest.into_values()
 }

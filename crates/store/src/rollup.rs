@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use crate::coarse_rollup::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::error::StoreError;
 use crate::query::{BUCKET_NS, ScoreMoments};
-use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
+use crate::records::{RecordedKind, TrajectoryRecord, latest_outcomes};
 
 /// The columns of a row that are sums.
 macro_rules! sums {
@@ -151,11 +151,6 @@ pub(crate) struct ScoreSums<'r> {
 impl<'r> ScoreSums<'r> {
     /// Adds a trajectory that has no outcomes but those of its record.
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
-        // The last outcome to a question counts.
-        let mut latest: HashMap<(&str, u32), &'r OutcomeRecord, RandomState> = HashMap::default();
-        for outcome in &record.outcomes {
-            latest.insert((&outcome.evaluator, outcome.step.unwrap_or(0)), outcome);
-        }
         let of = RollupDimensions {
             project,
             bucket: record.start_ns.div_euclid(BUCKET_NS),
@@ -163,7 +158,7 @@ impl<'r> ScoreSums<'r> {
             version: &record.version,
             model: &record.model,
         };
-        let verdicts = latest.into_values().map(|outcome| RollupVerdict {
+        let verdicts = latest_outcomes(&record.outcomes).map(|outcome| RollupVerdict {
             evaluator: &outcome.evaluator,
             tool: &outcome.tool,
             kind: outcome.kind as i64,
@@ -194,9 +189,12 @@ impl<'r> ScoreSums<'r> {
 
     /// Writes the five-minute rows, sums them up by hour, and writes the coarse rows.
     pub(crate) fn write(&mut self, sql: &SqlConnection) -> Result<(), StoreError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        write_rollup_rows(sql, &self.rows)?;
         let mut hours: HashMap<RollupKey<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in self.rows.drain() {
-            upsert_rollup_row(sql, &row, &moments)?;
             *hours.entry(RollupKey { of: row.of.truncate_to_hour(), ..row }).or_default() += moments;
         }
         let mut long: HashMap<CoarseRollupRow<'_>, ScoreMoments, RandomState> = HashMap::default();
@@ -206,7 +204,7 @@ impl<'r> ScoreSums<'r> {
                 *long.entry(of_place).or_default() += moments;
             }
         }
-        long.iter().try_for_each(|(row, moments)| change_long(sql, row, moments))
+        write_coarse_rows(sql, &long)
     }
 }
 
@@ -255,39 +253,41 @@ impl TrajectoryRollup {
     }
 }
 
-/// Adds to a five-minute row, or removes it with its last trajectory.
-fn upsert_rollup_row(
+/// Adds to five-minute rows, and removes those that lost their last trajectory.
+fn write_rollup_rows(
     sql: &SqlConnection,
-    RollupKey { of, evaluator, tool }: &RollupKey<'_>,
-    by: &ScoreMoments,
+    rows: &HashMap<RollupKey<'_>, ScoreMoments, RandomState>,
 ) -> Result<(), StoreError> {
-    sql.prepare_cached(concat!(
+    let mut insert = sql.bulk_insert(concat!(
         "INSERT INTO rollup (project, evaluator, tool, bucket, agent, version, model, ",
         sums!(),
         ") \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
         added!("rollup", "project, evaluator, tool, bucket, agent, version, model")
-    ))?
-    .execute(params![
-        of.project,
-        evaluator,
-        tool,
-        of.bucket,
-        of.agent,
-        of.version,
-        of.model,
-        by.trajectories,
-        by.scored_trajectories,
-        by.scored,
-        by.sum,
-        by.sum_sum,
-        by.sum_n,
-        by.n_n,
-        by.failed,
-        by.not_applicable,
-        by.abstained,
-    ])?;
-    if by.trajectories < 0 {
+    ))?;
+    for (RollupKey { of, evaluator, tool }, by) in rows {
+        insert.push(params![
+            of.project,
+            evaluator,
+            tool,
+            of.bucket,
+            of.agent,
+            of.version,
+            of.model,
+            by.trajectories,
+            by.scored_trajectories,
+            by.scored,
+            by.sum,
+            by.sum_sum,
+            by.sum_n,
+            by.n_n,
+            by.failed,
+            by.not_applicable,
+            by.abstained,
+        ])?;
+    }
+    insert.finish()?;
+    for (RollupKey { of, evaluator, tool }, _) in rows.iter().filter(|(_, by)| by.trajectories < 0) {
         // The row goes with its last trajectory, and with it what rounding left.
         sql.prepare_cached(
             "DELETE FROM rollup WHERE project = ? AND evaluator = ? AND tool = ? AND bucket = ? AND agent = ? \
@@ -298,43 +298,54 @@ fn upsert_rollup_row(
     Ok(())
 }
 
-/// Adds to a coarse row, or removes it with its last trajectory.
-fn change_long(sql: &SqlConnection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
-    let CoarseRollupRow { place, evaluator, tool } = *row;
-    let CoarseRollupKey { size, project, kind, bucket, .. } = place;
-    let name = place.name();
-    sql.prepare_cached(concat!(
+/// Adds to coarse rows, and removes those that lost their last trajectory.
+fn write_coarse_rows(
+    sql: &SqlConnection,
+    rows: &HashMap<CoarseRollupRow<'_>, ScoreMoments, RandomState>,
+) -> Result<(), StoreError> {
+    let mut insert = sql.bulk_insert(concat!(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",
         sums!(),
         ") \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ",
         added!("rollup_long", "size, project, evaluator, tool, kind, name, bucket")
-    ))?
-    .execute(params![
-        size,
-        project,
-        evaluator,
-        tool,
-        kind as i64,
-        name,
-        bucket,
-        by.trajectories,
-        by.scored_trajectories,
-        by.scored,
-        by.sum,
-        by.sum_sum,
-        by.sum_n,
-        by.n_n,
-        by.failed,
-        by.not_applicable,
-        by.abstained,
-    ])?;
-    if by.trajectories < 0 {
+    ))?;
+    for (CoarseRollupRow { place, evaluator, tool }, by) in rows {
+        insert.push(params![
+            place.size,
+            place.project,
+            evaluator,
+            tool,
+            place.kind as i64,
+            place.name(),
+            place.bucket,
+            by.trajectories,
+            by.scored_trajectories,
+            by.scored,
+            by.sum,
+            by.sum_sum,
+            by.sum_n,
+            by.n_n,
+            by.failed,
+            by.not_applicable,
+            by.abstained,
+        ])?;
+    }
+    insert.finish()?;
+    for (CoarseRollupRow { place, evaluator, tool }, _) in rows.iter().filter(|(_, by)| by.trajectories < 0) {
         sql.prepare_cached(
             "DELETE FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = ? AND kind = ? \
              AND name = ? AND bucket = ? AND trajectories <= 0",
         )?
-        .execute(params![size, project, evaluator, tool, kind as i64, name, bucket])?;
+        .execute(params![
+            place.size,
+            place.project,
+            evaluator,
+            tool,
+            place.kind as i64,
+            place.name(),
+            place.bucket
+        ])?;
     }
     Ok(())
 }

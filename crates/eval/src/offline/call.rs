@@ -2,7 +2,7 @@
 
 use gradus_core::trajectory::TrajectoryStep;
 
-use super::excerpt::quote_excerpt;
+use super::excerpt::{quote_excerpt, quote_name};
 use super::failure::ToolFailureKind;
 use super::rule_catalog::{CALL_MALFORMED, CALL_REJECTED, CALL_SCHEMA, CALL_UNKNOWN_TOOL, CALL_VALID};
 use super::schema::{ProblemKind, SchemaViolation, check_arguments};
@@ -114,7 +114,7 @@ pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
     let (parameter, has) = if problem.parameter.is_empty() {
         ("The arguments".to_owned(), "have")
     } else {
-        (format!("Parameter {}", quote_excerpt(&problem.parameter)), "has")
+        (format!("Parameter {}", quote_name(&problem.parameter)), "has")
     };
     match problem.kind {
         ProblemKind::Missing => format!("{parameter} is missing: {}.", problem.detail),

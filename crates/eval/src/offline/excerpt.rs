@@ -3,10 +3,19 @@
 /// Maximum number of characters of a quotation.
 const MAX_QUOTE_CHARS: usize = 80;
 
-/// The text in quotation marks, at most 80 characters of it, with control characters as spaces.
+/// A value in quotation marks, at most 80 characters of it, with control characters as spaces.
 pub(super) fn quote_excerpt(text: &str) -> String {
+    quote_between(text, '"')
+}
+
+/// A name in backticks: of a tool or a parameter. Failure groups tell names apart, but not values.
+pub(super) fn quote_name(name: &str) -> String {
+    quote_between(name, '`')
+}
+
+fn quote_between(text: &str, mark: char) -> String {
     let mut quoted = String::with_capacity(text.len().min(MAX_QUOTE_CHARS) + 6);
-    quoted.push('"');
+    quoted.push(mark);
     let mut left = MAX_QUOTE_CHARS;
     let mut after_space = true;
     // Bounded before the loop: a megabyte of white space must not be walked.
@@ -20,12 +29,12 @@ pub(super) fn quote_excerpt(text: &str) -> String {
             break;
         }
         after_space = letter == ' ';
-        quoted.push(if letter == '"' { '\'' } else { letter });
+        quoted.push(if letter == mark { '\'' } else { letter });
         left -= 1;
     }
     let kept = quoted.trim_end().len();
     quoted.truncate(kept);
-    quoted.push('"');
+    quoted.push(mark);
     quoted
 }
 
@@ -47,6 +56,7 @@ mod tests {
     fn quotations_are_short_and_on_one_line() {
         assert_eq!(quote_excerpt("a\n\t b"), "\"a b\"");
         assert_eq!(quote_excerpt("say \"hi\""), "\"say 'hi'\"");
+        assert_eq!(quote_name("a`b"), "`a'b`");
         let long = quote_excerpt(&"é".repeat(500));
         assert_eq!(long.chars().count(), 83);
         assert!(long.ends_with("…\""));

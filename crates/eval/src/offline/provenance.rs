@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::date_mentions::{DateOrigin, parse_full_date, swapped_date};
 use super::evidence_index::{EvidenceIndex, EvidenceSource};
-use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
+use super::excerpt::{quote_excerpt, quote_name, take_prefix, take_suffix};
 use super::identifiers::{IdentifierShape, shape_of};
 use super::number_text::parse_number;
 use super::repetition::ComparedCall;
@@ -318,7 +318,7 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
         let evidence = explained.iter().take(MAX_EVIDENCE).map(|value| describe_value(offline, at, value)).collect();
         let explanation = match explained.len() {
             0 => return OfflineVerdict::not_applicable("The call has no value that could be traced."),
-            1 => format!("The value of {} can be traced.", quote_excerpt(explained[0].parameter)),
+            1 => format!("The value of {} can be traced.", quote_name(explained[0].parameter)),
             count => format!("All {count} values that can be traced are explained."),
         };
         return OfflineVerdict::good(PROVENANCE_EXPLAINED, explanation, evidence);
@@ -332,8 +332,9 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
     }
     let evidence = unexplained.iter().take(MAX_EVIDENCE).map(|value| describe_value(offline, at, value)).collect();
     let explanation = format!(
-        "{} = {} is neither in the request, nor in the instructions, the conversation or a result, nor does it follow from them.",
-        quote_excerpt(first.parameter),
+        "{} is {}, which is neither in the request, nor in the instructions, the conversation or a result, and does not \
+         follow from them.",
+        quote_name(first.parameter),
         quote_excerpt(&first.value)
     );
     OfflineVerdict::bad(PROVENANCE_UNEXPLAINED, explanation, evidence)
@@ -377,7 +378,7 @@ fn describe_value(offline: &OfflineJudge<'_>, at: usize, traced: &TracedValue<'_
         ValueOrigin::OwnText => "written by the agent".to_owned(),
         ValueOrigin::Unexplained => "no source".to_owned(),
     };
-    format!("{} = {}: {origin}", quote_excerpt(traced.parameter), quote_excerpt(&traced.value))
+    format!("{} = {}: {origin}", quote_name(traced.parameter), quote_excerpt(&traced.value))
 }
 
 /// The number of a step that repeated the call which returned the value, before the step at `at`, and whose result no

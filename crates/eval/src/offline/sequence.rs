@@ -8,7 +8,7 @@ use gradus_core::trajectory::TrajectoryStep;
 
 use super::answer_text::{admits_failure, asks_user};
 use super::call::is_malformed;
-use super::excerpt::quote_excerpt;
+use super::excerpt::quote_name;
 use super::failure::ToolFailureKind;
 use super::repetition::ComparedCall;
 use super::rule_catalog::{
@@ -39,13 +39,13 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
             "Step {} repeats step {}: {} with the same arguments, and nothing had changed.",
             steps[at].index,
             steps[before].index,
-            quote_excerpt(&steps[at].tool)
+            quote_name(&steps[at].tool)
         ));
     }
     if let Some(first) = detours.first().cloned() {
         let (rule, explanation) = match find_cycle(repeats) {
             Some((at, period)) => {
-                let calls: Vec<String> = steps[at..at + period].iter().map(|step| quote_excerpt(&step.tool)).collect();
+                let calls: Vec<String> = steps[at..at + period].iter().map(|step| quote_name(&step.tool)).collect();
                 (
                     SEQUENCE_CYCLE,
                     format!(

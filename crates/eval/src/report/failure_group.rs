@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::group_tally::{FailureExample, GroupSubject, GroupTally, MAX_EXAMPLES};
-use super::reason_pattern::make_reason_pattern;
+use super::reason_pattern::{ReasonAuthor, make_reason_pattern};
 use super::similar_reasons::merge_similar_groups;
 use crate::outcome::{OutcomeLine, OutcomeSpans};
 
@@ -63,9 +63,8 @@ impl GroupSubject {
     /// `tool` is the one that the step of the verdict calls.
     fn with_tool(tool: Option<&str>, line: &OutcomeLine) -> (GroupSubject, String) {
         let tool = tool.map(cut_tool_name);
-        // Rules say what is wrong with a value in their second sentence; a model repeats itself in the first at most.
-        let sentences = if line.rule.is_some() { 2 } else { 1 };
-        let pattern = line.explanation.as_deref().map(|text| make_reason_pattern(text, sentences));
+        let author = if line.rule.is_some() { ReasonAuthor::Rule } else { ReasonAuthor::Model };
+        let pattern = line.explanation.as_deref().map(|text| make_reason_pattern(text, author));
         let reason = pattern.filter(|reason| !reason.is_empty());
         let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
         let subject = GroupSubject {

@@ -9,15 +9,26 @@ const MAX_PATTERN_CHARS: usize = 200;
 /// Bytes between two quotation marks. Without a limit, text full of unpaired marks would be quadratic.
 const MAX_QUOTED_BYTES: usize = 400;
 
+/// Who wrote an explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReasonAuthor {
+    /// Says what is wrong with a value in the second sentence, and has names of tools and parameters, which are no
+    /// values, in backticks.
+    Rule,
+    /// Repeats itself after the first sentence, and has anything in backticks.
+    Model,
+}
+
 /// The pattern of an explanation: its first sentences, on one line, with kinds in place of values. A sentence in
 /// parentheses is left out: it tells how often the same happened.
-pub(super) fn make_reason_pattern(explanation: &str, max_sentences: usize) -> String {
+pub(super) fn make_reason_pattern(explanation: &str, author: ReasonAuthor) -> String {
+    let max_sentences = if author == ReasonAuthor::Rule { 2 } else { 1 };
     let text = &explanation[..explanation.floor_char_boundary(MAX_SOURCE_BYTES)];
     let mut pieces: Vec<ReasonPiece<'_>> = Vec::new();
     let mut rest = text.trim_start();
     let mut sentences = 0;
     while !rest.is_empty() && sentences < max_sentences {
-        let (piece, after) = next_piece(rest);
+        let (piece, after) = next_piece(rest, author);
         sentences += usize::from(piece.ends_sentence());
         push_piece(&mut pieces, piece);
         rest = after;
@@ -61,12 +72,15 @@ enum ReasonPiece<'t> {
 }
 
 /// Splits off the first piece of a text that is not empty.
-fn next_piece(text: &str) -> (ReasonPiece<'_>, &str) {
+fn next_piece(text: &str, author: ReasonAuthor) -> (ReasonPiece<'_>, &str) {
     let is_blank = |c: char| c.is_whitespace() || c.is_control();
     if text.starts_with(is_blank) {
         return (ReasonPiece::Space, text.trim_start_matches(is_blank));
     }
     if let Some((before, after, rest)) = split_quotation(text) {
+        if author == ReasonAuthor::Rule && text.starts_with('`') {
+            return (ReasonPiece::Word(&text[..text.len() - rest.len()]), rest);
+        }
         return (ReasonPiece::Value { before, kind: "text", after }, rest);
     }
     let end = text.find(is_blank).unwrap_or(text.len());
@@ -247,29 +261,38 @@ mod tests {
             ("Read and/or write", "Read and/or write"),
             ("called with (id=\"x y\") twice", "called with (id=<text>) twice"),
         ] {
-            assert_eq!(make_reason_pattern(text, 1), pattern, "{text}");
+            assert_eq!(make_reason_pattern(text, ReasonAuthor::Model), pattern, "{text}");
         }
     }
 
     #[test]
     fn the_first_sentence_counts() {
-        assert_eq!(make_reason_pattern("The tool is wrong. It should be \"x\".", 1), "The tool is wrong");
-        let twice = "The call does not fit \"f\". \"row\": it is required. More. (3 such steps.)";
-        assert_eq!(make_reason_pattern(twice, 2), "The call does not fit <text>. <text>: it is required");
         assert_eq!(
-            make_reason_pattern("Step 3 repeats step 1. (2 such steps.)", 2),
+            make_reason_pattern("The tool is wrong. It should be \"x\".", ReasonAuthor::Model),
+            "The tool is wrong"
+        );
+        let twice = "The call does not fit \"f\". \"row\": it is required. More. (3 such steps.)";
+        assert_eq!(
+            make_reason_pattern(twice, ReasonAuthor::Rule),
+            "The call does not fit <text>. <text>: it is required"
+        );
+        assert_eq!(
+            make_reason_pattern("Step 3 repeats step 1. (2 such steps.)", ReasonAuthor::Rule),
             "Step <number> repeats step <number>"
         );
-        assert_eq!(make_reason_pattern("See e.g. the log. More.", 1), "See e.g. the log");
-        assert_eq!(make_reason_pattern("  \n\t ", 1), "");
+        assert_eq!(make_reason_pattern("See e.g. the log. More.", ReasonAuthor::Model), "See e.g. the log");
+        assert_eq!(make_reason_pattern("  \n\t ", ReasonAuthor::Model), "");
     }
 
     #[test]
     fn equal_mistakes_with_other_values_are_one_pattern() {
         let pattern = |parameter: &str, value: &str| {
-            make_reason_pattern(&format!("\"{parameter}\" = \"{value}\" is neither in the request nor in a result."), 1)
+            let explanation = format!("`{parameter}` is \"{value}\", which is not in the request.");
+            make_reason_pattern(&explanation, ReasonAuthor::Rule)
         };
-        assert_eq!(pattern("id", "7"), pattern("customer name", "Ann O'Neil, Ltd."));
+        assert_eq!(pattern("name", "7"), "`name` is <text>, which is not in the request");
+        assert_eq!(pattern("name", "7"), pattern("name", "Ann O'Neil, Ltd."));
+        assert_ne!(pattern("name", "7"), pattern("id", "7"), "names are told apart");
     }
 
     #[test]
@@ -277,9 +300,9 @@ mod tests {
         for text in
             ["\"".repeat(100_000), "'a ".repeat(50_000), "x".repeat(100_000), "é".repeat(50_000), "1, ".repeat(40_000)]
         {
-            let pattern = make_reason_pattern(&text, 2);
+            let pattern = make_reason_pattern(&text, ReasonAuthor::Rule);
             assert!(pattern.chars().count() <= MAX_PATTERN_CHARS + 3, "{}", pattern.len());
         }
-        assert_eq!(make_reason_pattern("a\u{1b}[31mb\r\nc", 1), "a [<number> c");
+        assert_eq!(make_reason_pattern("a\u{1b}[31mb\r\nc", ReasonAuthor::Model), "a [<number> c");
     }
 }

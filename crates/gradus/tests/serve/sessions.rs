@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::lab::{Lab, Server};
 use crate::pages::page;
-use crate::spans::{SECOND_NS, Visit, attributes, export, now_ns};
+use crate::spans::{SECOND_NS, Visit, attributes, export, now_ns, trace_id};
 
 /// Three sessions, one of them with a name that means harm; `talk` has two runs, the second of which calls its tool with
 /// arguments that it cannot take. One run has no session.
@@ -80,4 +80,37 @@ fn a_server_without_sessions_says_how_runs_get_one() {
     let lab = Lab::new();
     let server = lab.serve();
     assert!(page(&server, "/sessions").contains("gen_ai.conversation.id"));
+}
+
+#[test]
+fn a_run_is_linked_to_the_turn_before_it_in_its_session_also_after_a_restart() {
+    let lab = Lab::new();
+    let send = |server: &Server, at: u64| {
+        let visit = Visit {
+            query: format!("Question {at}"),
+            start_ns: now_ns() - (100 - 10 * at) * SECOND_NS,
+            ..Visit::new(u128::from(at) + 1)
+        };
+        let mut spans = visit.spans();
+        spans.iter_mut().for_each(|span| span.attributes.extend(attributes(&[("session.id", "talk")])));
+        server.export(&export("p", spans));
+        server.assembled();
+    };
+    let turn = |server: &Server, at: u64| {
+        let mut trace = server.json(&format!("/api/v1/traces/{}", trace_id(u128::from(at) + 1)));
+        trace["trajectories"][0].take()
+    };
+    let server = lab.serve();
+    send(&server, 0);
+    send(&server, 1);
+    let (first, second) = (turn(&server, 0), turn(&server, 1));
+    assert_eq!(first["previous_trajectory_id"], Json::Null, "{first}");
+    assert_eq!(second["previous_trajectory_id"], first["trajectory_id"], "{second}");
+    assert_eq!(second["turn_index"], 2, "{second}");
+    server.stop();
+    let server = lab.serve();
+    send(&server, 2);
+    let third = turn(&server, 2);
+    assert_eq!(third["previous_trajectory_id"], second["trajectory_id"], "{third}");
+    assert_eq!(third["turn_index"], 3, "{third}");
 }

@@ -159,3 +159,39 @@ fn records_that_are_not_read_have_a_reason() {
     let log = "2025-03-01 10:00:00.000 | INFO     | app.agent.base:run:140 - Executing step 1/20\nThought: look\n";
     assert!(read_text(log).unwrap_err().contains("OpenManus log"));
 }
+
+/// A trace of an agent that answers one turn of a session. The model calls are not recorded, so nothing but the session
+/// tells that there were turns before.
+fn traced_turn(number: u64, session: &str, query: &str, answer: &str) -> Json {
+    let start_ns = 1_790_000_000_000_000_000 + number * 60_000_000_000;
+    let attributes: Vec<Json> =
+        [("openinference.span.kind", "AGENT"), ("session.id", session), ("input.value", query), ("output.value", answer)]
+            .iter()
+            .map(|(key, value)| json!({"key": key, "value": {"stringValue": value}}))
+            .collect();
+    json!({"resourceSpans": [{"scopeSpans": [{"spans": [{
+        "traceId": format!("{:032x}", number + 1), "spanId": format!("{:016x}", number + 1), "name": "agent",
+        "startTimeUnixNano": start_ns.to_string(), "endTimeUnixNano": (start_ns + 1_000_000_000).to_string(),
+        "attributes": attributes,
+    }]}]}]})
+}
+
+#[test]
+fn traces_of_one_session_are_turns_whatever_order_they_came_in() {
+    let lines = [
+        traced_turn(0, "talk", "Which orders has Ann?", "Order 1003."),
+        traced_turn(1, "other", "Hello?", "Hello."),
+        traced_turn(2, "talk", "Refund it.", "Refunded."),
+        traced_turn(3, "talk", "Thanks.", "You are welcome."),
+    ];
+    let turns = read_lines(&lines);
+    assert_eq!(turns[2].previous_trajectory_id.as_ref(), Some(&turns[0].trajectory_id));
+    assert_eq!(turns[3].previous_trajectory_id.as_ref(), Some(&turns[2].trajectory_id));
+    assert_eq!((turns[2].turn_index, turns[3].turn_index), (Some(2), Some(3)));
+    let before: Vec<_> = turns[3].earlier_turns.iter().map(|turn| turn.answer.as_deref()).collect();
+    assert_eq!(before, [Some("Order 1003."), Some("Refunded.")]);
+    assert!(turns[1].previous_trajectory_id.is_none() && turns[1].earlier_turns.is_empty());
+    let mut reversed = lines;
+    reversed.reverse();
+    assert_eq!(read_lines(&reversed), turns);
+}

@@ -7,6 +7,7 @@ use gradus_stats::comparison::{
 use super::calibration_table::build_calibration_table;
 use super::task_flips::{TaskFlip, TaskFlips};
 use super::version_comparison::VersionComparison;
+use crate::failure_list::leave_out_values;
 use crate::report_table::{ReportTable, TableColumn};
 use crate::{format_count, format_counted_noun};
 
@@ -150,6 +151,9 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
         format!("; more than {} would be needed{small}", format_counted_noun(most, "task", "tasks"))
     });
     let more = more.or(beyond);
+    let if_as_seen = plan.more_tasks_if_as_seen.map(|more| {
+        format!("; {} if the change is as large as it seems", format_counted_noun(more, "more task", "more tasks"))
+    });
     let trials = match plan.trials {
         TrialAdvice::Decide { trials_per_task } => format!(", or {trials_per_task} trials of each task"),
         TrialAdvice::CannotDecide if plan.beyond_tasks.is_some() => String::new(),
@@ -159,7 +163,8 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
         TrialAdvice::Uncertain => String::new(),
         TrialAdvice::Unknown => String::new(),
     };
-    format!("{tasks}{}{}{trials}", detectable.unwrap_or_default(), more.unwrap_or_default())
+    let (detectable, more) = (detectable.unwrap_or_default(), more.unwrap_or_default());
+    format!("{tasks}{detectable}{more}{trials}{}", if_as_seen.unwrap_or_default())
 }
 
 /// `None` if no task changed in this direction.
@@ -214,8 +219,11 @@ fn build_group_table(comparison: &VersionComparison) -> Option<ReportTable> {
     let mut columns = vec![column("reason", false), column("evaluator", false), column("tool", false)];
     columns.extend(comparison.versions.iter().map(|version| column(format!("runs of {}", version.letter), true)));
     let rows = comparison.failure_groups.iter().take(MAX_SHOWN_FLIPS).map(|group| {
-        let mut row =
-            vec![group.reason.clone(), group.evaluator.clone(), group.tool.clone().unwrap_or_else(|| "–".to_owned())];
+        let mut row = vec![
+            leave_out_values(&group.reason),
+            group.evaluator.clone(),
+            group.tool.clone().unwrap_or_else(|| "–".to_owned()),
+        ];
         let cells = group.runs.iter().zip(&group.shares);
         row.extend(cells.map(|(runs, share)| format!("{} ({:.1} %)", format_count(*runs), 100.0 * share)));
         row

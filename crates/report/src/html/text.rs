@@ -6,6 +6,8 @@ use serde::de::IgnoredAny;
 
 use gradus_core::visible::{make_printable, printable_line};
 
+use crate::failure_list::leave_out_values;
+
 /// Characters of a block of text; the rest is cut with a note.
 pub const MAX_CHARS: usize = 4_000;
 /// Characters of a name, a label or an id.
@@ -133,16 +135,9 @@ fn new_line(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// The kinds of values that the reason of a failure group has in place of values.
-const VALUE_KINDS: [&str; 7] = ["<number>", "<text>", "<date>", "<id>", "<url>", "<email>", "<path>"];
-
-/// The reason of a failure group on one line. Values are left out as `…`, which reads better than their kinds.
+/// The reason of a failure group on one line.
 pub fn format_reason_line(reason: &str) -> String {
-    let mut line = reason.to_owned();
-    for kind in VALUE_KINDS {
-        line = line.replace(kind, "…");
-    }
-    format_display_line(&line)
+    format_display_line(&leave_out_values(reason))
 }
 
 #[cfg(test)]

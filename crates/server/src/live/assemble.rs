@@ -357,10 +357,11 @@ fn assemble_trace_group(
         return Ok(AssemblyOutcome::TooLarge);
     }
     let due_ns = trace_group.due_ns;
-    let (trajectories, links) = read_trace_group(trace_group)?;
+    let (mut trajectories, links) = read_trace_group(trace_group)?;
     if !links.is_empty() && server.store.link_traces(links, now_ns())?.wait()? {
         return Ok(AssemblyOutcome::BelongsToOthers);
     }
+    server.sessions.link_group(&server.store, &mut trajectories)?;
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
         let rule = reloadable.rules.iter().find(|rule| rule.matches_project(project_or_default(&trajectory)));

@@ -21,7 +21,6 @@ mod reroute;
 mod watch;
 
 pub(super) use measure::RECENT_NS;
-pub(crate) use record::sanitize_name;
 pub use record::words_of;
 
 use std::sync::Arc;

@@ -12,10 +12,10 @@ use gradus_eval::scale::ScoreScale;
 use gradus_llm::price::PriceTable;
 use gradus_store::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecord};
 
+use crate::record_keys::{parse_timestamp_ns, sanitize_name};
+
 /// Bytes of the query that lists show. The whole text is in the stored JSON.
 const QUERY_BYTES: usize = 300;
-/// Bytes of agent, version, model, session and tool names that are kept.
-const NAME_BYTES: usize = 200;
 /// Distinct tools that a trajectory is indexed by.
 const MAX_TOOLS: usize = 500;
 
@@ -52,19 +52,6 @@ pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> Tra
         outcomes: Vec::new(),
         ungraded_by: None,
     }
-}
-
-/// A name as a key of an index. Senders choose names, so the length is bounded, and characters that an HTML form cannot
-/// send back are replaced.
-pub(crate) fn sanitize_name(name: &str) -> String {
-    let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
-    beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
-}
-
-/// Nanoseconds since 1970; 0 if the text is missing or invalid.
-fn parse_timestamp_ns(text: Option<&str>) -> i64 {
-    let time = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    time.and_then(|time| i64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
 }
 
 /// The text of a trajectory for full-text search: query, answer, thoughts, calls, and the beginning of each result. All

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::changed_share::max_unseen_share;
 use crate::distributions::{normal_quantile, student_quantile};
+use crate::significance::mcnemar_mid_p;
 
 use super::estimate::{EffectEstimate, IntervalShape};
 
@@ -36,6 +37,10 @@ pub struct DecisionPlan {
     pub beyond_tasks: Option<u64>,
     /// `needed_tasks` less those that were compared.
     pub more_tasks: Option<u64>,
+    /// Tasks beyond those that were compared that would show with 80 % power that there is a difference, if it is as large
+    /// as the one observed. Set if that is more than matters and takes fewer tasks than `more_tasks`.
+    #[serde(default)]
+    pub more_tasks_if_as_seen: Option<u64>,
     pub trials: TrialAdvice,
 }
 
@@ -63,25 +68,28 @@ impl DecisionPlan {
                 needed_tasks: None,
                 beyond_tasks: None,
                 more_tasks: None,
+                more_tasks_if_as_seen: None,
                 trials,
             };
         }
         let interval = estimate.interval(alpha);
         let half = 0.5 * (interval.high - interval.low);
         let found = (student_quantile(alpha, estimate.freedom) + one_sided_quantile(POWER)) * estimate.standard_error();
-        // The variance of few deviating tasks, or of shares near 0 and 1, is estimated badly; the interval knows that.
+        // The variance of few tasks that deviate, or that all deviate alike, is estimated badly; the interval knows that.
         let is_independent = matches!(estimate.shape, IntervalShape::Newcombe { .. });
-        let detectable = if estimate.is_sparse() || is_independent { found.max(half) } else { found };
+        let detectable = found.max(half);
         let by_width = if is_independent { (estimate.tasks * (half / bound).powi(2)).ceil() as u64 } else { 0 };
         let needed = needed_tasks(estimate, bound, alpha).max(by_width);
         let needed = needed.max(estimate.tasks as u64 + 1);
         let most = MIN_TASK_LIMIT.max((MAX_TASK_FACTOR * estimate.tasks) as u64);
         let advised = Some(needed).filter(|needed| *needed <= most);
+        let if_as_seen = tasks_if_as_seen(estimate, bound, alpha).filter(|tasks| *tasks < needed.min(most));
         DecisionPlan {
             detectable_effect: Some(detectable.min(estimate.max_effect)),
             needed_tasks: advised,
             beyond_tasks: advised.is_none().then_some(most),
             more_tasks: advised.map(|needed| needed - estimate.tasks as u64),
+            more_tasks_if_as_seen: if_as_seen.map(|tasks| tasks - estimate.tasks as u64),
             trials: advise_trials(estimate, bound, alpha),
         }
     }
@@ -107,8 +115,42 @@ fn needed_tasks(estimate: &EffectEstimate, bound: f64, alpha: f64) -> u64 {
     let is_enough = |tasks: f64| {
         let error = (estimate.variance / tasks).sqrt();
         let is_sparse_enough = !estimate.is_sparse() || max_unseen_share(tasks, alpha) <= bound;
-        is_sparse_enough && needed * error <= bound && student_quantile(alpha, tasks - 1.0) * error <= reach
+        is_sparse_enough
+            && needed * error <= bound
+            && student_quantile(alpha, tasks - 1.0) * error <= reach
+            && (estimate.value.abs() <= bound || can_be_significant(estimate, tasks, alpha))
     };
+    find_fewest(is_enough)
+}
+
+/// Tasks in all that find a difference of the observed size with 80 % power; `None` if it is too small to matter.
+fn tasks_if_as_seen(estimate: &EffectEstimate, bound: f64, alpha: f64) -> Option<u64> {
+    if estimate.value.abs() <= bound || matches!(estimate.shape, IntervalShape::Newcombe { .. }) {
+        return None;
+    }
+    let freedom = estimate.freedom;
+    let deviations = student_quantile(alpha, freedom) + student_quantile(2.0 * (1.0 - POWER), freedom);
+    let is_enough = |tasks: f64| {
+        deviations * (estimate.variance / tasks).sqrt() <= estimate.value.abs()
+            && can_be_significant(estimate, tasks, alpha)
+    };
+    Some(find_fewest(is_enough).max(estimate.tasks as u64 + 1))
+}
+
+/// Whether the test can be significant for so many tasks that differ as those at hand do. Tests of few tasks cannot, however
+/// large the difference is: all signs of five tasks are equal by chance in one of 16 cases.
+fn can_be_significant(estimate: &EffectEstimate, tasks: f64, alpha: f64) -> bool {
+    match &estimate.shape {
+        IntervalShape::Changed(counts) => {
+            let scale = |count: u64| (count as f64 * tasks / counts.all as f64).round() as u64;
+            mcnemar_mid_p(scale(counts.better), scale(counts.worse)) < alpha
+        }
+        _ => 0.5_f64.powf(tasks - 1.0) < alpha,
+    }
+}
+
+/// The smallest number of tasks, from 2 on, that is enough.
+fn find_fewest(is_enough: impl Fn(f64) -> bool) -> u64 {
     let mut high = 2_u64;
     while !is_enough(high as f64) && high < 1 << 40 {
         high *= 2;

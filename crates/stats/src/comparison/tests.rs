@@ -280,6 +280,20 @@ fn settings_are_checked() {
 }
 
 #[test]
+fn a_large_change_in_few_tasks_asks_for_a_few_more() {
+    // All of three tasks got worse: five would be significant at 5 % (mid-p 0.03).
+    let all: Vec<_> = (0..3).map(|_| (vec![1.0], vec![0.0])).collect();
+    let plan = compare_dimension(ComparedDimension::score("success"), &all).plan.unwrap();
+    assert_eq!((plan.more_tasks, plan.more_tasks_if_as_seen), (Some(2), None), "{plan:?}");
+    assert!(plan.detectable_effect.unwrap() > 0.4, "{plan:?}");
+    // Three of four: to find 5 points takes hundreds of tasks, to find what was seen a few.
+    let most: Vec<_> = (0..4).map(|task| (vec![1.0], vec![f64::from(u8::from(task == 0))])).collect();
+    let plan = compare_dimension(ComparedDimension::score("success"), &most).plan.unwrap();
+    assert!(plan.more_tasks.is_none_or(|more| more > 200), "{plan:?}");
+    assert!(plan.more_tasks_if_as_seen.is_some_and(|more| (2..20).contains(&more)), "{plan:?}");
+}
+
+#[test]
 fn absurd_numbers_of_tasks_are_no_advice() {
     // Two of forty tasks take fifty times as long or a fiftieth: the rest is equal, and the mean difference is none.
     let time = |task: usize| match task {

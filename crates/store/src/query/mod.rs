@@ -43,7 +43,7 @@ pub use recent_outcomes::RecentOutcomeRow;
 pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use review_progress::ReviewProgress;
 pub use session_list::{SessionFilter, SessionListCursor, SessionSummary, SessionSummaryPage};
-pub use session_turns::{SessionTotals, SessionTurnPage, SessionTurnRow};
+pub use session_turns::{EarlierTurnRow, SessionTotals, SessionTurnPage, SessionTurnRow};
 pub use sessions::{SessionRow, SessionTrace};
 pub use spans::{PagePosition, ProjectPosition, StoredBlock, StoredTraceGroup, TraceGroupLimits};
 pub use store_progress::{GradedTrajectory, StoreProgress};

@@ -21,6 +21,16 @@ pub(crate) fn to_postgres(sql: &str) -> String {
     number_parameters(&type_null_checks(&drop_index_hints(&sql)))
 }
 
+/// An `INSERT … VALUES (?, …)` whose rows come from arrays, one for each column. `types` are those of the columns.
+pub(crate) fn insert_from_arrays(sql: &str, types: &[&str]) -> String {
+    let sql = to_postgres(sql);
+    let (into, values) = sql.split_once("VALUES (").expect("the statement inserts values");
+    let (_, behind) = values.split_once(')').expect("the values end");
+    let arrays: Vec<String> =
+        types.iter().enumerate().map(|(index, name)| format!("${}::{name}[]", index + 1)).collect();
+    format!("{into}SELECT * FROM unnest({}){behind}", arrays.join(", "))
+}
+
 /// PostgreSQL cannot know the type of a parameter that is only compared with null. All of ours are texts.
 fn type_null_checks(sql: &str) -> String {
     let mut rewritten = String::with_capacity(sql.len() + 32);

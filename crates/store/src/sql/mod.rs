@@ -13,7 +13,7 @@ mod values;
 #[cfg(feature = "postgres")]
 pub(crate) use error::describe_postgres_error;
 pub(crate) use error::{OptionalRow, SqlError};
-pub(crate) use statement::{SqlRow, SqlStatement};
+pub(crate) use statement::{BulkInsert, SqlRow, SqlStatement};
 pub(crate) use values::{SqlParam, SqlParams, SqlValue, SqlValueRef, ToSqlParam, params, params_from_iter};
 
 /// A connection to one of the engines.
@@ -75,6 +75,18 @@ impl SqlConnection {
             #[cfg(feature = "postgres")]
             SqlConnection::Postgres(connection) => connection.execute_batch(sql),
         }
+    }
+
+    /// Prepares an `INSERT … VALUES (?, …)` for many rows. A statement for each row would cost PostgreSQL a round trip. With
+    /// `ON CONFLICT … DO UPDATE` every row needs a key of its own.
+    pub(crate) fn bulk_insert(&self, sql: &str) -> Result<BulkInsert<'_>, SqlError> {
+        Ok(match self {
+            SqlConnection::Sqlite(connection) => BulkInsert::Sqlite(connection.prepare_cached(sql)?),
+            #[cfg(feature = "postgres")]
+            SqlConnection::Postgres(connection) => {
+                BulkInsert::Postgres(postgres::PostgresBulkInsert::new(connection, sql)?)
+            }
+        })
     }
 
     /// Inserts a row and returns the value that its column `no` got.

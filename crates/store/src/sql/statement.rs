@@ -102,6 +102,40 @@ impl<'c> SqlStatement<'c> {
     }
 }
 
+/// Inserts many rows by one statement.
+#[must_use = "what was not finished is not written"]
+pub(crate) enum BulkInsert<'c> {
+    Sqlite(rusqlite::CachedStatement<'c>),
+    #[cfg(feature = "postgres")]
+    Postgres(super::postgres::PostgresBulkInsert<'c>),
+}
+
+// By value, so that callers write arrays.
+#[allow(clippy::needless_pass_by_value)]
+impl BulkInsert<'_> {
+    /// Adds a row, which is written at the latest by [`BulkInsert::finish`].
+    pub(crate) fn push(&mut self, params: impl SqlParams) -> Result<(), SqlError> {
+        match self {
+            BulkInsert::Sqlite(statement) => {
+                bind_sqlite(statement, &params)?;
+                statement.raw_execute()?;
+                Ok(())
+            }
+            #[cfg(feature = "postgres")]
+            BulkInsert::Postgres(insert) => insert.push(&params),
+        }
+    }
+
+    /// Writes the rows that still wait.
+    pub(crate) fn finish(self) -> Result<(), SqlError> {
+        match self {
+            BulkInsert::Sqlite(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            BulkInsert::Postgres(mut insert) => insert.write(),
+        }
+    }
+}
+
 /// The rows of a query.
 pub(crate) enum SqlRows<'s> {
     Sqlite(rusqlite::Rows<'s>),

@@ -65,7 +65,7 @@ impl FailureGroupView {
             evaluator: format_evaluator_title(summary, &row.evaluator),
             tool: row.tool.as_deref().map(text::format_display_line),
             rule: row.rule.as_deref().map(text::format_display_line),
-            reason: text::format_reason_line(&row.reason),
+            reason: text::format_display_line(&row.reason),
             count: format_count(row.count),
             share: format!("{:.1} %", row.share * 100.0),
             examples: row.examples.iter().take(MAX_EXAMPLES).map(FailureExampleView::from_example).collect(),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ::postgres::types::ToSql;
+use ::postgres::types::{ToSql, Type};
 use ::postgres::{CancelToken, Client, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::value::PostgresParam;
-use crate::sql::dialect::to_postgres;
+use crate::sql::dialect::{insert_from_arrays, to_postgres};
 use crate::sql::{SqlError, SqlParams};
 
 /// Runs what waits for the server. The client has a runtime of its own, which must not be started inside of another one:
@@ -25,6 +25,9 @@ pub(crate) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
 
 /// Prepared statements that a connection keeps. Some are built from a filter, so their number is bounded.
 const MAX_STATEMENTS: usize = 300;
+
+/// Rows that one statement inserts.
+const MAX_BULK_ROWS: usize = 1_000;
 
 /// How long a connection may be idle before it is tried.
 const MAX_UNTRIED: Duration = Duration::from_millis(500);
@@ -71,6 +74,20 @@ impl PostgresConnection {
             statements.clear();
         }
         statements.insert(sql.to_owned(), statement.clone());
+        Ok(PostgresStatement { connection: self, statement })
+    }
+
+    /// Prepares an `INSERT … VALUES (?, …)` that takes an array for each column instead of a value.
+    fn prepare_bulk(&self, sql: &str) -> Result<PostgresStatement<'_>, SqlError> {
+        let key = format!("bulk {sql}");
+        if let Some(statement) = self.statements.borrow().get(&key) {
+            return Ok(PostgresStatement { connection: self, statement: statement.clone() });
+        }
+        // The server knows the types of the columns.
+        let of_one_row = self.prepare(sql)?;
+        let types: Vec<&str> = of_one_row.statement.params().iter().map(Type::name).collect();
+        let statement = outside_runtime(|| self.client().prepare(&insert_from_arrays(sql, &types)))?;
+        self.statements.borrow_mut().insert(key, statement.clone());
         Ok(PostgresStatement { connection: self, statement })
     }
 
@@ -198,6 +215,44 @@ impl PostgresStatement<'_> {
 
     pub(crate) fn column_names(&self) -> Vec<String> {
         self.statement.columns().iter().map(|column| column.name().to_owned()).collect()
+    }
+}
+
+/// Rows for one statement, column by column.
+pub(crate) struct PostgresBulkInsert<'c> {
+    statement: PostgresStatement<'c>,
+    columns: Vec<Vec<PostgresParam>>,
+}
+
+impl<'c> PostgresBulkInsert<'c> {
+    pub(crate) fn new(connection: &'c PostgresConnection, sql: &str) -> Result<PostgresBulkInsert<'c>, SqlError> {
+        let statement = connection.prepare_bulk(sql)?;
+        let columns = statement.statement.params().iter().map(|_| Vec::new()).collect();
+        Ok(PostgresBulkInsert { statement, columns })
+    }
+
+    pub(crate) fn push(&mut self, params: &impl SqlParams) -> Result<(), SqlError> {
+        params.visit(&mut |position, param| {
+            self.columns[position - 1].push(PostgresParam::from(param));
+            Ok(())
+        })?;
+        if self.columns[0].len() >= MAX_BULK_ROWS {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Sends the rows that were collected.
+    pub(crate) fn write(&mut self) -> Result<(), SqlError> {
+        if self.columns[0].is_empty() {
+            return Ok(());
+        }
+        let PostgresStatement { connection, statement } = &self.statement;
+        let references: Vec<_> = self.columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
+        let count = outside_runtime(|| connection.client().execute(statement, &references))?;
+        connection.add_changes(count);
+        self.columns.iter_mut().for_each(Vec::clear);
+        Ok(())
     }
 }
 

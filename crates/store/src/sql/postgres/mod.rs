@@ -3,5 +3,5 @@
 mod connection;
 mod value;
 
-pub(crate) use connection::{PostgresConnection, PostgresStatement, outside_runtime};
+pub(crate) use connection::{PostgresBulkInsert, PostgresConnection, PostgresStatement, outside_runtime};
 pub(crate) use value::{clean_text, read_value};
