@@ -164,11 +164,15 @@ fn records_that_are_not_read_have_a_reason() {
 /// tells that there were turns before.
 fn traced_turn(number: u64, session: &str, query: &str, answer: &str) -> Json {
     let start_ns = 1_790_000_000_000_000_000 + number * 60_000_000_000;
-    let attributes: Vec<Json> =
-        [("openinference.span.kind", "AGENT"), ("session.id", session), ("input.value", query), ("output.value", answer)]
-            .iter()
-            .map(|(key, value)| json!({"key": key, "value": {"stringValue": value}}))
-            .collect();
+    let attributes: Vec<Json> = [
+        ("openinference.span.kind", "AGENT"),
+        ("session.id", session),
+        ("input.value", query),
+        ("output.value", answer),
+    ]
+    .iter()
+    .map(|(key, value)| json!({"key": key, "value": {"stringValue": value}}))
+    .collect();
     json!({"resourceSpans": [{"scopeSpans": [{"spans": [{
         "traceId": format!("{:032x}", number + 1), "spanId": format!("{:016x}", number + 1), "name": "agent",
         "startTimeUnixNano": start_ns.to_string(), "endTimeUnixNano": (start_ns + 1_000_000_000).to_string(),
