@@ -165,7 +165,7 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
             items.into_iter().filter_map(message_from_json).collect()
         }
         Json::Object(mut object) => {
-            for key in ["messages", "contents", "input", "output", "choices", "generations"] {
+            for key in ["messages", "contents", "input", "output", "choices", "generations", "replies", "body"] {
                 if matches!(object.get(key), Some(Json::Array(_) | Json::Object(_))) {
                     let list = object.remove(key).unwrap_or_default();
                     let mut messages = Vec::new();
@@ -345,9 +345,12 @@ impl PartReader {
             self.parts.extend(plain_text(text).map(|text| MessagePart::Reasoning(Cow::Owned(text))));
             return true;
         }
-        for (key, value) in [("toolUse", true), ("toolResult", false)] {
+        // The last two are Haystack's.
+        for (key, is_call) in
+            [("toolUse", true), ("toolResult", false), ("tool_call", true), ("tool_call_result", false)]
+        {
             if let Some(Json::Object(mut inner)) = object.remove(key) {
-                return if value { self.read_call(&mut inner) } else { self.read_result(&mut inner) };
+                return if is_call { self.read_call(&mut inner) } else { self.read_result(&mut inner) };
             }
         }
         let kind = object.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -372,7 +375,10 @@ impl PartReader {
                 }
                 true
             }
-            "" if object.contains_key("text") && !object.contains_key("role") => {
+            // With calls beside it, the text is a whole reply.
+            "" if object.contains_key("text")
+                && !["role", "toolCalls", "tool_calls"].iter().any(|key| object.contains_key(*key)) =>
+            {
                 let thought = object.get("thought").is_some_and(|flag| flag == true);
                 if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty()) {
                     let text = Cow::Owned(text);
@@ -456,17 +462,24 @@ impl PartReader {
     /// Reads a tool result. Errors are marked by `is_error`, `status` or the type, depending on the provider.
     fn read_result(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
-        let id = first_text_of_keys(object, &keys).map(Cow::Owned);
-        let name = first_text_of_keys(object, &["name", "toolName", "tool_name"]).map(Cow::Owned);
-        let mut is_error = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
-            || object.get("status").is_some_and(|status| status == "error")
-            || object.get("type").is_some_and(|kind| kind == "tool-error");
+        // Haystack repeats the call inside of its result.
+        let mut origin = object.remove("origin").and_then(|origin| origin.as_object().cloned());
+        let mut text = |keys: &[&str]| {
+            first_text_of_keys(object, keys).or_else(|| first_text_of_keys(origin.as_mut()?, keys)).map(Cow::Owned)
+        };
+        let (id, name) = (text(&keys), text(&["name", "toolName", "tool_name"]));
+        let mut is_error =
+            ["is_error", "isError", "error"].iter().any(|key| object.get(*key) == Some(&Json::Bool(true)))
+                || object.get("status").is_some_and(|status| status == "error")
+                || object.get("type").is_some_and(|kind| kind == "tool-error");
         let keys = ["response", "result", "output", "content", "error"];
         let content = keys.iter().find_map(|key| object.remove(*key).filter(|value| !value.is_null()));
         let content = content.unwrap_or_default();
         if let Some(kind) = content.get("type").and_then(Json::as_str) {
             is_error |= kind.starts_with("error");
         }
+        // Gemini's SDK reports a function that failed in place of its result.
+        is_error |= content.as_object().is_some_and(|object| object.len() == 1 && object.contains_key("error"));
         let content = Cow::Owned(result_text(content));
         self.parts.push(MessagePart::ToolResult(ToolResult { id, name, content, is_error }));
         true

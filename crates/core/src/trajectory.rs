@@ -265,6 +265,8 @@ pub enum DefectKind {
     OrphanLog,
     /// A model call carries no messages.
     ModelCallWithoutContent,
+    /// The last model call carries a request and no reply: nobody knows what it answered.
+    MissingReply,
     /// A model call that belongs to no step: planning, summaries, a tool's own call.
     ModelCallOutsideSteps,
     /// A tool's span that answers no call: framework bookkeeping, hand-overs, a tool inside a tool.

@@ -32,6 +32,19 @@ impl RequestSpans {
     }
 }
 
+/// Index of the last model call whose reply came before a tool's span. A tool that ran inside of a call, as with automatic
+/// function calling, ran before that call's reply.
+pub(super) fn reply_before(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
+    // Deeper chains between a call and its tool do not occur.
+    const MAX_LEVELS: usize = 16;
+    let turn = turn_of(tree, run, at)?;
+    let call = run.calls[turn];
+    let around = std::iter::successors(tree.nodes[at].parent, |at| tree.nodes[*at].parent);
+    let is_inside = tree.nodes[at].span.end_ns <= tree.nodes[call].span.end_ns
+        && around.take(MAX_LEVELS).any(|around| around == call || tree.nodes[around].folded_into == Some(call));
+    if is_inside { turn.checked_sub(1) } else { Some(turn) }
+}
+
 /// Index of the last model call that began before a tool's span: the call that probably asked for it.
 pub(super) fn turn_of(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     let start = tree.nodes[at].span.start_ns;

@@ -24,6 +24,7 @@ struct ConversationThread {
     last_request: LastRequest,
     /// Digests of the conversation after its last reply, as the next request would repeat it.
     leaves: Vec<u64>,
+    weak_leaves: Vec<u64>,
     /// Digest of the conversation as it was last sent, if no reply came. The next call may be a retry.
     unanswered: Option<u64>,
 }
@@ -94,7 +95,7 @@ impl ConversationIndex {
         let facts = &tree.nodes[at].facts;
         let chain = ConversationDigests::from_span(facts);
         let session = facts.session.as_deref();
-        let continued = self.find_continued(&chain, session);
+        let continued = self.find_continued(&chain, session).or_else(|| self.find_weakly_continued(&chain, session));
         // Only calls of a session are compared by their request.
         let request = session.map(|_| LastRequest::new(&facts.input)).unwrap_or_default();
         let index = continued.or_else(|| self.find_rewritten(request, &facts.input, session));
@@ -104,7 +105,8 @@ impl ConversationIndex {
                 self.by_session.entry(session.clone()).or_default().push(self.all.len());
             }
             let last_request = LastRequest::default();
-            self.all.push(ConversationThread { calls, session, last_request, leaves: Vec::new(), unanswered: None });
+            let (leaves, weak_leaves) = (Vec::new(), Vec::new());
+            self.all.push(ConversationThread { calls, session, last_request, leaves, weak_leaves, unanswered: None });
             self.all.len() - 1
         });
         let conversation = &mut self.all[index];
@@ -115,10 +117,11 @@ impl ConversationIndex {
             self.by_digest.entry(chain.asked).or_default().push_back(index);
         } else {
             conversation.unanswered = None;
-            for leaf in &chain.leaves {
+            for leaf in chain.leaves.iter().chain(&chain.weak_leaves) {
                 self.by_digest.entry(*leaf).or_default().push_back(index);
             }
             conversation.leaves = chain.leaves;
+            conversation.weak_leaves = chain.weak_leaves;
         }
     }
 
@@ -144,6 +147,18 @@ impl ConversationIndex {
                 .iter()
                 .rev()
                 .find_map(|digest| waiting(digest, &|conversation| conversation.leaves.contains(digest)))
+        })
+    }
+
+    /// The only conversation that a call may continue by parts of its last reply. With several, nothing is guessed.
+    fn find_weakly_continued(&self, chain: &ConversationDigests, session: Option<&str>) -> Option<usize> {
+        chain.weak_continues.iter().rev().find_map(|digest| {
+            let waiting = self.by_digest.get(digest)?.iter().rev().take(MAX_WAITING_LOOKED_AT);
+            let mut open = waiting.filter(|index| {
+                let conversation = &self.all[**index];
+                conversation.session.as_deref() == session && conversation.weak_leaves.contains(digest)
+            });
+            open.next().copied().filter(|_| open.next().is_none())
         })
     }
 

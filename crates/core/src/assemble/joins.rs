@@ -2,7 +2,7 @@
 //!
 //! Every step is near linear in spans and calls: candidates are looked up in an index, and comparisons are bounded.
 
-use crate::assemble::agent_run::turn_of;
+use crate::assemble::agent_run::{reply_before, turn_of};
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value as Json;
@@ -56,7 +56,7 @@ fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [Re
     // Ids may repeat: the first open call takes the first span.
     let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, requested_call) in requested_calls.iter().enumerate().rev() {
-        if let Some(id) = &requested_call.id {
+        for id in [&requested_call.id, &requested_call.other_id].into_iter().flatten() {
             by_id.entry(id.clone()).or_default().push(index);
         }
     }
@@ -265,7 +265,7 @@ fn insert_runs(
         while let Some(requested_call) = asked.next_if(|requested_call| begins(requested_call) <= start) {
             merged.push(requested_call);
         }
-        let turn = turn_of(tree, run, at).filter(|turn| spoken.contains_key(turn));
+        let turn = reply_before(tree, run, at).filter(|turn| spoken.contains_key(turn));
         let thought = turn.and_then(|turn| {
             let text = &spoken[&turn];
             // The first call of a turn gets a copy of the words; further ones share them within the budget.

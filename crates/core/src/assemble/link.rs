@@ -17,6 +17,9 @@ use crate::span::Span;
 /// Conversations that a trace can continue: the longest ones of its input.
 const MAX_CONTINUED: usize = 64;
 
+/// Results behind each other that are compared with the calls of one reply.
+const MAX_JOINED_RESULTS: usize = 16;
+
 /// The features by which a trace is linked to others, as 64-bit hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceLink {
@@ -25,6 +28,9 @@ pub struct TraceLink {
     leaves: Vec<u64>,
     /// The conversations that this call's input contains.
     continues: Vec<u64>,
+    /// The same by parts of the messages. They link only what nothing else links, and only if they are unique.
+    weak_leaves: Vec<u64>,
+    weak_continues: Vec<u64>,
 }
 
 impl TraceLink {
@@ -54,11 +60,13 @@ impl TraceLink {
         if facts.kind == OperationKind::Tool {
             return session.map(|session| TraceLink { session: Some(session), ..TraceLink::default() });
         }
-        let ConversationDigests { leaves, mut continues, .. } = ConversationDigests::from_span(&facts);
+        let ConversationDigests { leaves, mut continues, weak_leaves, mut weak_continues, .. } =
+            ConversationDigests::from_span(&facts);
         // A call continues the last reply before it, or one shortly before that. The oldest are dropped.
         continues.drain(..continues.len().saturating_sub(MAX_CONTINUED));
-        let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty();
-        linked.then_some(TraceLink { session, leaves, continues })
+        weak_continues.drain(..weak_continues.len().saturating_sub(MAX_CONTINUED));
+        let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty() || !weak_continues.is_empty();
+        linked.then_some(TraceLink { session, leaves, continues, weak_leaves, weak_continues })
     }
 }
 
@@ -96,6 +104,11 @@ pub(super) struct ConversationDigests {
     pub continues: Vec<u64>,
     /// The conversation as it was sent.
     pub asked: u64,
+    /// As `leaves` and `continues`, for instrumentations that write a reply and its repetition in later requests
+    /// differently: by its text and tools without ids, by the ids of its calls alone, and by the names of its tools. They
+    /// are chained to the conversation before the reply like the others.
+    pub weak_leaves: Vec<u64>,
+    pub weak_continues: Vec<u64>,
 }
 
 impl ConversationDigests {
@@ -117,21 +130,106 @@ impl ConversationDigests {
     /// messages are left out, because frameworks change them from call to call.
     fn of_messages(input: &[ChatMessage<'_>], output: &[ChatMessage<'_>]) -> ConversationDigests {
         let mut so_far = 0u64;
-        let mut continues = Vec::new();
+        let (mut continues, mut weak_continues) = (Vec::new(), Vec::new());
         // A reply may be recorded as one message or as several (reasoning, text, calls): neighbours count as one.
         let spoken: Vec<&ChatMessage<'_>> =
             input.iter().filter(|message| message.role != MessageRole::System).collect();
+        let mut at = 0;
+        // The conversation before the reply whose results come next.
+        let mut before_reply = so_far;
+        let mut has_calls = false;
         for turn in spoken.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
             let digest = digest_messages(turn);
-            if turn[0].role == MessageRole::Assistant {
+            let is_reply = turn[0].role == MessageRole::Assistant;
+            if is_reply {
+                // Tried from the end: the weaker evidence comes first.
+                let key = digest_words(turn);
+                weak_continues.push(combine_digests(so_far, key));
                 continues.push(combine_digests(so_far, digest));
+                (before_reply, has_calls) = (so_far, turn.iter().any(|message| message.has_tool_calls()));
+            } else if turn[0].tool_results().next().is_some() {
+                // A history without the calls still has their results. Those of several replies may follow each other, so
+                // the last reply may begin with any of them.
+                if !has_calls {
+                    let is_after_reply = at > 0 && spoken[at - 1].role == MessageRole::Assistant;
+                    let before = if is_after_reply { before_reply } else { so_far };
+                    let results = spoken[at..].iter().take_while(|message| message.tool_results().next().is_some());
+                    let results = results.take(MAX_JOINED_RESULTS);
+                    weak_continues.extend(CalledTools::from_results(results).keys(before));
+                }
+            } else {
+                has_calls = false;
             }
             so_far = combine_digests(so_far, digest);
+            at += turn.len();
         }
         let reply: Vec<&ChatMessage<'_>> = output.iter().filter(|message| !message.is_empty()).collect();
-        let leaves = if reply.is_empty() { Vec::new() } else { vec![combine_digests(so_far, digest_messages(&reply))] };
-        ConversationDigests { leaves, continues, asked: so_far }
+        let (mut leaves, mut weak_leaves) = (Vec::new(), Vec::new());
+        if !reply.is_empty() {
+            leaves.push(combine_digests(so_far, digest_messages(&reply)));
+            weak_leaves.push(combine_digests(so_far, digest_words(&reply)));
+            weak_leaves.extend(CalledTools::from_calls(&reply).keys(so_far));
+        }
+        ConversationDigests { leaves, continues, asked: so_far, weak_leaves, weak_continues }
     }
+}
+
+/// The tools that a reply called, as its calls or their results show them.
+#[derive(Default)]
+struct CalledTools<'m> {
+    ids: Vec<&'m str>,
+    names: Vec<&'m str>,
+}
+
+impl<'m> CalledTools<'m> {
+    fn from_calls(reply: &[&'m ChatMessage<'_>]) -> CalledTools<'m> {
+        let calls = || reply.iter().flat_map(|message| message.tool_calls());
+        CalledTools {
+            ids: calls().filter_map(|call| call.id.as_deref()).collect(),
+            names: calls().map(|call| call.name.as_ref()).collect(),
+        }
+    }
+
+    fn from_results<'r>(messages: impl Iterator<Item = &'r &'m ChatMessage<'m>>) -> CalledTools<'m>
+    where
+        'm: 'r,
+    {
+        let mut tools = CalledTools::default();
+        for result in messages.flat_map(|message| message.tool_results()) {
+            tools.ids.extend(result.id.as_deref());
+            tools.names.extend(result.name.as_deref());
+        }
+        tools
+    }
+
+    /// A key by the ids, and one by the names, behind a conversation.
+    fn keys(&self, before: u64) -> impl Iterator<Item = u64> {
+        [("names", &self.names), ("ids", &self.ids)].into_iter().filter(|(_, list)| !list.is_empty()).map(
+            move |(kind, list)| {
+                let mut hasher = Xxh3::new();
+                hasher.update(kind.as_bytes());
+                for text in list {
+                    hasher.update(text.as_bytes());
+                    hasher.update(&[0]);
+                }
+                combine_digests(before, hasher.finish())
+            },
+        )
+    }
+}
+
+/// The words and tools of a reply, without ids.
+fn digest_words(messages: &[&ChatMessage<'_>]) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(b"words");
+    for message in messages {
+        hasher.update(message.joined_text().trim().as_bytes());
+        for call in message.tool_calls() {
+            hasher.update(call.name.as_bytes());
+            hasher.update(&[0]);
+        }
+    }
+    hasher.finish()
 }
 
 /// The identity of one message, or of one reply in several messages. Calls and results are identified by their ids,
@@ -185,8 +283,10 @@ pub struct TraceLinker {
     sessions: HashMap<u64, usize>,
     /// Traces by the state of their conversation after a reply.
     leaves: HashMap<u64, usize>,
-    /// Traces with the conversations they continue.
-    continuing: Vec<(usize, Vec<u64>)>,
+    /// Traces with the conversations they continue, by strong and by weak keys.
+    continuing: Vec<(usize, Vec<u64>, Vec<u64>)>,
+    /// The trace that leaves a weak key; `None` if there are several.
+    weak_leaves: HashMap<u64, Option<usize>>,
 }
 
 impl TraceLinker {
@@ -207,19 +307,29 @@ impl TraceLinker {
             let other = *self.leaves.entry(leaf).or_insert(trace);
             self.union(trace, other);
         }
-        if !link.continues.is_empty() {
-            self.continuing.push((trace, link.continues));
+        for leaf in link.weak_leaves {
+            let known = self.weak_leaves.entry(leaf).or_insert(Some(trace));
+            *known = known.filter(|other| *other == trace);
+        }
+        if !link.continues.is_empty() || !link.weak_continues.is_empty() {
+            self.continuing.push((trace, link.continues, link.weak_continues));
         }
     }
 
     /// Groups of trace numbers. Each group is ascending, and groups are ordered by their first number.
     pub fn into_groups(mut self) -> Vec<Vec<usize>> {
         // Only a reply that some trace gave can be continued: a greeting that every history begins with links nothing.
-        for (trace, continues) in std::mem::take(&mut self.continuing) {
+        for (trace, continues, weak_continues) in std::mem::take(&mut self.continuing) {
+            let mut is_linked = false;
             for key in continues {
                 if let Some(&other) = self.leaves.get(&key) {
                     self.union(trace, other);
+                    is_linked = true;
                 }
+            }
+            let weak = weak_continues.iter().rev().find_map(|key| self.weak_leaves.get(key).copied().flatten());
+            if let Some(other) = weak.filter(|_| !is_linked) {
+                self.union(trace, other);
             }
         }
         let mut groups: Vec<Vec<usize>> = vec![Vec::new(); self.parents.len()];

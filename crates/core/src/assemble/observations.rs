@@ -166,6 +166,26 @@ fn strip_prompt_tail(observation: &str) -> &str {
     observation.strip_suffix("Thought:").unwrap_or(observation).trim()
 }
 
+/// Some frameworks put the results of parallel calls into one message, under the id of the last call. Where the spans of the
+/// tools have them apart, each call gets its own.
+pub(super) fn split_joined_results(tree: &SpanTree<'_>, requested_calls: &mut [RequestedCall]) {
+    let recorded = |requested_call: &RequestedCall| {
+        let tool = &tree.nodes[*requested_call.runs.last()?].facts.tool;
+        tool.result.as_deref().filter(|result| !result.is_empty())
+    };
+    for at in 1..requested_calls.len() {
+        let (before, from) = requested_calls.split_at_mut(at);
+        let (Some(other), this) = (before.last(), &mut from[0]) else { continue };
+        if !this.parallel || !this.seen_by_id {
+            continue;
+        }
+        let (Some(own), Some(others), Some(seen)) = (recorded(this), recorded(other), &this.seen) else { continue };
+        if seen.strip_suffix(own).is_some_and(|rest| rest.trim_end().ends_with(others)) {
+            this.seen = Some(own.to_owned());
+        }
+    }
+}
+
 /// Chooses the observation of a step, and whether it is an error. A tool message with the id of the call shows exactly
 /// what the model saw. The span of the tool may have wrapped it. In a prompt of a text agent the borders are guessed.
 pub(super) fn choose_observation(

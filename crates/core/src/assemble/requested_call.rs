@@ -14,6 +14,8 @@ pub(super) struct RequestedCall {
     pub thought: Option<String>,
     pub tool: String,
     pub id: Option<String>,
+    /// The id by which the history of later requests names it, if that is another one.
+    pub other_id: Option<String>,
     /// Parsed within the budget; `None` if they are missing, malformed or too large.
     pub arguments: Option<Json>,
     /// The arguments as text, also if they are malformed.

@@ -3,6 +3,8 @@
 //! A call that the model asked for is a [`RequestedCall`]. It comes from the model's reply or, if the reply was not
 //! recorded, from the history that a later request repeats. Tool spans and tool messages are joined to it afterwards.
 
+mod history;
+
 use crate::assemble::requested_call::{MAX_CALLS, RequestedCall, RequestedCallIds, read_arguments};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -63,6 +65,7 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
         &reader.spoken_replies,
         &mut reader.defects,
     );
+    observations::split_joined_results(tree, &mut reader.requested_calls);
     reader.thoughts_are_no_answers();
     reader.remove_unrun_action();
     reader.finish()
@@ -123,47 +126,6 @@ impl StepExtractor<'_, '_> {
         place.map_or(0, |at| at + 1)
     }
 
-    /// Adds calls that the history shows and no reply did, because their own span is lost.
-    fn read_history(&mut self, number: usize, input: &[ChatMessage<'_>]) {
-        let mut unnamed = 0;
-        // Ids may repeat: the nth in the history is the nth that was asked for.
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        let mut thought: Option<String> = None;
-        for message in input.iter().filter(|message| message.role == MessageRole::Assistant) {
-            if !message.has_tool_calls() {
-                thought = extract_reply_text(std::slice::from_ref(message));
-                continue;
-            }
-            let mut said_here: Option<Option<String>> = None;
-            // A call without a name is reported where its reply is read.
-            for (index, call) in message.tool_calls().filter(|call| !call.name.is_empty()).enumerate() {
-                let known = match call.id.as_deref() {
-                    Some(id) => {
-                        let nth = seen.entry(id).or_default();
-                        *nth += 1;
-                        self.ids.count(id) >= *nth
-                    }
-                    None => unnamed < self.requested_calls.len(),
-                };
-                unnamed += 1;
-                if !known {
-                    let said = match &said_here {
-                        Some(said) => said.as_deref().and_then(|said| self.tree.budget.share_text(said)),
-                        None => {
-                            let said = extract_reply_text(std::slice::from_ref(message)).or(thought.take());
-                            said_here = Some(said.clone());
-                            said
-                        }
-                    };
-                    self.requested_call(number, said, call, index > 0);
-                    if let Some(requested_call) = self.requested_calls.last_mut() {
-                        requested_call.from_history = true;
-                    }
-                }
-            }
-        }
-    }
-
     /// Reads the reply of a model call: an answer through a finishing tool, structured calls, or text.
     fn read_reply(&mut self, number: usize) {
         let node = &self.tree.nodes[self.run.calls[number]];
@@ -209,6 +171,14 @@ impl StepExtractor<'_, '_> {
         if text.trim().is_empty() {
             if node.facts.has_content() || node.span.is_error() {
                 self.speakers.push(number);
+                let is_last = number + 1 == self.run.calls.len();
+                if is_last && output.is_empty() && !node.span.is_error() {
+                    self.defect_at(
+                        number,
+                        DefectKind::MissingReply,
+                        "the reply of the last model call is not recorded",
+                    );
+                }
             } else {
                 self.defect_at(number, DefectKind::ModelCallWithoutContent, "no messages recorded");
             }
@@ -281,6 +251,8 @@ impl StepExtractor<'_, '_> {
         let thoughts: HashSet<usize> = self
             .requested_calls
             .iter()
+            // A reply came after the calls that its own request shows.
+            .filter(|requested_call| !requested_call.from_history)
             .filter_map(|requested_call| requested_call.call)
             .filter(|call| spoken.contains_key(call))
             .collect();

@@ -58,7 +58,7 @@ impl<'s> SpanTree<'s> {
             let facts = &nodes[at].facts;
             if let Some(parent) = nodes[at].parent
                 && facts.kind == OperationKind::Model
-                && facts.has_content()
+                && ContentLevel::of_call(facts) >= ContentLevel::Texts
             {
                 nodes[parent].inner_calls += 1;
             }
@@ -87,14 +87,14 @@ impl<'s> SpanTree<'s> {
                 continue;
             };
             // An outer span with several calls inside is a loop, not one call.
-            if self.nodes[outer].inner_calls > 1 && self.nodes[at].facts.has_content() {
-                if self.nodes[outer].facts.kind == OperationKind::Model && !self.nodes[outer].facts.has_content() {
-                    self.nodes[outer].facts.kind = OperationKind::Agent;
-                }
+            let (around, inside) =
+                (ContentLevel::of_call(&self.nodes[outer].facts), ContentLevel::of_call(&self.nodes[at].facts));
+            if self.nodes[outer].inner_calls > 1 && inside >= ContentLevel::Texts {
+                self.nodes[outer].facts.kind = OperationKind::Agent;
                 continue;
             }
             // The node with the messages is kept.
-            let (keep, fold) = if self.nodes[outer].facts.has_content() { (outer, at) } else { (at, outer) };
+            let (keep, fold) = if around > ContentLevel::None && around >= inside { (outer, at) } else { (at, outer) };
             if self.nodes[fold].folded_into.is_some() || self.nodes[keep].folded_into.is_some() {
                 continue;
             }
@@ -113,7 +113,11 @@ impl<'s> SpanTree<'s> {
                 continue;
             };
             let outer = self.nodes[outer].folded_into.unwrap_or(outer);
-            let name = |at: usize| self.nodes[at].facts.tool.name.as_deref();
+            // The name of a span says little: an inner one may be called after an event of the outer one.
+            let name = |at: usize| {
+                let tool = &self.nodes[at].facts.tool;
+                tool.name.as_deref().filter(|_| !tool.is_named_by_span)
+            };
             if name(at).is_none() || name(outer).is_none() || name(at) == name(outer) {
                 self.fold_node(outer, at);
             }
@@ -154,7 +158,10 @@ impl<'s> SpanTree<'s> {
         }
         let into = &mut node.facts;
         into.tool.is_error |= facts.tool.is_error;
-        into.tool.name = into.tool.name.take().or(facts.tool.name);
+        if into.tool.name.is_none() || into.tool.is_named_by_span && !facts.tool.is_named_by_span {
+            into.tool.is_named_by_span = facts.tool.is_named_by_span;
+            into.tool.name = facts.tool.name.or(into.tool.name.take());
+        }
         into.tool.call_id = into.tool.call_id.take().or(facts.tool.call_id);
         into.tool.arguments = into.tool.arguments.take().or(facts.tool.arguments);
         into.tool.result = into.tool.result.take().or(facts.tool.result);
@@ -175,6 +182,30 @@ impl<'s> SpanTree<'s> {
         }
         if into.offered_tools.is_empty() {
             into.offered_tools = facts.offered_tools;
+        }
+    }
+}
+
+/// How much a span tells of a model call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ContentLevel {
+    None,
+    /// Request or reply as a text: a piece of a stream, for example.
+    OneText,
+    /// Both as texts, in which messages may be found.
+    Texts,
+    Messages,
+}
+
+impl ContentLevel {
+    fn of_call(facts: &NormalizedSpan<'_>) -> ContentLevel {
+        if facts.has_content() {
+            return ContentLevel::Messages;
+        }
+        match (facts.input_text.is_some(), facts.output_text.is_some()) {
+            (true, true) => ContentLevel::Texts,
+            (false, false) => ContentLevel::None,
+            _ => ContentLevel::OneText,
         }
     }
 }

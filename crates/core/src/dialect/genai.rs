@@ -46,8 +46,8 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
                 "tool.call.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
                 "tool.description" => fill_if_empty(&mut facts.tool.description, read_text_attribute(value)),
                 "tool.json_schema" | "tool.parameters" => fill_if_empty(&mut facts.tool.schema, text_or_json(value)),
-                "tool.call.arguments" => fill_if_empty(&mut facts.tool.arguments, tool_arguments(value)),
-                "tool.call.result" | "tool.message" => {
+                "tool.call.arguments" | "tool.input" => fill_if_empty(&mut facts.tool.arguments, tool_arguments(value)),
+                "tool.call.result" | "tool.message" | "tool.output" => {
                     fill_if_empty(&mut facts.tool.result, extract_tool_result(value))
                 }
                 _ => {}
@@ -91,18 +91,21 @@ fn classify_genai_operation(operation: &str, span: &Span<'_>) -> OperationKind {
         "chat" | "generate_content" | "text_completion" | "completion" => OperationKind::Model,
         "execute_tool" => OperationKind::Tool,
         "invoke_agent" | "invoke_workflow" | "agent_step" => OperationKind::Agent,
-        "" => {
-            // Instrumentations from before `gen_ai.operation.name` existed.
+        "embeddings" | "create_agent" | "retrieval" => OperationKind::Other,
+        // Instrumentations from before `gen_ai.operation.name` existed, and names that no convention has.
+        unknown => {
             let has = |key: &str| span.attributes.get(key).is_some();
             if has("gen_ai.tool.name") && !has("gen_ai.request.model") {
                 OperationKind::Tool
-            } else if has("gen_ai.request.model") && (has("gen_ai.system") || has("gen_ai.provider.name")) {
+            } else if unknown.is_empty()
+                && has("gen_ai.request.model")
+                && (has("gen_ai.system") || has("gen_ai.provider.name"))
+            {
                 OperationKind::Model
             } else {
                 OperationKind::Other
             }
         }
-        _ => OperationKind::Other,
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
-use crate::message::{MessageRole, messages_from_json};
+use crate::message::{ChatMessage, MessageRole, messages_from_json};
 use crate::span::Span;
 
 use super::wrapped::unwrap_result;
 use super::{
-    NormalizedSpan, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute, read_text_attribute,
-    text_or_json,
+    NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute,
+    read_text_attribute, text_or_json,
 };
 
 /// Reads a span of pydantic-ai, in any of its instrumentation versions.
@@ -47,9 +47,15 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
                 }
             }
         }
+        // Without an event of its own, the reply is what the assistant said last.
+        if output.is_empty() {
+            let is_other = |message: &ChatMessage<'_>| message.role != MessageRole::Assistant;
+            output = input.split_off(input.iter().rposition(is_other).map_or(0, |last| last + 1));
+        }
         facts.add_input(input);
         facts.add_output(output);
     }
+    read_integration(span, facts);
     // Some versions mark the span of a tool by its name only.
     if facts.kind == OperationKind::Other && span.name == "running tool" {
         facts.kind = OperationKind::Tool;
@@ -58,4 +64,39 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
             value("gen_ai.tool.name").and_then(read_text_attribute).map(|name| Cow::Owned(name.into_owned())),
         );
     }
+}
+
+/// Integrations of Logfire with other SDKs: messages, or arguments and result, in `input` and `output`.
+fn read_integration<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+    let value = |key: &str| span.attributes.get(key);
+    let messages = |key: &str| value(key).and_then(read_json_attribute).map(messages_from_json).unwrap_or_default();
+    if let Some(tools) = value("response").and_then(|response| response.as_str()).and_then(find_tools) {
+        facts.offered_tools.push(OfferedTools::Json(tools));
+    }
+    if value("gen_ai.system").is_none() || facts.kind != OperationKind::Other {
+        return;
+    }
+    if value("gen_ai.request.model").is_some() {
+        // The request as it was sent may hold messages that came later: the SDK goes on with the same list.
+        facts.add_input(messages("input"));
+        let mut output = messages("output");
+        output.iter_mut().for_each(|message| message.role = MessageRole::Assistant);
+        facts.add_output(output);
+    } else if let (Some(name), Some(arguments)) = (value("name"), value("input")) {
+        facts.kind = OperationKind::Tool;
+        fill_if_empty(&mut facts.tool.name, read_text_attribute(name));
+        fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(arguments));
+        if let Some(result) = value("output").and_then(|value| value.as_str()) {
+            fill_if_empty(&mut facts.tool.result, Some(unwrap_result(result).text));
+        }
+    }
+}
+
+/// The list of tools inside of a recorded response, as text: the whole is not parsed for it.
+fn find_tools(response: &str) -> Option<&str> {
+    const KEY: &str = "\"tools\":";
+    let list = &response[response.find(KEY)? + KEY.len()..];
+    let mut values = serde_json::Deserializer::from_str(list).into_iter::<&serde_json::value::RawValue>();
+    let text = values.next()?.ok()?.get();
+    text.starts_with("[{").then_some(text)
 }

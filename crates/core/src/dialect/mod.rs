@@ -9,6 +9,7 @@ mod genai_messages;
 mod logfire;
 mod mastra;
 mod openinference;
+mod recorded_io;
 mod traceloop;
 mod vercel;
 mod wrapped;
@@ -75,6 +76,8 @@ pub struct NormalizedSpan<'s> {
 #[derive(Clone, Debug, Default)]
 pub struct ToolFacts<'s> {
     pub name: Option<Cow<'s, str>>,
+    /// No attribute states the name: it is that of the span.
+    pub is_named_by_span: bool,
     pub call_id: Option<Cow<'s, str>>,
     pub arguments: Option<ArgumentsText<'s>>,
     pub result: Option<Cow<'s, str>>,
@@ -118,6 +121,9 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     if spoken.genai {
         genai::read_genai_span(span, &mut facts);
     }
+    if spoken.recorded_io {
+        recorded_io::read_recorded_io(span, &mut facts);
+    }
     if spoken.traceloop {
         traceloop::read_traceloop_span(span, &mut facts);
     }
@@ -135,6 +141,7 @@ struct DetectedDialects {
     adk: bool,
     logfire: bool,
     mastra: bool,
+    recorded_io: bool,
 }
 
 impl DetectedDialects {
@@ -157,7 +164,11 @@ impl DetectedDialects {
                 Some(b'l') if key.starts_with("logfire.") => spoken.logfire = true,
                 Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
-                Some(b'm') if key.starts_with("mastra.") => spoken.mastra = true,
+                Some(b'm') if key.starts_with("mastra.") => {
+                    spoken.mastra = true;
+                    spoken.recorded_io |= recorded_io::is_recorded_io_key(key);
+                }
+                Some(b'l' | b'h' | b'm') if recorded_io::is_recorded_io_key(key) => spoken.recorded_io = true,
                 _ => match key {
                     "openinference.span.kind" | "input.value" | "output.value" | "session.id" | "tool.name" => {
                         spoken.openinference = true;
@@ -244,9 +255,12 @@ impl<'s> NormalizedSpan<'s> {
         if thoughtless && let Some(text) = reply {
             let mut messages = wrapped::messages_in_text(&text, MessageRole::Assistant);
             if !self.output.is_empty() {
-                // Plain text beside tool calls may be anything. Only a structured reply is used.
+                // Plain text beside tool calls may be anything. Only the words of a structured reply are used, and not a
+                // structure that is not understood.
                 messages.retain(|message| {
-                    message.role == MessageRole::Assistant && text.trim_start().starts_with(['{', '['])
+                    message.role == MessageRole::Assistant
+                        && text.trim_start().starts_with(['{', '['])
+                        && message.joined_text().len() < text.trim().len()
                 });
             }
             for message in &mut messages {

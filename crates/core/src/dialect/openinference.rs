@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::bounded_json;
-use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, messages_from_json};
+use crate::message::{
+    ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, messages_from_json, result_text,
+};
 use crate::span::{AttributeValue, Span};
+use crate::{bounded_json, literal};
 
 use super::wrapped::{is_schema, unwrap_arguments, unwrap_result};
 use super::{
@@ -42,6 +44,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             "tool.json_schema" => fill_if_empty(&mut facts.tool.schema, text_or_json(value)),
             "tool.parameters" => parameters = text_or_json(value),
             "tool.id" | "tool_call.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
+            "tool.status" => facts.tool.is_error |= value.as_str() == Some("error"),
             "tool_call.function.arguments" => fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value)),
             "metadata" => fill_if_empty(&mut facts.session, thread_of(value)),
             // CrewAI records the tasks of a crew. The description of the first one is the request.
@@ -54,16 +57,61 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     facts.output = output.into_messages();
     match facts.kind {
         OperationKind::Tool => {
-            fill_if_empty(&mut facts.tool.name, name_of(span).map(Cow::Borrowed));
+            if facts.tool.name.is_none() {
+                facts.tool.name = name_of(span).map(Cow::Borrowed);
+                facts.tool.is_named_by_span = true;
+            }
             read_tool(parameters, facts);
         }
         OperationKind::Model => {
+            fill_printed_results(facts);
             if let Some(Cow::Borrowed(text)) = facts.output_text {
+                add_automatic_calls(text, facts);
                 fill_if_empty(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
                 facts.add_output(invalid_calls(text));
             }
         }
         _ => {}
+    }
+}
+
+/// Haystack's instrumentation leaves the results out of the messages. They stand in the request as Python prints it:
+/// `ToolCallResult(result='…', origin=ToolCall(tool_name='search', …, id='call_1'), error=False)`.
+fn fill_printed_results(facts: &mut NormalizedSpan<'_>) {
+    const RESULT: &str = "ToolCallResult(result=";
+    let is_empty = |message: &ChatMessage<'_>| {
+        message.role == MessageRole::Tool && message.tool_results().all(|result| result.content.is_empty())
+    };
+    if !facts.input.iter().any(is_empty) {
+        return;
+    }
+    let printed = facts.input_text.as_deref().filter(|text| text.contains(RESULT));
+    let Some(request) = printed.and_then(bounded_json::parse_bounded_json) else { return };
+    let messages = request.get("messages").and_then(|messages| messages.as_array()).into_iter().flatten();
+    let printed = messages.filter_map(|message| message.as_str()).flat_map(|text| text.split(RESULT).skip(1));
+    let results = printed.filter_map(|text| {
+        let (content, fields) = literal::parse_prefix(text)?;
+        let is_error = fields.contains("error=True");
+        // The calls are recorded without ids, so the results are told apart by their order.
+        Some(ToolResult { id: None, name: None, content: Cow::Owned(result_text(content)), is_error })
+    });
+    for (message, result) in facts.input.iter_mut().filter(|message| is_empty(message)).zip(results) {
+        message.parts = vec![MessagePart::ToolResult(result)];
+    }
+}
+
+/// Gemini's SDK can call functions by itself. The span of such a call has the first request and the last reply; what lies
+/// between them is a history inside of the recorded response.
+fn add_automatic_calls(response: &str, facts: &mut NormalizedSpan<'_>) {
+    const KEY: &str = "automatic_function_calling_history";
+    if !response.contains(KEY) {
+        return;
+    }
+    let history = bounded_json::parse_bounded_json(response).and_then(|mut json| json.get_mut(KEY).map(std::mem::take));
+    let messages = history.map(messages_from_json).unwrap_or_default();
+    if messages.iter().any(ChatMessage::has_tool_calls) {
+        facts.input.retain(|message| message.role == MessageRole::System);
+        facts.input.extend(messages);
     }
 }
 

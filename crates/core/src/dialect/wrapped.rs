@@ -73,8 +73,23 @@ fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
                 None => plain,
             }
         }
+        Some(b'c') => unwrap_printed_message(trimmed).unwrap_or(plain),
         _ => plain,
     }
+}
+
+/// LangChain's ToolMessage as Python prints it: `content='…' name='search' tool_call_id='call_1'`. Taken only with the id
+/// behind the content, which no tool returns.
+fn unwrap_printed_message(text: &str) -> Option<UnwrappedResult<'static>> {
+    const ID: &str = " tool_call_id='";
+    let literal = text.strip_prefix("content=").filter(|literal| literal.contains(ID))?;
+    let (content, fields) = literal::parse_prefix(literal)?;
+    let (call_id, _) = fields[fields.find(ID)? + ID.len()..].split_once('\'')?;
+    Some(UnwrappedResult {
+        text: Cow::Owned(result_text(content)),
+        call_id: Some(call_id.to_owned()),
+        is_error: fields.contains(" status='error'"),
+    })
 }
 
 /// AG2's pair of success and message.

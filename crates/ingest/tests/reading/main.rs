@@ -6,5 +6,6 @@ mod captures;
 mod conversations;
 mod imports;
 mod order;
+mod other_conventions;
 mod random_input;
 mod threads;

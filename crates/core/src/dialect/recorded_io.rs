@@ -1,0 +1,176 @@
+//! Conventions that record input and output of an operation as one JSON value each, beside a kind: Langfuse, MLflow,
+//! Haystack, Mastra.
+
+use std::borrow::Cow;
+
+use crate::bounded_json;
+use crate::message::{ChatMessage, MessageRole, messages_from_json};
+use crate::span::{AttributeValue, Span};
+
+use super::wrapped::{unwrap_arguments, unwrap_result};
+use super::{
+    NormalizedSpan, OperationKind, fill_if_empty, read_json_attribute, read_offered_tools, read_text_attribute,
+    text_or_json,
+};
+
+/// The keys of one convention.
+struct IoConvention {
+    kind: &'static str,
+    input: &'static str,
+    output: &'static str,
+    model: &'static str,
+    tools: &'static str,
+    usage: &'static str,
+}
+
+const CONVENTIONS: [IoConvention; 5] = [
+    IoConvention {
+        kind: "langfuse.observation.type",
+        input: "langfuse.observation.input",
+        output: "langfuse.observation.output",
+        model: "langfuse.observation.model.name",
+        tools: "",
+        usage: "langfuse.observation.usage_details",
+    },
+    IoConvention {
+        kind: "mlflow.spanType",
+        input: "mlflow.spanInputs",
+        output: "mlflow.spanOutputs",
+        model: "mlflow.llm.model",
+        tools: "mlflow.chat.tools",
+        usage: "mlflow.chat.tokenUsage",
+    },
+    IoConvention {
+        kind: "haystack.component.type",
+        input: "haystack.component.input",
+        output: "haystack.component.output",
+        model: "",
+        tools: "",
+        usage: "",
+    },
+    IoConvention {
+        kind: "haystack.agent.max_steps",
+        input: "haystack.agent.input",
+        output: "haystack.agent.output",
+        model: "",
+        tools: "haystack.agent.tools",
+        usage: "",
+    },
+    IoConvention { kind: "mastra.span.type", input: "input", output: "output", model: "modelId", tools: "", usage: "" },
+];
+
+/// Whether a key tells that a span follows one of these conventions. Compared for every attribute, so only by prefix.
+pub(super) fn is_recorded_io_key(key: &str) -> bool {
+    ["langfuse.observation.", "mlflow.span", "haystack.", "mastra.span.type"]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
+
+/// Reads a span of the first convention whose kind it states.
+pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+    let value = |key: &str| span.attributes.get(key).filter(|_| !key.is_empty());
+    let Some((convention, kind)) =
+        CONVENTIONS.iter().find_map(|convention| Some((convention, value(convention.kind)?)))
+    else {
+        return;
+    };
+    if facts.kind == OperationKind::Other {
+        facts.kind = parse_kind(convention, kind);
+    }
+    fill_if_empty(&mut facts.session, value("langfuse.session.id").and_then(read_text_attribute));
+    let (input, output) = (value(convention.input), value(convention.output));
+    match facts.kind {
+        OperationKind::Model => {
+            fill_if_empty(&mut facts.model, value(convention.model).and_then(read_unquoted));
+            if let Some(tools) = value(convention.tools) {
+                facts.offered_tools.push(read_offered_tools(tools));
+            }
+            facts.add_input(input.map(read_request).unwrap_or_default());
+            facts.add_output(output.map(read_reply).unwrap_or_default());
+            read_usage(value(convention.usage), facts);
+        }
+        OperationKind::Tool => {
+            if facts.tool.name.is_none() {
+                facts.tool.name = Some(Cow::Borrowed(span.name.as_ref()));
+            }
+            fill_if_empty(&mut facts.tool.call_id, value("tool_call_id").and_then(read_unquoted));
+            if facts.tool.arguments.is_none() {
+                facts.tool.arguments = input.and_then(text_or_json).and_then(unwrap_arguments);
+            }
+            if let Some(AttributeValue::Str(text)) = output.filter(|_| facts.tool.result.is_none()) {
+                let result = unwrap_result(text);
+                facts.tool.is_error |= result.is_error;
+                fill_if_empty(&mut facts.tool.call_id, result.call_id.map(Cow::Owned));
+                facts.tool.result = Some(result.text);
+            }
+        }
+        OperationKind::Agent | OperationKind::Other => {
+            fill_if_empty(&mut facts.input_text, input.and_then(text_or_json));
+            fill_if_empty(&mut facts.output_text, output.and_then(text_or_json));
+        }
+    }
+}
+
+/// Kinds of observations, span types and components. Others are structure.
+fn parse_kind(convention: &IoConvention, value: &AttributeValue<'_>) -> OperationKind {
+    if convention.kind == "haystack.agent.max_steps" {
+        return OperationKind::Agent;
+    }
+    let name = value.as_str().unwrap_or_default().trim_matches('"');
+    match name.to_ascii_lowercase().as_str() {
+        "generation" | "chat_model" | "llm" | "model_step" => OperationKind::Model,
+        "tool" | "tool_call" | "mcp_tool_call" => OperationKind::Tool,
+        "agent" | "agent_run" => OperationKind::Agent,
+        component if component.ends_with("generator") => OperationKind::Model,
+        _ => OperationKind::Other,
+    }
+}
+
+/// A text that may be JSON-encoded.
+fn read_unquoted<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
+    let text = value.as_str()?;
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    Some(Cow::Borrowed(text)).filter(|text| !text.is_empty() && *text != "null")
+}
+
+/// The messages of a request: a list, or what was sent to the provider.
+fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
+    let json = read_json_attribute(value).unwrap_or_default();
+    let body = json.get("body").filter(|body| body.get("messages").is_some()).cloned();
+    let mut messages = messages_from_json(body.unwrap_or(json));
+    // Langfuse lists the tools on offer behind the messages.
+    messages.retain(|message| {
+        message.role != MessageRole::Tool || message.tool_results().any(|result| !is_tool_definition(&result.content))
+    });
+    messages
+}
+
+/// Whether the text of a tool message is the definition of a function.
+fn is_tool_definition(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+        && text.contains("\"parameters\"")
+        && bounded_json::parse_bounded_json(text)
+            .is_some_and(|json| json.get("function").is_some_and(|function| function.get("name").is_some()))
+}
+
+/// The messages of a reply.
+fn read_reply(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
+    let mut messages = match read_json_attribute(value) {
+        Some(json) => messages_from_json(json),
+        None => value
+            .as_str()
+            .map(|text| ChatMessage::from_text(MessageRole::Assistant, text.to_owned()))
+            .into_iter()
+            .collect(),
+    };
+    messages.iter_mut().for_each(|message| message.role = MessageRole::Assistant);
+    messages.retain(|message| !message.is_empty());
+    messages
+}
+
+fn read_usage(value: Option<&AttributeValue<'_>>, facts: &mut NormalizedSpan<'_>) {
+    let Some(usage) = value.and_then(read_json_attribute) else { return };
+    let count = |keys: [&str; 2]| keys.iter().find_map(|key| usage.get(*key)?.as_u64());
+    fill_if_empty(&mut facts.prompt_tokens, count(["input", "input_tokens"]));
+    fill_if_empty(&mut facts.completion_tokens, count(["output", "output_tokens"]));
+}
