@@ -4,7 +4,10 @@
 mod claims;
 mod coding_action;
 mod conduct;
+mod secret_values;
 mod shell_command;
+mod shell_syntax;
+mod test_run;
 
 pub(super) use claims::{claim_remarks, judge_test_claims};
 pub(super) use coding_action::CodingAction;
