@@ -94,6 +94,14 @@ impl SessionBuilder {
             turn.touch(at);
             return;
         }
+        if let Some(turn) = &mut self.current {
+            turn.end_reply();
+            let is_explained = turn.trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingAnswer);
+            if turn.trajectory.final_answer.is_none() && !turn.trajectory.is_error && !is_explained {
+                let detail = "the user wrote again before there was an answer";
+                turn.trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingAnswer, detail, None));
+            }
+        }
         self.end_turn(sink);
         let mut turn = TurnDraft::default();
         turn.trajectory.query = Some(query.to_owned());
@@ -159,6 +167,20 @@ impl SessionBuilder {
         let turn = self.turn();
         turn.touch(result.at);
         turn.add_result(result)
+    }
+
+    /// The result of a call of an earlier turn that is still held: the user wrote on while a tool ran. `false` if none
+    /// of them waits for it.
+    pub fn add_late_result(&mut self, result: &ImportedResult<'_>) -> bool {
+        let Some(id) = result.id else { return false };
+        let waits = |turn: &&mut TurnDraft| {
+            turn.find_call(id).is_some_and(|step| turn.trajectory.steps[step].observation.is_none())
+        };
+        let Some(turn) = self.held.iter_mut().rev().find(waits) else { return false };
+        let bytes_before = turn.text_bytes;
+        let is_added = turn.add_result(result);
+        self.held_bytes += turn.text_bytes - bytes_before;
+        is_added
     }
 
     /// The result of a step, for records that tie results to calls by position. The number is that of `add_call`.
