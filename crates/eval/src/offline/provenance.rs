@@ -86,6 +86,9 @@ impl<'t> ValueTracer<'_, 't> {
             Json::Object(fields) => {
                 let properties = schema.and_then(|schema| schema.get("properties"));
                 for (name, value) in fields {
+                    if is_own_choice(name) {
+                        continue;
+                    }
                     let schema = properties.and_then(|properties| properties.get(name));
                     self.trace_json(name, value, schema, depth + 1);
                 }
@@ -261,6 +264,35 @@ fn classify_text(text: &str) -> ValueKind {
 /// Capital letters and digits, as in `XE4HMB`.
 fn is_booking_code(text: &str) -> bool {
     (5..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+}
+
+/// Whether the agent itself decides the value: how much of a result it wants, how long it waits, and the items of its own
+/// list of tasks.
+fn is_own_choice(parameter: &str) -> bool {
+    const CHOICES: [&str; 14] = [
+        "limit",
+        "offset",
+        "page",
+        "per_page",
+        "page_size",
+        "head_limit",
+        "view_range",
+        "yield_time_ms",
+        "todos",
+        "todo_list",
+        "todolist",
+        "timeout_ms",
+        "timeout_seconds",
+        "insert_line",
+    ];
+    let name = parameter.to_ascii_lowercase();
+    CHOICES.contains(&name.as_str())
+        || name.starts_with("timeout")
+        || name.ends_with("timeout")
+        || name.starts_with("max_")
+            && ["tokens", "results", "lines", "chars", "bytes", "length", "depth", "items"]
+                .iter()
+                .any(|unit| name.ends_with(unit))
 }
 
 /// Whether the parameter is a quantity, which may be computed from others.
