@@ -92,7 +92,7 @@ fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) ->
             values::names_a_half(scalar.parameter) || is_pair && !coding::is_coding_agent(offline)
         }
         IdentifierShape::Number => values::names_number(scalar.parameter, said.noun.as_deref()),
-        shape => shape_of(&scalar.value) == Some(shape),
+        shape => shape_of(&scalar.value) == Some(shape) && !coding::is_coding_agent(offline),
     })
 }
 
@@ -167,9 +167,10 @@ pub(super) fn find_contradicted_thought(
     let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns)?;
     // A thought mentions dates that it reckons from, which need not be the one that it calls with.
     let is_date = found.shape == Some(IdentifierShape::Date);
-    // A coding agent speaks of files that it will come to later, or that it compares with.
-    let is_file = matches!(found.shape, Some(IdentifierShape::File | IdentifierShape::Path));
-    if is_file && coding::is_coding_agent(offline) || is_slashed_word(offline, &found) {
+    // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next. Only
+    // a parameter for `owner/name` says that the call is about such an object.
+    let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_a_half(&found.parameter);
+    if coding::is_coding_agent(offline) && !names_container {
         return None;
     }
     if is_date || found.is_doubtful && is_known(offline, at, &found.value) {

@@ -65,7 +65,20 @@ pub(super) fn trace_values<'t>(offline: &OfflineJudge<'t>, at: usize) -> Vec<Tra
     let Some(step) = offline.step(at) else { return Vec::new() };
     let schema = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref());
     let mut tracer = ValueTracer { index: offline.evidence(), at, traced: Vec::new() };
-    if let Some(arguments) = &step.arguments {
+    if let Some(Json::Object(arguments)) = &step.arguments {
+        for (name, value) in arguments {
+            let schema = schema.and_then(|schema| schema.get("properties")?.get(name));
+            let first = tracer.traced.len();
+            tracer.trace_json(name, value, schema, 1);
+            if is_own_choice(name) {
+                for traced in &mut tracer.traced[first..] {
+                    if traced.origin == ValueOrigin::Unexplained {
+                        traced.origin = ValueOrigin::OwnText;
+                    }
+                }
+            }
+        }
+    } else if let Some(arguments) = &step.arguments {
         tracer.trace_json("", arguments, schema, 0);
     }
     tracer.traced
@@ -86,9 +99,6 @@ impl<'t> ValueTracer<'_, 't> {
             Json::Object(fields) => {
                 let properties = schema.and_then(|schema| schema.get("properties"));
                 for (name, value) in fields {
-                    if is_own_choice(name) {
-                        continue;
-                    }
                     let schema = properties.and_then(|properties| properties.get(name));
                     self.trace_json(name, value, schema, depth + 1);
                 }

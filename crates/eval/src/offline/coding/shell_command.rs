@@ -131,7 +131,9 @@ pub(super) fn shows_clean_tree(output: &str, is_short: bool) -> bool {
 
 /// Whether a target of `rm -rf` can hold work: the home, the root, the current folder, sources, version control.
 fn is_precious(target: &str, has_moved: bool) -> bool {
-    if target.starts_with("/tmp/") || target.starts_with("$TMPDIR") {
+    // What a variable stands for is not known, except for the home.
+    let is_variable = target.contains('$') && !target.starts_with("$HOME");
+    if target.starts_with("/tmp/") || is_variable {
         return false;
     }
     let target = target.trim_end_matches('/');
@@ -290,6 +292,7 @@ mod tests {
         for command in [
             "rm -rf node_modules",
             "rm -rf /tmp/x",
+            "for lib in a b; do rm -rf \"$lib/.git\"; done",
             "rm a.txt",
             "git push --force-with-lease",
             "git push origin main",
