@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gradus_core::assemble::record_missing_parts;
+use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::{
-    DefectKind, ExtractionDefect, RecordedAnnotation, TokenUsage, ToolDefinition, Trajectory,
+    DefectKind, ExtractionDefect, RecordedAnnotation, TokenUsage, ToolDefinition, Trajectory, TrajectoryStep,
 };
 
 use crate::import_sink::{ImportSink, ImportedTurn, SubagentStart};
-use crate::turn_draft::{ImportedCall, ImportedResult, TurnDraft};
+use crate::turn_draft::{ImportedCall, ImportedResult, TurnDraft, read_arguments};
 
 /// Turns that are held back, so that a later record can take them back. A conversation that was rolled back further is
 /// reported.
@@ -93,6 +94,14 @@ impl SessionBuilder {
             turn.touch(at);
             return;
         }
+        if let Some(turn) = &mut self.current {
+            turn.end_reply();
+            let is_explained = turn.trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingAnswer);
+            if turn.trajectory.final_answer.is_none() && !turn.trajectory.is_error && !is_explained {
+                let detail = "the user wrote again before there was an answer";
+                turn.trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingAnswer, detail, None));
+            }
+        }
         self.end_turn(sink);
         let mut turn = TurnDraft::default();
         turn.trajectory.query = Some(query.to_owned());
@@ -160,6 +169,20 @@ impl SessionBuilder {
         turn.add_result(result)
     }
 
+    /// The result of a call of an earlier turn that is still held: the user wrote on while a tool ran. `false` if none
+    /// of them waits for it.
+    pub fn add_late_result(&mut self, result: &ImportedResult<'_>) -> bool {
+        let Some(id) = result.id else { return false };
+        let waits = |turn: &&mut TurnDraft| {
+            turn.find_call(id).is_some_and(|step| turn.trajectory.steps[step].observation.is_none())
+        };
+        let Some(turn) = self.held.iter_mut().rev().find(waits) else { return false };
+        let bytes_before = turn.text_bytes;
+        let is_added = turn.add_result(result);
+        self.held_bytes += turn.text_bytes - bytes_before;
+        is_added
+    }
+
     /// The result of a step, for records that tie results to calls by position. The number is that of `add_call`.
     pub fn add_step_result(&mut self, step_index: u32, result: &ImportedResult<'_>) -> bool {
         let turn = self.turn();
@@ -173,19 +196,48 @@ impl SessionBuilder {
         self.current.as_ref().is_some_and(|turn| turn.steps_by_id.contains_key(id))
     }
 
+    /// Whether the last call of this id in the current turn still waits for its result. An id that was answered can be
+    /// used again: some providers count ids anew with each reply.
+    pub fn has_open_call(&self, id: &str) -> bool {
+        self.find_step(id).is_some_and(|step| step.observation.is_none())
+    }
+
+    /// The step that a record of a whole call repeats: the last one of this id, if it is open or has the same arguments.
+    pub fn repeated_step(&self, id: &str, arguments: Option<&ArgumentsText<'_>>) -> Option<u32> {
+        let is_same = |step: &&TrajectoryStep| {
+            let (parsed, raw) = read_arguments(arguments);
+            step.observation.is_none() || step.arguments == parsed && step.arguments_raw == raw
+        };
+        self.find_step(id).filter(is_same).map(|step| step.index)
+    }
+
+    fn find_step(&self, id: &str) -> Option<&TrajectoryStep> {
+        let turn = self.current.as_ref()?;
+        turn.trajectory.steps.get(turn.find_call(id)?)
+    }
+
     /// A text among the arguments of a call of the current turn.
     pub fn call_argument(&self, id: &str, key: &str) -> Option<String> {
         let turn = self.current.as_ref()?;
-        let step = &turn.trajectory.steps[*turn.steps_by_id.get(id)?];
+        let step = &turn.trajectory.steps[turn.find_call(id)?];
         Some(step.arguments.as_ref()?.get(key)?.as_str()?.to_owned())
     }
 
     /// Notes that the call of this id started a subagent. See [`SubagentStart`].
     pub fn add_subagent(&mut self, call_id: &str, key: String) {
         let turn = self.turn();
-        if let Some(step) = turn.steps_by_id.get(call_id) {
-            let step_index = turn.trajectory.steps[*step].index;
+        if let Some(step) = turn.find_call(call_id) {
+            let step_index = turn.trajectory.steps[step].index;
             turn.subagents.push(SubagentStart { step_index, key });
+        }
+    }
+
+    /// Notes that a step started a subagent, for records that tie results to calls by position.
+    pub fn add_step_subagent(&mut self, step_index: u32, key: String) {
+        let subagents = &mut self.turn().subagents;
+        // A record that repeats the step names the subagent again.
+        if !subagents.iter().any(|start| start.step_index == step_index && start.key == key) {
+            subagents.push(SubagentStart { step_index, key });
         }
     }
 
@@ -317,8 +369,6 @@ fn derive_session_id(first: &Trajectory) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::message::ArgumentsText;
-
     use super::*;
     use crate::turn_draft::ResultStatus;
     use gradus_core::span::Span;

@@ -11,6 +11,8 @@ use crate::import_sink::SubagentStart;
 
 /// Bytes of texts, arguments and results that are kept of one turn. Later ones are left out.
 const MAX_TURN_BYTES: usize = 64 << 20;
+/// Calls of one reply with the same id that are told apart.
+const MAX_SHARED_ID: usize = 64;
 
 /// A tool call as the session records it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,8 +50,8 @@ pub(crate) struct TurnDraft {
     pub(crate) subagents: Vec<SubagentStart>,
     pub(crate) reply: ReplyDraft,
     pub(crate) has_reply: bool,
-    /// The step that each id belongs to. Ids may repeat; the last one counts.
-    pub(crate) steps_by_id: HashMap<String, usize>,
+    /// The steps of each id, oldest first. Some providers count ids anew with each reply, so that ids repeat.
+    pub(crate) steps_by_id: HashMap<String, Vec<usize>>,
     pub(crate) usage_by_model: Vec<ModelUsage>,
     pub(crate) text_bytes: usize,
     pub(crate) is_cut: bool,
@@ -86,7 +88,7 @@ impl TurnDraft {
         let steps = &mut self.trajectory.steps;
         let index = steps.len() as u32 + 1;
         if let Some(id) = call.id {
-            self.steps_by_id.insert(id.to_owned(), steps.len());
+            self.steps_by_id.entry(id.to_owned()).or_default().push(steps.len());
         }
         if arguments.is_none() && arguments_raw.is_some() {
             let detail = arguments_raw.as_deref().unwrap_or_default();
@@ -110,10 +112,24 @@ impl TurnDraft {
 
     pub(crate) fn add_result(&mut self, result: &ImportedResult<'_>) -> bool {
         let step = match result.id {
-            Some(id) => self.steps_by_id.get(id).copied(),
+            Some(id) => self.find_answered_step(id),
             None => self.find_open_step(),
         };
         step.is_some_and(|step| self.set_result(step, result))
+    }
+
+    /// The step that a result of this id answers. Calls of one reply that share an id are answered in their order;
+    /// otherwise the last call of the id is meant, since results follow their reply.
+    fn find_answered_step(&self, id: &str) -> Option<usize> {
+        let steps = self.steps_by_id.get(id)?;
+        let in_reply = &steps[steps.partition_point(|step| *step < self.reply.first_step)..];
+        let is_open = |step: &&usize| self.trajectory.steps[**step].observation.is_none();
+        in_reply.iter().take(MAX_SHARED_ID).find(is_open).or(steps.last()).copied()
+    }
+
+    /// The last step with this id.
+    pub(crate) fn find_call(&self, id: &str) -> Option<usize> {
+        self.steps_by_id.get(id)?.last().copied()
     }
 
     pub(crate) fn set_result(&mut self, step: usize, result: &ImportedResult<'_>) -> bool {
@@ -223,7 +239,7 @@ impl ReplyDraft {
 }
 
 /// The arguments as JSON, and as the model wrote them where they are a text.
-fn read_arguments(arguments: Option<&ArgumentsText<'_>>) -> (Option<Json>, Option<String>) {
+pub(crate) fn read_arguments(arguments: Option<&ArgumentsText<'_>>) -> (Option<Json>, Option<String>) {
     match arguments {
         None => (None, None),
         Some(ArgumentsText::Json(json)) => match serde_json::from_str(json) {

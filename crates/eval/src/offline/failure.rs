@@ -39,6 +39,14 @@ pub(super) fn classify_tool_failure(step: &TrajectoryStep) -> Option<ToolFailure
     })
 }
 
+/// Whether the error comes from the program that runs the tools, and not from what a tool ran.
+pub(super) fn is_harness_error(step: &TrajectoryStep) -> bool {
+    const SIGNS: &str = "inputvalidationerror|<tool_use_error>|-32602|no such tool available|unsupported call|\
+        failed to parse function arguments|invalid arguments for tool|tool input validation";
+    let text = take_prefix(step.observation.as_deref().unwrap_or_default(), 600).to_lowercase();
+    contains_phrase(&text, SIGNS)
+}
+
 /// Phrases of frameworks and servers, in lower case, separated by `|`.
 const NO_SUCH_TOOL: &str = "\
     unknown tool|no such tool|there is no tool|no tool with that name|no tool with the name|unknown tool name|\

@@ -252,7 +252,14 @@ impl<'t> OfflineJudge<'t> {
     }
 
     fn failure(&self, at: usize) -> Option<ToolFailureKind> {
-        *self.steps.get(at)?.failure.get_or_init(|| classify_tool_failure(self.step(at)?))
+        *self.steps.get(at)?.failure.get_or_init(|| {
+            let step = self.step(at)?;
+            let failure = classify_tool_failure(step)?;
+            // A program that a shell ran complains about its own arguments; the shell took the call.
+            let is_about_call = matches!(failure, ToolFailureKind::BadCall | ToolFailureKind::NoSuchTool);
+            let is_about_program = is_about_call && coding::runs_command(step) && !failure::is_harness_error(step);
+            Some(if is_about_program { ToolFailureKind::Refused } else { failure })
+        })
     }
 
     /// Whether the call returned a result that is not an error.

@@ -3,12 +3,12 @@
 
 use super::date_mentions::parse_full_date;
 use super::excerpt::quote_excerpt;
-use super::identifiers::{IdentifierShape, TextIdentifier};
+use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
 use super::rule_catalog::{QUERY_OTHER_KIND, QUERY_OTHER_OBJECT, QUERY_SAME_OBJECT};
 use super::tools::IndexedTool;
 use super::values::{self, ValueContradiction};
 use super::words::AnalyzedText;
-use super::{OfflineJudge, OfflineVerdict};
+use super::{OfflineJudge, OfflineVerdict, coding};
 
 /// Words of a thought that is taken literally.
 const MAX_PLAIN_THOUGHT: usize = 40;
@@ -71,11 +71,29 @@ fn find_other_object(
         let mut asked = query.identifiers.iter().filter(is_same_kind).peekable();
         let Some(first) = asked.peek().map(|asked| asked.text.clone()) else { continue };
         let is_repeated = asked.any(|asked| thought.lower.contains(&asked.text.to_lowercase()));
+        // Words around a slash, codes and addresses are mentioned for many reasons. The step is about such an object
+        // only if its call takes one.
+        if !takes_object(offline, at, said) {
+            continue;
+        }
         if !is_repeated && !is_known(offline, at, &said.text) && !query.lower.contains(&said.text.to_lowercase()) {
             return Some((first, said.text.clone()));
         }
     }
     None
+}
+
+/// Whether the call of a step takes an object like this: a value of the same spelling, or for `owner/name` a parameter
+/// for the name.
+fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) -> bool {
+    offline.scalar_arguments(at).iter().any(|scalar| match said.shape {
+        IdentifierShape::Pair => {
+            let is_pair = shape_of(&scalar.value) == Some(IdentifierShape::Pair);
+            values::names_a_half(scalar.parameter) || is_pair && !coding::is_coding_agent(offline)
+        }
+        IdentifierShape::Number => values::names_number(scalar.parameter, said.noun.as_deref()),
+        shape => shape_of(&scalar.value) == Some(shape) && !coding::is_coding_agent(offline),
+    })
 }
 
 /// Two tools that differ only in the kind of object (`list_orders`, `list_invoices`): the request names the one kind, the
@@ -149,6 +167,12 @@ pub(super) fn find_contradicted_thought(
     let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns)?;
     // A thought mentions dates that it reckons from, which need not be the one that it calls with.
     let is_date = found.shape == Some(IdentifierShape::Date);
+    // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next. Only
+    // a parameter for `owner/name` says that the call is about such an object.
+    let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_a_half(&found.parameter);
+    if coding::is_coding_agent(offline) && !names_container {
+        return None;
+    }
     if is_date || found.is_doubtful && is_known(offline, at, &found.value) {
         return None;
     }
@@ -174,7 +198,15 @@ pub(super) fn find_unrequested_object(
     let is_exact = found.shape.is_some_and(|shape| {
         matches!(shape, IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code) || found.is_doubtful
     });
-    (is_exact && !is_known(offline, at, &found.value)).then_some(found)
+    (is_exact && !is_slashed_word(offline, &found) && !is_known(offline, at, &found.value)).then_some(found)
+}
+
+/// Whether `a/b` may be a folder or two words instead of `owner/name`: a coding agent has many of them, and its parameter
+/// does not take a repository or the like.
+fn is_slashed_word(offline: &OfflineJudge<'_>, found: &ValueContradiction) -> bool {
+    found.shape == Some(IdentifierShape::Pair)
+        && !values::names_a_half(&found.parameter)
+        && coding::is_coding_agent(offline)
 }
 
 /// Whether the conversation, the instructions or an earlier result contains the value.

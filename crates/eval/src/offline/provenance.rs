@@ -65,7 +65,20 @@ pub(super) fn trace_values<'t>(offline: &OfflineJudge<'t>, at: usize) -> Vec<Tra
     let Some(step) = offline.step(at) else { return Vec::new() };
     let schema = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref());
     let mut tracer = ValueTracer { index: offline.evidence(), at, traced: Vec::new() };
-    if let Some(arguments) = &step.arguments {
+    if let Some(Json::Object(arguments)) = &step.arguments {
+        for (name, value) in arguments {
+            let schema = schema.and_then(|schema| schema.get("properties")?.get(name));
+            let first = tracer.traced.len();
+            tracer.trace_json(name, value, schema, 1);
+            if is_own_choice(name) {
+                for traced in &mut tracer.traced[first..] {
+                    if traced.origin == ValueOrigin::Unexplained {
+                        traced.origin = ValueOrigin::OwnText;
+                    }
+                }
+            }
+        }
+    } else if let Some(arguments) = &step.arguments {
         tracer.trace_json("", arguments, schema, 0);
     }
     tracer.traced
@@ -261,6 +274,35 @@ fn classify_text(text: &str) -> ValueKind {
 /// Capital letters and digits, as in `XE4HMB`.
 fn is_booking_code(text: &str) -> bool {
     (5..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+}
+
+/// Whether the agent itself decides the value: how much of a result it wants, how long it waits, and the items of its own
+/// list of tasks.
+fn is_own_choice(parameter: &str) -> bool {
+    const CHOICES: [&str; 14] = [
+        "limit",
+        "offset",
+        "page",
+        "per_page",
+        "page_size",
+        "head_limit",
+        "view_range",
+        "yield_time_ms",
+        "todos",
+        "todo_list",
+        "todolist",
+        "timeout_ms",
+        "timeout_seconds",
+        "insert_line",
+    ];
+    let name = parameter.to_ascii_lowercase();
+    CHOICES.contains(&name.as_str())
+        || name.starts_with("timeout")
+        || name.ends_with("timeout")
+        || name.starts_with("max_")
+            && ["tokens", "results", "lines", "chars", "bytes", "length", "depth", "items"]
+                .iter()
+                .any(|unit| name.ends_with(unit))
 }
 
 /// Whether the parameter is a quantity, which may be computed from others.

@@ -115,7 +115,8 @@ pub(super) fn judge_recovery(offline: &OfflineJudge<'_>) -> OfflineVerdict {
 /// Errors and reactions, counted.
 pub(super) fn recovery_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    for (at, step) in offline.trajectory.steps.iter().enumerate() {
+    // What the user refused did not fail.
+    for (at, step) in offline.trajectory.steps.iter().enumerate().filter(|(_, step)| !step.is_denied) {
         let observation = step.observation.as_deref().unwrap_or_default();
         let class = match offline.failure(at) {
             Some(failure) => failure_name(failure, observation),
@@ -133,7 +134,9 @@ pub(super) fn recovery_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
 
 fn find_reactions(offline: &OfflineJudge<'_>) -> Vec<(usize, ToolFailureKind, ErrorReaction)> {
     let steps = &offline.trajectory.steps;
-    (0..steps.len()).filter_map(|at| Some((at, offline.failure(at)?, find_reaction(offline, at)))).collect()
+    // A call that the user refused is the user's decision, and needs no repair.
+    let ran = (0..steps.len()).filter(|at| !steps[*at].is_denied);
+    ran.filter_map(|at| Some((at, offline.failure(at)?, find_reaction(offline, at)))).collect()
 }
 
 fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {

@@ -1,8 +1,8 @@
 //! How a run ended, by the facts of the trace: with an answer, with a question, or not at all.
 
-use gradus_core::trajectory::DefectKind;
+use gradus_core::trajectory::{DefectKind, Trajectory};
 
-use super::answer_text::{admits_failure, asks_user};
+use super::answer_text::{asks_user, gives_up};
 use super::excerpt::{quote_excerpt, take_prefix};
 use super::rule_catalog::{
     OUTCOME_ANSWERED, OUTCOME_ASKED_USER, OUTCOME_CRASHED, OUTCOME_GAVE_UP, OUTCOME_LIMIT_REACHED, OUTCOME_NO_ANSWER,
@@ -63,6 +63,9 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
             let explanation = "The run ended by handing over or by a tool that submits the answer.".to_owned();
             return labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new());
         }
+        if is_ended_by_user(trajectory) {
+            return OfflineVerdict::cannot_judge("The user interrupted the run.");
+        }
         if trajectory.steps.is_empty() && trajectory.turn_index.is_some_and(|turn| turn > 1) {
             return OfflineVerdict::not_applicable("The record ends with the user's message.");
         }
@@ -97,12 +100,21 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         return labelled("asked_user", OUTCOME_ASKED_USER, explanation, vec![answer_text::last_sentence(answer)]);
     }
     let changed = || (0..trajectory.steps.len().min(2_000)).any(|at| offline.has_changed_something(at));
-    if let Some(words) = admits_failure(answer).filter(|_| !changed()) {
+    if let Some(words) = gives_up(answer).filter(|_| !changed()) {
         let explanation = "The answer says that the task was not done.".to_owned();
         return labelled(GAVE_UP, OUTCOME_GAVE_UP, explanation, vec![quote_excerpt(words)]);
     }
     let explanation = "The run ended with an answer. Whether it is right is not part of this question.".to_owned();
     labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new())
+}
+
+/// Whether the record says that the user ended the run: by interrupting it, or by writing on before there was an answer.
+/// The readers of sessions note it as the reason of the missing answer.
+fn is_ended_by_user(trajectory: &Trajectory) -> bool {
+    trajectory
+        .defects
+        .iter()
+        .any(|defect| defect.kind == DefectKind::MissingAnswer && defect.detail.starts_with("the user "))
 }
 
 /// What the end of the run shows without deciding anything.

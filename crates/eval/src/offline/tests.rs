@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gradus_core::raw_json::RawJson;
-use gradus_core::trajectory::{EarlierCall, EarlierTurn, ToolDefinition, Trajectory, TrajectoryStep};
+use gradus_core::trajectory::{
+    DefectKind, EarlierCall, EarlierTurn, ExtractionDefect, ToolDefinition, Trajectory, TrajectoryStep,
+};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -216,6 +218,67 @@ fn results_that_nothing_uses_are_a_remark() {
         (&*remarks[0].rule, &*remarks[0].text),
         ("sequence.unused_result", "Nothing later uses the result of step 2.")
     );
+}
+
+#[test]
+fn what_the_user_decided_is_no_fault() {
+    let refused = TrajectoryStep {
+        is_error: true,
+        is_denied: true,
+        ..step("", "delete_file", json!({"path": "a.txt"}), "The user doesn't want to proceed with this tool use.")
+    };
+    let denied = run("Delete a.txt.", vec![refused], "Good call. Done with the rest.");
+    assert!(matches!(OfflineJudge::new(&denied).error_recovery(), OfflineVerdict::NotApplicable { .. }));
+    let ended = |detail: &str| Trajectory {
+        defects: vec![ExtractionDefect::new(DefectKind::MissingAnswer, detail, None)],
+        ..run("Cancel o-1.", vec![step("", "list_orders", json!({}), "[]")], "")
+    };
+    for detail in ["the user interrupted the request", "the user wrote again before there was an answer"] {
+        let verdict = OfflineJudge::new(&ended(detail)).outcome();
+        assert!(matches!(verdict, OfflineVerdict::CannotJudge { .. }), "{detail}");
+    }
+    assert_eq!(outcome(&ended("there is no final answer")), "no_answer");
+    let explained = run("Is it used?", vec![], "Yes. We avoid reading files that didn't change.");
+    assert_eq!(outcome(&explained), "answered");
+}
+
+#[test]
+fn programs_in_a_shell_reject_no_call() {
+    let failed = |tool: &str, result: &str| {
+        let arguments = json!({"command": "cat -A a.py"});
+        let call = TrajectoryStep { is_error: true, ..step("", tool, arguments, result) };
+        let trajectory = Trajectory { tools: Arc::default(), ..run("Show a.py.", vec![call], "It failed.") };
+        OfflineJudge::new(&trajectory).call_validity(0)
+    };
+    let complaint = "error: unexpected argument '-A' found";
+    assert!(!matches!(failed("Bash", complaint), OfflineVerdict::Bad(_)));
+    assert!(matches!(failed("show_file", complaint), OfflineVerdict::Bad(_)));
+    let rejected = "<tool_use_error>InputValidationError: missing required parameter</tool_use_error>";
+    assert!(matches!(failed("Bash", rejected), OfflineVerdict::Bad(_)));
+}
+
+#[test]
+fn words_with_a_slash_are_no_repository() {
+    let about = |query: &str, thought: &str, tool: &str, arguments: serde_json::Value| {
+        let run = run(query, vec![step(thought, tool, arguments, "ok")], "Done.");
+        let trajectory = Trajectory { agent: Some("claude-code".into()), ..run };
+        let offline = OfflineJudge::new(&trajectory);
+        let is_bad = |verdict| matches!(verdict, OfflineVerdict::Bad(_));
+        is_bad(offline.query_to_thought(0)) || is_bad(offline.thought_to_tool(0))
+    };
+    let query = "Do it as in acme/shop.";
+    assert!(!about(query, "Keep gate/runtime apart.", "Read", json!({"file_path": "/p/a.ts"})));
+    assert!(!about(query, "Keep gate/runtime apart.", "Grep", json!({"path": "src/app"})));
+    assert!(!about(query, "I will write a.ts later.", "Read", json!({"file_path": "/p/b.ts"})));
+    let repository = json!({"owner": "acme", "repo": "blog"});
+    assert!(about("List issues of acme/shop.", "I list those of acme/blog.", "list_issues", repository));
+}
+
+#[test]
+fn limits_are_the_choice_of_the_agent() {
+    let arguments = json!({"path": "a.txt", "max_output_tokens": 6000, "timeout": 90_000, "todos": [{"id": "T-4711"}]});
+    let trajectory = run("Delete a.txt.", vec![step("", "delete_file", arguments, "ok")], "Done.");
+    assert!(!matches!(OfflineJudge::new(&trajectory).argument_provenance(0), OfflineVerdict::Bad(_)));
 }
 
 #[test]

@@ -227,8 +227,18 @@ fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at:
     pairs.all(|other| other.text == first.text).then_some(first)
 }
 
+/// Whether a parameter takes the number of this noun: `issue_number`, `line`, or just `number`.
+pub(super) fn names_number(parameter: &str, noun: Option<&str>) -> bool {
+    let mut names = false;
+    split_words(parameter, |word| {
+        let word = word.to_lowercase();
+        names |= matches!(&*word, "number" | "id" | "no" | "num" | "index") || noun == Some(stem_word(&word).as_str());
+    });
+    names
+}
+
 /// `repo`, `project_name`: the container itself, not something inside it like a path, a branch or a title.
-fn names_a_half(parameter: &str) -> bool {
+pub(super) fn names_a_half(parameter: &str) -> bool {
     let mut last = String::new();
     let mut first = String::new();
     split_words(parameter, |word| {

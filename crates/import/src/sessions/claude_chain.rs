@@ -17,6 +17,17 @@ pub(crate) const AGENT_NAME: &str = "claude-code";
 /// The model of replies that Claude Code wrote itself.
 pub(crate) const SYNTHETIC_MODEL: &str = "<synthetic>";
 
+/// Results that are kept until their calls are read.
+const MAX_EARLY_RESULTS: usize = 16;
+
+/// A result that stands before its call.
+#[derive(Debug)]
+struct EarlyResult {
+    content: String,
+    status: ResultStatus,
+    at: Option<String>,
+}
+
 /// A conversation while it is read.
 #[derive(Debug, Default)]
 pub(crate) struct ClaudeChain {
@@ -27,6 +38,8 @@ pub(crate) struct ClaudeChain {
     ended_replies: SeenIds,
     seen_calls: SeenIds,
     seen_results: SeenIds,
+    /// Results whose calls are not read yet, by the ids of the calls.
+    early_results: Vec<(String, EarlyResult)>,
     /// A slash command, with its time, until a reply shows that the model was asked.
     command: Option<(String, Option<String>)>,
     version: Option<String>,
@@ -118,6 +131,7 @@ impl ClaudeChain {
     /// A request of the user.
     pub(crate) fn begin_request(&mut self, request: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.command = None;
+        self.end_early_results(sink);
         self.end_reply();
         self.builder.begin_turn(request, at, sink);
     }
@@ -125,6 +139,7 @@ impl ClaudeChain {
     /// Makes a slash command a request, because the model replies to it.
     pub(crate) fn run_command(&mut self, sink: &mut dyn ImportSink) {
         if let Some((command, at)) = self.command.take() {
+            self.end_early_results(sink);
             self.end_reply();
             self.builder.begin_turn(&command, at.as_deref(), sink);
         }
@@ -156,6 +171,9 @@ impl ClaudeChain {
                         arguments: input.map(|input| ArgumentsText::Json(input.get().into())),
                     };
                     self.builder.add_call(&call, at);
+                    if let Some(id) = id.get() {
+                        self.add_early_result(id);
+                    }
                 }
                 // Results of tools that ran at the provider.
                 AnthropicBlock::ToolResult { id, content, is_error } => {
@@ -189,17 +207,53 @@ impl ClaudeChain {
         if !is_new {
             return;
         }
+        let result = ImportedResult { id: id.get(), content, status, at };
         let is_answer = self.builder.has_turn() && id.get().is_none_or(|id| self.builder.has_call(id));
-        if is_answer && self.builder.add_result(&ImportedResult { id: id.get(), content, status, at }) {
+        if is_answer && self.builder.add_result(&result) || self.builder.add_late_result(&result) {
+            return;
+        }
+        // Lines are written by several tasks: a result can stand before its call.
+        if let Some(id) = id.get()
+            && self.builder.has_turn()
+            && self.early_results.len() < MAX_EARLY_RESULTS
+        {
+            let early = EarlyResult { content: content.to_owned(), status, at: at.map(str::to_owned) };
+            self.early_results.push((id.to_owned(), early));
             return;
         }
         let id = first_words(id.get().unwrap_or("without an id"));
+        self.report_lost_result(&id, sink);
+    }
+
+    fn report_lost_result(&mut self, id: &str, sink: &mut dyn ImportSink) {
         let detail = format!("the result {id} has no call in its turn");
         if self.builder.has_turn() {
             self.builder.add_defect(DefectKind::ToolRunOutsideSteps, &detail);
         } else {
             sink.report_bad_record(&detail);
         }
+    }
+
+    /// Gives a call the result that stood before it.
+    fn add_early_result(&mut self, id: &str) {
+        let Some(position) = self.early_results.iter().position(|(other, _)| other == id) else { return };
+        let (id, early) = self.early_results.remove(position);
+        let EarlyResult { content, status, at } = &early;
+        let result = ImportedResult { id: Some(&id), content, status: *status, at: at.as_deref() };
+        self.builder.add_result(&result);
+    }
+
+    /// Reports the results whose calls did not come.
+    fn end_early_results(&mut self, sink: &mut dyn ImportSink) {
+        for (id, _) in std::mem::take(&mut self.early_results) {
+            self.report_lost_result(&first_words(&id), sink);
+        }
+    }
+
+    /// Ends the conversation.
+    pub(crate) fn finish(mut self, sink: &mut dyn ImportSink) {
+        self.end_early_results(sink);
+        self.builder.finish(sink);
     }
 
     fn end_reply(&mut self) {

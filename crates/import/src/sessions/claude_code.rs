@@ -130,9 +130,9 @@ impl SessionReader for ClaudeCodeReader {
     }
 
     fn finish(self: Box<Self>, sink: &mut dyn ImportSink) {
-        self.main.builder.finish(sink);
+        self.main.finish(sink);
         for (_, chain) in self.subagents.open {
-            chain.builder.finish(sink);
+            chain.finish(sink);
         }
     }
 }
@@ -149,7 +149,7 @@ impl ClaudeCodeReader {
             if line.is_sidechain.0 {
                 return;
             }
-            std::mem::take(&mut self.main).builder.finish(sink);
+            std::mem::take(&mut self.main).finish(sink);
         }
         self.session_id = Some(id.to_owned());
         self.main.builder.set_session_id(id);
@@ -218,7 +218,7 @@ impl SubagentChains {
             self.chain_by_call.insert(call_id, chain_id.to_owned());
         }
         if self.open.len() >= MAX_OPEN_SUBAGENTS {
-            self.open.remove(0).1.builder.finish(sink);
+            self.open.remove(0).1.finish(sink);
         }
         self.open.push((chain_id.to_owned(), chain));
     }
@@ -252,7 +252,7 @@ impl SubagentChains {
             if let Some(chain_id) = self.chain_by_call.remove(call_id)
                 && let Some(position) = self.open.iter().position(|(id, _)| *id == chain_id)
             {
-                self.open.remove(position).1.builder.finish(sink);
+                self.open.remove(position).1.finish(sink);
             } else if !self.waiting_calls.is_empty() {
                 self.waiting_calls.retain(|_, calls| {
                     calls.retain(|waiting| waiting != call_id);

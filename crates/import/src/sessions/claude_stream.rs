@@ -162,9 +162,9 @@ impl ClaudeStreamReader {
     }
 
     fn end_session(&mut self, sink: &mut dyn ImportSink) {
-        std::mem::take(&mut self.main).builder.finish(sink);
+        std::mem::take(&mut self.main).finish(sink);
         for (_, chain) in std::mem::take(&mut self.subagents) {
-            chain.builder.finish(sink);
+            chain.finish(sink);
         }
         (self.usage, self.is_turn_over, self.totals) = (TurnUsage::default(), false, (0.0, 0.0));
     }
@@ -237,7 +237,7 @@ impl ClaudeStreamReader {
         }
         for call_id in ended {
             if let Some(position) = self.subagents.iter().position(|(id, _)| id == call_id) {
-                self.subagents.remove(position).1.builder.finish(sink);
+                self.subagents.remove(position).1.finish(sink);
             }
         }
     }
@@ -256,7 +256,7 @@ impl ClaudeStreamReader {
                     parent.builder.add_subagent(call_id, key);
                 }
                 if self.subagents.len() >= MAX_OPEN_SUBAGENTS {
-                    self.subagents.remove(0).1.builder.finish(sink);
+                    self.subagents.remove(0).1.finish(sink);
                 }
                 self.subagents.push((call_id.to_owned(), chain));
                 self.subagents.len() - 1

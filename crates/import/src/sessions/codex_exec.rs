@@ -1,6 +1,7 @@
 //! What `codex exec --json` prints: events of a thread, its turns and their items (`codex-rs/exec/src/exec_events.rs`).
 //! The prompt and the model are not printed.
 
+use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::TokenUsage;
 use serde_json::{Value as Json, json};
 
@@ -95,9 +96,6 @@ impl CodexExecReader {
     /// The call of an item, at its first event.
     fn begin_item(&mut self, item: &Json) {
         let id = text_field(item, "id");
-        if id.is_some_and(|id| self.builder.has_call(id)) {
-            return;
-        }
         let (name, arguments) = match item_kind(item).unwrap_or_default() {
             kind @ "command_execution" => (kind.to_owned(), json!({"command": item["command"]})),
             kind @ "file_change" => (kind.to_owned(), json!({"changes": item["changes"]})),
@@ -112,8 +110,12 @@ impl CodexExecReader {
             }
             _ => return,
         };
+        let arguments = ArgumentsText::from(arguments);
+        if id.is_some_and(|id| self.builder.repeated_step(id, Some(&arguments)).is_some()) {
+            return;
+        }
         self.begin_output();
-        add_named_call(&mut self.builder, id, Some(&name), Some(arguments.into()), None);
+        add_named_call(&mut self.builder, id, Some(&name), Some(arguments), None);
     }
 
     fn complete_item(&mut self, item: &Json, sink: &mut dyn ImportSink) {

@@ -156,6 +156,9 @@ pub(crate) struct CodexTurnItem<'a> {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CodexTokenInfo {
+    /// Of the session so far.
+    pub(crate) total_token_usage: Option<CodexTokens>,
+    /// Of the last model call.
     pub(crate) last_token_usage: Option<CodexTokens>,
 }
 

@@ -7,11 +7,12 @@
 use std::collections::HashSet;
 
 use gradus_core::message::ArgumentsText;
-use gradus_core::trajectory::DefectKind;
+use gradus_core::trajectory::{DefectKind, TokenUsage};
 use serde_json::value::RawValue;
 
 use super::codex_lines::{
-    CodexItem, CodexLine, CodexMeta, CodexTurnItem, is_failed_mcp_result, is_false, part_texts, plain_text,
+    CodexItem, CodexLine, CodexMeta, CodexTokenInfo, CodexTokens, CodexTurnItem, is_failed_mcp_result, is_false,
+    part_texts, plain_text,
 };
 use super::codex_requests::{read_output, request_text, started_agent};
 use super::record_text::{first_words, normal_timestamp, record_text};
@@ -47,6 +48,12 @@ struct CodexReader {
     /// The current reply ended: its tokens were counted, or a result came.
     is_reply_over: bool,
     failed_calls: HashSet<String>,
+    /// The last report of tokens that was counted: the total of the session, and that of its last call.
+    counted_tokens: Option<(Option<TokenUsage>, Option<TokenUsage>)>,
+    /// Tokens of a reply are reported before its items. Known from the first report on.
+    counts_come_first: Option<bool>,
+    /// Tokens of the reply whose items follow.
+    waiting_usage: Option<TokenUsage>,
 }
 
 impl SessionReader for CodexReader {
@@ -231,16 +238,7 @@ impl CodexReader {
                     self.waiting_text = Some(text.to_owned());
                 }
             }
-            "token_count" => {
-                let usage = event.info.and_then(|info| info.last_token_usage);
-                if let Some(usage) = usage
-                    && (self.has_output || self.waiting_text.is_some())
-                {
-                    self.flush_text();
-                    self.builder.set_usage(usage.token_usage(), None, None);
-                    (self.has_output, self.is_reply_over) = (false, true);
-                }
-            }
+            "token_count" => self.count_tokens(event.info),
             "task_complete" | "turn_complete" => {
                 self.flush_text();
                 if let Some(answer) = event.last_agent_message.get()
@@ -272,6 +270,45 @@ impl CodexReader {
             }
             _ => {}
         }
+    }
+
+    /// Counts the tokens of a model call. Codex reports them after the items of the reply; versions of September and
+    /// October 2025 did so before them. It repeats a report whenever limits change.
+    fn count_tokens(&mut self, info: Option<CodexTokenInfo>) {
+        let Some(info) = info else { return };
+        let read = |tokens: Option<CodexTokens>| tokens.map(CodexTokens::token_usage);
+        let report = (read(info.total_token_usage), read(info.last_token_usage));
+        let counted = self.counted_tokens.unwrap_or_default();
+        // The same report again, or one at the start of a session that goes on, before its first call.
+        if self.counted_tokens == Some(report) || report.1 == Some(TokenUsage::default()) {
+            return;
+        }
+        let usage = match (report, counted.0) {
+            ((Some(total), _), Some(counted))
+                if total.prompt > counted.prompt && total.completion >= counted.completion =>
+            {
+                TokenUsage {
+                    prompt: total.prompt - counted.prompt,
+                    completion: total.completion - counted.completion,
+                    cached_prompt: total.cached_prompt.saturating_sub(counted.cached_prompt),
+                }
+            }
+            // The first report, or one after a reset.
+            ((_, Some(last)), _) => last,
+            _ => return,
+        };
+        let is_early = *self.counts_come_first.get_or_insert(!self.has_output);
+        if is_early {
+            *self.waiting_usage.get_or_insert_default() += usage;
+            self.is_reply_over = true;
+        } else if self.has_output || self.waiting_text.is_some() {
+            self.flush_text();
+            self.builder.set_usage(usage, None, None);
+            (self.has_output, self.is_reply_over) = (false, true);
+        } else {
+            return;
+        }
+        self.counted_tokens = Some(report);
     }
 
     fn roll_back(&mut self, turn_count: u64, sink: &mut dyn ImportSink) {
@@ -321,6 +358,9 @@ impl CodexReader {
         self.begin_waiting_turn(sink);
         if self.is_reply_over || !self.has_output {
             self.builder.begin_reply(at);
+        }
+        if let Some(usage) = self.waiting_usage.take() {
+            self.builder.set_usage(usage, None, None);
         }
         (self.has_output, self.is_reply_over) = (true, false);
     }

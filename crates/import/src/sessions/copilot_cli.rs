@@ -80,7 +80,7 @@ impl SessionReader for CopilotReader {
             "tool.execution_start" => {
                 // Calls that the message did not announce.
                 let id = text_field(data, "toolCallId");
-                if id.is_none_or(|id| !conversation.builder.has_call(id)) {
+                if id.is_none_or(|id| !conversation.builder.has_open_call(id)) {
                     conversation.begin_output(at);
                     let arguments = recorded_arguments(data.get("arguments"));
                     add_named_call(&mut conversation.builder, id, text_field(data, "toolName"), arguments, at);
@@ -216,10 +216,16 @@ impl CopilotConversation {
         self.begin_output(at);
         self.add_reasoning(text_field(data, "reasoningText"), at);
         self.builder.add_text(&joined_part_texts(&data["content"], "\n"));
+        let mut announced = Vec::new();
         for request in data["toolRequests"].as_array().into_iter().flatten() {
             let id = text_field(request, "toolCallId");
-            if id.is_none_or(|id| !self.builder.has_call(id)) {
-                let arguments = recorded_arguments(request.get("arguments"));
+            let arguments = recorded_arguments(request.get("arguments"));
+            // Calls of one message are different calls, also with the same id.
+            let is_repeated = id.is_some_and(|id| {
+                !announced.contains(&id) && self.builder.repeated_step(id, arguments.as_ref()).is_some()
+            });
+            announced.extend(id);
+            if !is_repeated {
                 add_named_call(&mut self.builder, id, text_field(request, "name"), arguments, at);
             }
         }

@@ -152,10 +152,14 @@ impl CursorReader {
         }) else {
             return;
         };
-        if !self.builder.has_call(id) {
+        let (name, arguments) = named_arguments(kind, call);
+        let is_known = match event["subtype"].as_str() {
+            Some("started") => self.builder.has_open_call(id),
+            _ => self.builder.repeated_step(id, arguments.as_ref()).is_some(),
+        };
+        if !is_known {
             self.end_pieces();
             self.begin_output(text_field(event, "model_call_id"), at);
-            let (name, arguments) = named_arguments(kind, call);
             add_named_call(&mut self.builder, Some(id), name, arguments, at);
         }
         if event["subtype"] == "completed"

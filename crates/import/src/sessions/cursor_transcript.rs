@@ -62,7 +62,7 @@ impl SessionReader for CursorTranscriptReader {
     }
 
     fn finish(self: Box<Self>, sink: &mut dyn ImportSink) {
-        self.chain.builder.finish(sink);
+        self.chain.finish(sink);
     }
 }
 

@@ -34,18 +34,18 @@ pub(crate) fn recorded_arguments(arguments: Option<&Json>) -> Option<ArgumentsTe
     }
 }
 
-/// Adds a call. One without a name is noted.
+/// Adds a call and returns the number of its step. One without a name is noted.
 pub(crate) fn add_named_call(
     builder: &mut SessionBuilder,
     id: Option<&str>,
     name: Option<&str>,
     arguments: Option<ArgumentsText<'_>>,
     at: Option<&str>,
-) {
+) -> u32 {
     if name.is_none() {
         builder.add_defect(DefectKind::MissingToolName, "a tool call without the name of a tool");
     }
-    builder.add_call(&ImportedCall { id, name: name.unwrap_or_default(), arguments }, at);
+    builder.add_call(&ImportedCall { id, name: name.unwrap_or_default(), arguments }, at)
 }
 
 /// Adds a result to its call. One without a call is noted in its turn, or reported.

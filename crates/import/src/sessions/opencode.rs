@@ -1,5 +1,7 @@
 //! OpenCode: what `opencode run --format json` prints, and the document that `opencode export` writes.
 
+use std::collections::HashMap;
+
 use gradus_core::trajectory::TokenUsage;
 use serde_json::{Map, Value as Json};
 
@@ -41,7 +43,7 @@ pub(crate) fn read_opencode_export(object: Map<String, Json>, sink: &mut dyn Imp
     let document = Json::Object(object);
     let info = &document["info"];
     let id = text_field(info, "id").unwrap_or_default();
-    let mut reader = OpenCodeReader { session_id: id.to_owned(), ..OpenCodeReader::default() };
+    let mut reader = OpenCodeReader { session_id: id.to_owned(), is_export: true, ..OpenCodeReader::default() };
     reader.builder.set_session_id(id);
     reader.builder.set_agent(AGENT_NAME, text_field(info, "version"));
     if let Some(folder) = text_field(info, "directory") {
@@ -63,6 +65,11 @@ struct OpenCodeReader {
     session_id: String,
     /// A reply ended with a step.
     is_reply_over: bool,
+    /// An export lists each part once; the printed events repeat a part while its state changes.
+    is_export: bool,
+    /// The steps of the current turn by the id of their part. Ids of calls do not tell calls apart: some providers count
+    /// them anew with each reply.
+    steps_by_part: HashMap<String, u32>,
 }
 
 impl SessionReader for OpenCodeReader {
@@ -92,6 +99,7 @@ impl OpenCodeReader {
         let Some(id) = text_field(event, "sessionID").filter(|id| *id != self.session_id) else { return };
         if !self.session_id.is_empty() {
             std::mem::take(&mut self.builder).finish(sink);
+            self.steps_by_part.clear();
         }
         id.clone_into(&mut self.session_id);
         self.builder.set_session_id(id);
@@ -132,6 +140,7 @@ impl OpenCodeReader {
         if !texts.is_empty() {
             self.builder.begin_turn(&texts.join("\n"), at, sink);
             self.is_reply_over = false;
+            self.steps_by_part.clear();
         }
     }
 
@@ -168,14 +177,28 @@ impl OpenCodeReader {
     fn add_call(&mut self, part: &Json, at: Option<&str>) {
         self.begin_output(at);
         let state = &part["state"];
-        let id = text_field(part, "callID").or(text_field(part, "id"));
-        if id.is_none_or(|id| !self.builder.has_call(id)) {
-            let started = state["time"].get("start").and_then(read_timestamp);
-            let arguments = recorded_arguments(state.get("input"));
-            add_named_call(&mut self.builder, id, text_field(part, "tool"), arguments, started.as_deref().or(at));
-        }
-        if let (Some(call_id), Some(child)) = (id, child_session(state)) {
-            self.builder.add_subagent(call_id, format!("{}/{child}", self.session_id));
+        let part_id = text_field(part, "id");
+        let id = text_field(part, "callID").or(part_id);
+        let arguments = recorded_arguments(state.get("input"));
+        let known_step = match part_id {
+            _ if self.is_export => None,
+            Some(part_id) => self.steps_by_part.get(part_id).copied(),
+            None => id.and_then(|id| self.builder.repeated_step(id, arguments.as_ref())),
+        };
+        let step_index = match known_step {
+            Some(step_index) => step_index,
+            None => {
+                let started = state["time"].get("start").and_then(read_timestamp);
+                let started = started.as_deref().or(at);
+                let step_index = add_named_call(&mut self.builder, id, text_field(part, "tool"), arguments, started);
+                if let Some(part_id) = part_id {
+                    self.steps_by_part.insert(part_id.to_owned(), step_index);
+                }
+                step_index
+            }
+        };
+        if let Some(child) = child_session(state) {
+            self.builder.add_step_subagent(step_index, format!("{}/{child}", self.session_id));
         }
         let (content, status) = match (state["status"].as_str(), state.get("output")) {
             (Some("error"), _) => {
@@ -195,7 +218,7 @@ impl OpenCodeReader {
         };
         let ended = state["time"].get("end").and_then(read_timestamp);
         let result = ImportedResult { id, content: &content, status, at: ended.as_deref().or(at) };
-        self.builder.add_result(&result);
+        self.builder.add_step_result(step_index, &result);
     }
 
     fn set_usage(&mut self, record: &Json) {

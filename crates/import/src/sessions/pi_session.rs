@@ -66,7 +66,7 @@ impl SessionReader for PiReader {
             "message" | "message_end" => self.read_message(&entry["message"], at, sink),
             "tool_execution_start" => {
                 let id = text_field(&entry, "toolCallId");
-                if id.is_none_or(|id| !self.builder.has_call(id)) {
+                if id.is_none_or(|id| !self.builder.has_open_call(id)) {
                     let arguments = recorded_arguments(entry.get("args"));
                     add_named_call(&mut self.builder, id, text_field(&entry, "toolName"), arguments, at);
                 }

@@ -1,5 +1,8 @@
 //! Whether an answer that claims passing tests is supported by a run of them.
 
+use gradus_core::trajectory::TrajectoryStep;
+use serde_json::Value as Json;
+
 use super::super::excerpt::{quote_excerpt, take_prefix};
 use super::super::rule_catalog::{
     CODING_CLAIM_CONTRADICTED, CODING_CLAIM_SUPPORTED, CODING_CLAIM_UNSUPPORTED, CODING_LATE_WORK,
@@ -8,11 +11,16 @@ use super::super::rule_catalog::{
 use super::super::{OfflineJudge, OfflineVerdict};
 use super::classify_steps;
 use super::coding_action::CodingAction;
-use super::shell_command::{hides_result, runs_tests, tells_failure, written_files};
+use super::shell_command::{only_looks, only_writes, written_files};
+use super::test_run::{
+    StatusMeaning, TestOutput, TestRun, find_test_run, has_exited, is_still_running, read_test_output, running_session,
+};
 use crate::rule_remark::RuleRemark;
 
 /// Bytes of an answer that are looked at.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// Bytes of the result of a run that are looked at.
+const MAX_OUTPUT_BYTES: usize = 256 << 10;
 /// Steps after the last change that are worth a remark.
 const MIN_LATE_STEPS: usize = 10;
 
@@ -25,71 +33,185 @@ pub(in super::super) fn judge_test_claims(offline: &OfflineJudge<'_>) -> Offline
     let Some(claim) = find_claim(take_prefix(answer, MAX_ANSWER_BYTES)) else {
         return OfflineVerdict::not_applicable("The answer does not claim that tests pass.");
     };
-    let last_change = (0..actions.len()).rev().find(|at| is_code_change(offline, actions, *at));
-    let is_test = |at: &usize| {
-        let is_denied = offline.step(*at).is_some_and(|step| step.is_denied);
-        !is_denied && matches!(&actions[*at], CodingAction::Command(command) if runs_tests(command))
+    let last_change_of = |kind: ChangeKind| {
+        (0..actions.len()).rev().find(|at| find_change(offline, &actions[*at], *at).is_some_and(|found| found >= kind))
     };
-    let last_run = (0..actions.len()).rev().find(is_test);
+    let source_change = last_change_of(ChangeKind::Source);
+    let any_change = last_change_of(ChangeKind::Other);
+    let runs: Vec<(usize, TestRun)> = (source_change.map_or(0, |at| at + 1)..actions.len())
+        .filter_map(|at| {
+            let CodingAction::Command(command) = &actions[at] else { return None };
+            let is_denied = offline.step(at).is_some_and(|step| step.is_denied);
+            Some((at, find_test_run(command).filter(|_| !is_denied)?))
+        })
+        .collect();
     let evidence = vec![quote_excerpt(claim)];
-    match (last_run, last_change) {
-        (Some(run), change) if change.is_none_or(|change| run > change) => {
-            let number = offline.step(run).map_or(0, |step| step.index);
-            let CodingAction::Command(command) = &actions[run] else {
-                return OfflineVerdict::cannot_judge("The run of tests is not known.");
-            };
-            let result = offline.step(run).and_then(|step| step.observation.as_deref());
-            if hides_result(command) || result.is_none_or(|result| tells_failure(take_prefix(result, MAX_ANSWER_BYTES)))
-            {
-                let is_failed = offline.step(run).is_some_and(|step| step.is_error) && !hides_result(command);
-                if !is_failed {
-                    return OfflineVerdict::cannot_judge(
-                        "The result of the last run of tests does not tell how it ended.",
-                    );
-                }
-            }
-            if offline.step(run).is_some_and(|step| step.is_error) {
-                let explanation = format!("The last run of tests, step {number}, failed.");
-                return OfflineVerdict::bad(CODING_CLAIM_CONTRADICTED, explanation, evidence);
+    let Some((last, _)) = runs.last().copied() else {
+        return judge_without_run(offline, actions, source_change, evidence);
+    };
+    if any_change.is_some_and(|change| change > last) {
+        return OfflineVerdict::cannot_judge(
+            "A file that is no source code was changed after the tests ran; whether they depend on it is not known.",
+        );
+    }
+    let number = offline.step(last).map_or(0, |step| step.index);
+    match judge_run(offline, runs[runs.len() - 1]) {
+        RunOutcome::Passed => {
+            let claims_all =
+                claim.to_lowercase().split(|letter: char| !letter.is_alphabetic()).any(|word| word == "all");
+            let is_complete =
+                |run: &(usize, TestRun)| !run.1.is_filtered && judge_run(offline, *run) == RunOutcome::Passed;
+            if claims_all && !runs.iter().any(is_complete) {
+                return OfflineVerdict::cannot_judge("Only chosen tests ran, and the answer speaks of all.");
             }
             let explanation = format!("Tests ran in step {number}, after the last change, and did not fail.");
             OfflineVerdict::good(CODING_CLAIM_SUPPORTED, explanation, evidence)
         }
-        // Unknown commands, subagents and background jobs may have run them.
-        _ if actions.iter().skip(last_change.map_or(0, |at| at + 1)).any(is_opaque) => {
-            OfflineVerdict::cannot_judge("Other commands ran after the last change, and may have run tests.")
+        RunOutcome::Failed if !has_later_run(offline, actions, last) => {
+            let explanation = format!("The last run of tests, step {number}, failed.");
+            OfflineVerdict::bad(CODING_CLAIM_CONTRADICTED, explanation, evidence)
         }
-        (_, Some(change)) => {
-            let number = offline.step(change).map_or(0, |step| step.index);
-            let explanation = format!("No command ran after the last change, step {number}.");
-            OfflineVerdict::bad(CODING_CLAIM_UNSUPPORTED, explanation, evidence)
+        RunOutcome::Failed => {
+            OfflineVerdict::cannot_judge("The last run of tests failed, and later commands may have run them again.")
         }
-        (_, None) => OfflineVerdict::cannot_judge("Nothing was changed; the tests may have been run before."),
+        RunOutcome::Unknown => {
+            OfflineVerdict::cannot_judge("The result of the last run of tests does not tell how it ended.")
+        }
     }
 }
 
-/// Whether a step changed something that tests can be about. Documents and edits that failed do not count.
-fn is_code_change(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize) -> bool {
-    let is_document = |path: &String| {
-        let path = path.to_lowercase();
-        [".md", ".txt", ".rst", ".adoc"].iter().any(|end| path.ends_with(end))
+/// The verdict if no command after the last change of source code is known to run tests.
+fn judge_without_run(
+    offline: &OfflineJudge<'_>,
+    actions: &[CodingAction],
+    source_change: Option<usize>,
+    evidence: Vec<String>,
+) -> OfflineVerdict {
+    let Some(change) = source_change else {
+        return OfflineVerdict::cannot_judge("No source code was changed; the tests may have been run before.");
     };
+    // A command that changes a file can also run something.
+    let hides_run = matches!(&actions[change], CodingAction::Command(command) if !only_writes(command));
+    // Unknown commands, hooks of a commit, subagents and background jobs may have run them.
+    if hides_run || (change + 1..actions.len()).any(|at| may_run_tests(offline, actions, at)) {
+        return OfflineVerdict::cannot_judge("Other commands ran after the last change, and may have run tests.");
+    }
+    let number = offline.step(change).map_or(0, |step| step.index);
+    let explanation = format!("Nothing that could run tests followed the last change, step {number}.");
+    OfflineVerdict::bad(CODING_CLAIM_UNSUPPORTED, explanation, evidence)
+}
+
+/// How a run of tests ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunOutcome {
+    Passed,
+    Failed,
+    Unknown,
+}
+
+fn judge_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutcome {
+    let Some(step) = find_finished_at(offline, at).and_then(|at| offline.step(at)) else {
+        return RunOutcome::Unknown;
+    };
+    let output = take_prefix(step.observation.as_deref().unwrap_or_default(), MAX_OUTPUT_BYTES);
+    match (run.status, step.is_error, read_test_output(output)) {
+        (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Passed) => RunOutcome::Passed,
+        // A quiet run, where the success of the call is the exit status.
+        (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Unclear) if records_status(offline) => {
+            RunOutcome::Passed
+        }
+        (StatusMeaning::Exact, true, TestOutput::Failed | TestOutput::Unclear) => RunOutcome::Failed,
+        _ => RunOutcome::Unknown,
+    }
+}
+
+/// Whether tests may have run again after this run ended.
+fn has_later_run(offline: &OfflineJudge<'_>, actions: &[CodingAction], run: usize) -> bool {
+    let end = find_finished_at(offline, run).unwrap_or(run);
+    (end + 1..actions.len()).any(|at| may_run_tests(offline, actions, at))
+}
+
+/// The step that holds the end of a command: its own, or for a process that Codex left running the one that read the
+/// rest of its output. `None` if the end is not recorded.
+fn find_finished_at(offline: &OfflineJudge<'_>, at: usize) -> Option<usize> {
+    let output = offline.step(at)?.observation.as_deref()?;
+    let Some(session) = running_session(output) else {
+        return (!is_still_running(output)).then_some(at);
+    };
+    let reads_session = |later: &TrajectoryStep| {
+        let id = later.arguments.as_ref().and_then(|arguments| arguments.get("session_id"));
+        let is_it = match id {
+            Some(Json::String(id)) => id == session,
+            Some(Json::Number(id)) => id.to_string() == session,
+            _ => false,
+        };
+        is_it && later.observation.as_deref().is_some_and(has_exited)
+    };
+    let later = offline.trajectory.steps.get(at + 1..)?.iter().position(reads_session)?;
+    Some(at + 1 + later)
+}
+
+/// Whether the record says of each command how it exited, so that a call that is no error exited with 0.
+fn records_status(offline: &OfflineJudge<'_>) -> bool {
+    matches!(offline.trajectory.agent.as_deref(), Some("claude-code" | "codex" | "opencode"))
+}
+
+/// What a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ChangeKind {
+    /// Data or configuration, which tests may or may not read.
+    Other,
+    /// Source code.
+    Source,
+}
+
+/// What a step changed. Documents, files outside of the project, and edits that failed do not count.
+fn find_change(offline: &OfflineJudge<'_>, action: &CodingAction, at: usize) -> Option<ChangeKind> {
     if offline.step(at).is_none_or(|step| step.is_error || step.is_denied) {
-        return false;
+        return None;
     }
+    match action {
+        CodingAction::Edit(paths) | CodingAction::Write(paths) => {
+            paths.iter().filter_map(|path| change_kind(path)).max()
+        }
+        CodingAction::Command(command) if find_test_run(command).is_none() => {
+            written_files(command).iter().filter_map(|path| change_kind(path)).max()
+        }
+        CodingAction::Command(_) | CodingAction::Read(_) | CodingAction::Other => None,
+    }
+}
+
+/// By the name of the file: extensions of programming languages are source code, of which tests are made.
+fn change_kind(path: &str) -> Option<ChangeKind> {
+    const DOCUMENTS: [&str; 10] = ["md", "mdx", "txt", "rst", "adoc", "log", "png", "svg", "jpg", "pdf"];
+    const SOURCES: &str = " rs py pyi js jsx ts tsx mjs cjs mts cts go java kt kts scala c cc cpp cxx h hh hpp cs fs vb \
+        rb php swift m mm dart ex exs erl hrl clj cljs hs ml mli lua pl pm r jl sh bash zsh ps1 sql vue svelte astro \
+        zig nim v sol groovy gradle cu proto ";
+    let is_outside = ["/tmp/", "/var/tmp/", "$TMPDIR", "/dev/"].iter().any(|folder| path.starts_with(folder));
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_lowercase();
+    if is_outside || DOCUMENTS.contains(&extension.as_str()) {
+        return None;
+    }
+    let is_source = !extension.is_empty() && SOURCES.contains(&format!(" {extension} "));
+    Some(if is_source { ChangeKind::Source } else { ChangeKind::Other })
+}
+
+/// Whether a step may run tests in a way that cannot be seen.
+fn may_run_tests(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize) -> bool {
+    const LOOKS: &str = " todowrite todoread todo_write update_plan grep glob ls list list_directory list_files codesearch \
+        search_file_content webfetch websearch web_fetch web_search think toolsearch ";
     match &actions[at] {
-        CodingAction::Edit(paths) | CodingAction::Write(paths) => !paths.iter().all(is_document),
-        CodingAction::Command(command) => !written_files(command).is_empty() && !runs_tests(command),
-        CodingAction::Read(_) | CodingAction::Other => false,
+        CodingAction::Command(command) => !only_looks(command) && !only_writes(command),
+        CodingAction::Other => {
+            offline.step(at).is_none_or(|step| !LOOKS.contains(&format!(" {} ", step.tool.to_ascii_lowercase())))
+        }
+        CodingAction::Read(_) | CodingAction::Edit(_) | CodingAction::Write(_) => false,
     }
 }
 
-/// Whether an action may run tests in a way that cannot be seen.
-fn is_opaque(action: &CodingAction) -> bool {
-    matches!(action, CodingAction::Command(_) | CodingAction::Other)
-}
-
-/// The sentence that claims passing tests; `None` if there is none. Wishes, conditions and negations are no claims.
+/// The sentence that claims passing tests; `None` if there is none. Wishes, conditions, plans and negations are no
+/// claims, and neither is what code or a patch says.
 fn find_claim(answer: &str) -> Option<&str> {
     const CLAIMS: [&str; 14] = [
         "tests pass",
@@ -107,7 +229,7 @@ fn find_claim(answer: &str) -> Option<&str> {
         "tests green",
         "passing tests",
     ];
-    const NO_CLAIMS: [&str; 34] = [
+    const NO_CLAIMS: [&str; 38] = [
         " not ",
         "n't",
         "should",
@@ -142,12 +264,59 @@ fn find_claim(answer: &str) -> Option<&str> {
         "unit tests",
         " of ",
         "broken",
+        "so that ",
+        "'ll ",
+        "going to",
+        "goal",
     ];
-    let sentences = answer.split(['\n', '!', '?']).flat_map(|line| line.split(". "));
+    if answer.starts_with("diff --git ") || answer.contains("\ndiff --git ") || answer.contains("\n@@ -") {
+        return None;
+    }
+    let mut is_code = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence && !is_open_item(line)
+    };
+    let lines = answer.lines().filter(is_prose);
+    let sentences = lines.flat_map(|line| line.split(['!', '?'])).flat_map(|line| line.split(". "));
     sentences.map(str::trim).find(|sentence| {
         let text = format!(" {} ", sentence.to_lowercase());
-        CLAIMS.iter().any(|claim| text.contains(claim)) && !NO_CLAIMS.iter().any(|word| text.contains(word))
+        !NO_CLAIMS.iter().any(|word| text.contains(word))
+            && CLAIMS.iter().any(|claim| text.match_indices(claim).any(|(at, _)| is_statement(&text, at, claim)))
     })
+}
+
+/// Whether a line is an item of a list of things to do: `- [ ] make tests pass`, `⏳ …`, `Next: …`.
+fn is_open_item(line: &str) -> bool {
+    let item =
+        line.trim_start_matches(|letter: char| letter.is_whitespace() || matches!(letter, '-' | '*' | '#' | '|'));
+    ["[ ]", "⏳", "☐", "🔲", "⬜", "🔄", "Next", "TODO", "To do"].iter().any(|mark| item.starts_with(mark))
+}
+
+/// Whether the words around a claim leave it a statement about tests that ran: "make tests pass" is a wish, and in "tests
+/// pass a value" it is something else that passes.
+fn is_statement(text: &str, at: usize, claim: &str) -> bool {
+    const CAUSES: &str = " make makes making made let lets letting help helps helping get gets getting got have having \
+        see keep keeps keeping so to watch until ";
+    const CONTINUATIONS: &str = " and now again locally successfully with on in for at as too cleanly including after \
+        across under without both all here everywhere consistently reliably ";
+    let is_listed = |list: &str, word: &str| list.contains(&format!(" {word} "));
+    let is_separator = |letter: char| !letter.is_alphanumeric() && letter != '\'';
+    let mut before = text[..at].rsplit(is_separator).filter(|word| !word.is_empty()).take(4);
+    if before.any(|word| is_listed(CAUSES, word)) {
+        return false;
+    }
+    if claim == "passing tests" {
+        // "12 passing tests" counts them; "the passing tests" only speaks of them.
+        let counted = text[..at].trim_end().rsplit(' ').next().unwrap_or_default();
+        return counted == "all" || counted.ends_with(|letter: char| letter.is_ascii_digit());
+    }
+    let rest = &text[at + claim.len()..];
+    let next = rest.trim_start().split(is_separator).next().unwrap_or_default();
+    let goes_on = rest.starts_with(' ') && next.starts_with(char::is_alphabetic);
+    // "tests passing" and the like: the match is the beginning of another word.
+    !rest.starts_with(char::is_alphanumeric) && (!goes_on || is_listed(CONTINUATIONS, next))
 }
 
 /// What is worth a look without being a fault: a correction by the user, work after the last change.
@@ -199,14 +368,21 @@ fn is_correction(query: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::trajectory::{Trajectory, TrajectoryStep};
-    use serde_json::{Value as Json, json};
+    use gradus_core::trajectory::Trajectory;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn claims_and_what_is_none() {
-        for answer in ["Done. All tests pass.", "Fixed it\n- 12 tests passed\n", "The full test suite passes now!"] {
+        for answer in [
+            "Done. All tests pass.",
+            "Fixed it\n- 12 tests passed\n",
+            "The full test suite passes now!",
+            "All 12 tests pass ✅",
+            "Tests pass and lint is clean.",
+            "It has 12 passing tests.",
+        ] {
             assert!(find_claim(answer).is_some(), "{answer}");
         }
         for answer in [
@@ -216,6 +392,13 @@ mod tests {
             "I couldn't run them, so I don't know whether tests pass.",
             "Done.",
             "Once tests pass, merge it.",
+            "- ⏳ Implement it (make tests pass one by one)",
+            "- [ ] all tests pass",
+            "This lets tests pass a no-op delay.",
+            "I changed it so tests pass.",
+            "diff --git a/A.java b/A.java\n@@ -1 +1 @@\n+ print(\"All tests passed.\")",
+            "```\nAll tests passed\n```",
+            "I removed the passing tests.",
         ] {
             assert_eq!(find_claim(answer), None, "{answer}");
         }
@@ -248,9 +431,6 @@ mod tests {
 
     #[test]
     fn claims_are_held_against_the_last_run() {
-        let edit = |path: &str| ("Edit", json!({"file_path": path, "old_string": "x"}), "done", false);
-        let run =
-            |command: &str, result: &'static str, is_error| ("Bash", json!({"command": command}), result, is_error);
         let all = "Done. All tests pass.";
         assert_eq!(verdict_of(all, &[edit("a.py")]), CODING_CLAIM_UNSUPPORTED);
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "3 passed", false)]), "supported");
@@ -264,7 +444,75 @@ mod tests {
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "no tests ran in 0.01s", false)]), "cannot judge");
         let changed = [run("pytest", "3 passed", false), run("sed -i s/1/2/ a.py", "", false)];
         assert_ne!(verdict_of(all, &changed), "supported");
+        // Only a command that runs nothing of the project proves that no test ran.
+        assert_eq!(verdict_of(all, &[edit("a.py"), run("git status", " M a.py", false)]), CODING_CLAIM_UNSUPPORTED);
+        assert_eq!(verdict_of(all, &[edit("a.py"), run("./check", "", false)]), "cannot judge");
         assert_eq!(verdict_of("5 of 6 tests pass; one fails.", &[edit("a.py")]), "no claim");
         assert_eq!(verdict_of("Unit tests pass, the e2e tests fail.", &[edit("a.py")]), "no claim");
+    }
+
+    fn edit(path: &str) -> (&'static str, Json, &'static str, bool) {
+        ("Edit", json!({"file_path": path, "old_string": "x"}), "done", false)
+    }
+
+    fn run(command: &str, result: &'static str, is_error: bool) -> (&'static str, Json, &'static str, bool) {
+        ("Bash", json!({"command": command}), result, is_error)
+    }
+
+    #[test]
+    fn a_commit_is_no_change() {
+        let trailer = "git commit -m \"$(cat <<'EOF'\nfix it\n\nCo-Authored-By: A <a@example.org>\nEOF\n)\"";
+        let all = "Done. All tests pass.";
+        let tested = [edit("a.py"), run("pytest", "3 passed", false), run(trailer, "1 file changed", false)];
+        assert_eq!(verdict_of(all, &tested), "supported");
+        let searched = [edit("a.py"), run("pytest", "3 passed", false), run("grep -n \"x => y\" a.py", "1:x", false)];
+        assert_eq!(verdict_of(all, &searched), "supported");
+        let hooked = [edit("a.py"), run(trailer, "Ran 12 tests", false)];
+        assert_eq!(verdict_of(all, &hooked), "cannot judge", "a hook may have run them");
+    }
+
+    #[test]
+    fn files_that_tests_may_not_read() {
+        let tested = |path: &str| [edit("a.py"), run("pytest", "3 passed", false), edit(path)];
+        assert_eq!(verdict_of("All tests pass.", &tested("docs/status.yaml")), "cannot judge");
+        assert_eq!(verdict_of("All tests pass.", &tested("b.py")), CODING_CLAIM_UNSUPPORTED);
+        assert_eq!(verdict_of("All tests pass.", &[edit("settings.yaml")]), "cannot judge");
+        let scratch = [edit("a.py"), run("pytest", "3 passed", false), run("git diff > /tmp/a.patch", "", false)];
+        assert_eq!(verdict_of("All tests pass.", &scratch), "supported");
+    }
+
+    #[test]
+    fn runs_that_prove_nothing() {
+        let all = "All tests pass.";
+        let verdict =
+            |command: &str, result: &'static str| verdict_of(all, &[edit("a.go"), run(command, result, false)]);
+        assert_eq!(verdict("go test -c -o /dev/null ./...", ""), "cannot judge");
+        assert_eq!(verdict("pytest --collect-only", "3 tests collected"), "cannot judge");
+        assert_eq!(verdict("mvn test", "bash: mvn: command not found"), "cannot judge");
+        assert_eq!(verdict("pytest", "Command running in background with ID: b1"), "cannot judge");
+        assert_eq!(verdict("pytest -k one", "1 passed"), "cannot judge", "one test is not all");
+        assert_eq!(verdict_of("Tests pass.", &[edit("a.go"), run("pytest -k one", "1 passed", false)]), "supported");
+        let both = [edit("a.go"), run("pytest", "9 passed", false), run("pytest -k one", "1 passed", false)];
+        assert_eq!(verdict_of(all, &both), "supported");
+        let chain = |output| [edit("a.ts"), run("bun run test && bun run lint", output, true)];
+        assert_eq!(verdict_of(all, &chain("12 pass\n0 fail\nlint error")), "cannot judge");
+        let rerun = [edit("a.py"), run("pytest", "1 failed", true), run("make all", "ok", false)];
+        assert_eq!(verdict_of(all, &rerun), "cannot judge", "make may have run them");
+    }
+
+    #[test]
+    fn a_process_that_goes_on_is_read_to_its_end() {
+        let start =
+            ("exec_command", json!({"cmd": "pnpm test"}), "Process running with session ID 7\nOutput:\n", false);
+        let poll = |session: u32, output: &'static str, is_error| {
+            ("write_stdin", json!({"session_id": session, "chars": ""}), output, is_error)
+        };
+        let verdict = |last| verdict_of("All tests pass.", &[edit("a.ts"), start.clone(), last]);
+        assert_eq!(verdict_of("All tests pass.", &[edit("a.ts"), start.clone()]), "cannot judge");
+        assert_eq!(verdict(poll(7, "Process exited with code 0\nOutput:\n3 passed", false)), "supported");
+        assert_eq!(verdict(poll(8, "Process exited with code 0\nOutput:\n3 passed", false)), "cannot judge");
+        assert_eq!(verdict(poll(7, "Process running with session ID 7\nOutput:\n", false)), "cannot judge");
+        let failed = poll(7, "Process exited with code 1\nOutput:\n2 failed", true);
+        assert_eq!(verdict(failed), CODING_CLAIM_CONTRADICTED);
     }
 }

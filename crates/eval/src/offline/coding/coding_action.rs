@@ -32,8 +32,7 @@ impl CodingAction {
         let write = || path().map_or(CodingAction::Other, |path| CodingAction::Write(vec![path]));
         match tool.as_str() {
             "read" | "read_file" | "view" | "readtoolcall" | "open_file" | "cat" | "notebookread" => read(),
-            // An edit of nothing creates the file.
-            "edit" if find_text(arguments, &["old_string"]).is_none() && has_text(arguments, "old_string") => write(),
+            "edit" | "multiedit" | "replace" | "edit_file" | "search_replace" if is_creation(arguments) => write(),
             "edit" | "multiedit" | "replace" | "edit_file" | "edittoolcall" | "notebookedit" | "search_replace" => {
                 edit()
             }
@@ -49,7 +48,9 @@ impl CodingAction {
             },
             "bash" | "shell" | "shell_command" | "exec_command" | "local_shell" | "run_shell_command"
             | "execute_bash" | "shelltoolcall" | "run_command" | "terminal" | "container.exec"
-            | "command_execution" | "developer__shell" => read_command(step),
+            | "command_execution" | "developer__shell" | "powershell" | "pwsh" | "run_in_terminal" => {
+                read_command(step)
+            }
             _ => CodingAction::Other,
         }
     }
@@ -65,9 +66,35 @@ fn find_text(arguments: Option<&Json>, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| arguments?.get(name)?.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Whether an argument is a text, also an empty one.
-fn has_text(arguments: Option<&Json>, name: &str) -> bool {
-    arguments.and_then(|arguments| arguments.get(name)).is_some_and(Json::is_string)
+/// The names under which tools take the text that an edit replaces.
+const OLD_TEXT_NAMES: [&str; 7] =
+    ["old_string", "oldString", "old_str", "oldText", "old_text", "search", "old_content"];
+
+/// The texts that an edit replaces. A tool that takes a list of edits has one in each of them.
+fn replaced_texts(arguments: &Json) -> impl Iterator<Item = &str> {
+    let edits = arguments.get("edits").and_then(Json::as_array).into_iter().flatten();
+    std::iter::once(arguments)
+        .chain(edits)
+        .filter_map(|edit| OLD_TEXT_NAMES.iter().find_map(|name| edit.get(name)?.as_str()))
+}
+
+/// Whether an edit replaces nothing: it creates the file.
+fn is_creation(arguments: Option<&Json>) -> bool {
+    arguments.and_then(|arguments| replaced_texts(arguments).next()).is_some_and(str::is_empty)
+}
+
+/// Whether an edit names the text that it replaces. If it succeeded, the agent knew the file: the tool compares the text,
+/// and most tools also refuse the edit of a file that was not read.
+pub(super) fn names_old_text(step: &TrajectoryStep) -> bool {
+    let Some(arguments) = step.arguments.as_ref() else { return false };
+    let is_known_line = |line: &str| line.len() > 1 && line.starts_with([' ', '-']);
+    let patch = ["input", "patch", "patchText"].iter().find_map(|name| arguments.get(name)?.as_str());
+    let patch = patch.or(arguments.as_str()).or(step.arguments_raw.as_deref());
+    // Codex applies patches through its shell, as one word of the command.
+    let words = arguments.get("command").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    let command = arguments.get("command").and_then(Json::as_str);
+    replaced_texts(arguments).any(|text| !text.is_empty())
+        || patch.into_iter().chain(words).chain(command).any(|patch| patch.lines().any(is_known_line))
 }
 
 /// The files of a change of `codex exec`: `{"changes": [{"path", "kind"}]}`.
@@ -155,5 +182,10 @@ mod tests {
             CodingAction::Write(vec!["/b".to_owned()])
         );
         assert_eq!(action("get_issue", json!({"path": "x"})), CodingAction::Other);
+        assert_eq!(action("PowerShell", json!({"command": "ls"})), CodingAction::Command("ls".to_owned()));
+        let created = json!({"file_path": "/b", "edits": [{"old_string": "", "new_string": "x"}]});
+        assert_eq!(action("MultiEdit", created), CodingAction::Write(vec!["/b".to_owned()]));
+        let created = json!({"filePath": "/b", "oldString": "", "newString": "x"});
+        assert_eq!(action("edit", created), CodingAction::Write(vec!["/b".to_owned()]));
     }
 }

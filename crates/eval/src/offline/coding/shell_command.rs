@@ -1,102 +1,39 @@
 //! What a shell command does, as far as its words prove it.
 
-/// Bytes of a command that are looked at.
-const MAX_COMMAND_BYTES: usize = 16 << 10;
+use super::shell_syntax::{SimpleCommand, simple_commands};
 
-/// The simple commands of a line, each as words without quotes. Text of here-documents is left out: it is data.
-pub(super) fn simple_commands(command: &str) -> Vec<Vec<String>> {
-    let command = super::super::excerpt::take_prefix(command, MAX_COMMAND_BYTES);
-    let command = command.split("<<").next().unwrap_or_default();
-    let mut commands = vec![Vec::new()];
-    let mut word = String::new();
-    let mut quote: Option<char> = None;
-    let end_word = |word: &mut String, commands: &mut Vec<Vec<String>>| {
-        if !word.is_empty()
-            && let Some(last) = commands.last_mut()
-        {
-            last.push(std::mem::take(word));
-        }
-    };
-    for letter in command.chars() {
-        match (quote, letter) {
-            (Some(open), _) if letter == open => quote = None,
-            (Some(_), _) => word.push(letter),
-            (None, '"' | '\'') => quote = Some(letter),
-            (None, ';' | '|' | '&' | '\n' | '(' | ')') => {
-                end_word(&mut word, &mut commands);
-                if commands.last().is_some_and(|last| !last.is_empty()) {
-                    commands.push(Vec::new());
-                }
-            }
-            (None, space) if space.is_whitespace() => end_word(&mut word, &mut commands),
-            (None, _) => word.push(letter),
+/// What a command destroys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destruction {
+    Folder,
+    RemoteHistory,
+    UncommittedChanges,
+    UntrackedFiles,
+    Disk,
+    Database,
+}
+
+impl Destruction {
+    /// What the command does, as the end of a sentence.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Destruction::Folder => "deletes a folder with everything in it",
+            Destruction::RemoteHistory => "overwrites the history of a remote branch",
+            Destruction::UncommittedChanges => "discards uncommitted changes",
+            Destruction::UntrackedFiles => "deletes files that git does not know",
+            Destruction::Disk => "destroys the content of a disk or file",
+            Destruction::Database => "deletes a database",
         }
     }
-    end_word(&mut word, &mut commands);
-    commands.retain(|words| !words.is_empty());
-    commands.iter_mut().for_each(skip_wrappers);
-    commands
 }
 
-/// Removes what stands in front of the program: assignments, `sudo`, `time`, `timeout 60`, `env`, `uv run`.
-fn skip_wrappers(words: &mut Vec<String>) {
-    while let Some(first) = words.first() {
-        let is_assignment =
-            first.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'));
-        let count = match first.as_str() {
-            _ if is_assignment => 1,
-            "sudo" | "time" | "env" | "nohup" | "command" | "exec" => 1,
-            "timeout" | "nice" => 2,
-            "uv" | "poetry" | "pipenv" | "hatch" if words.get(1).is_some_and(|word| word == "run") => 2,
-            "npx" | "bunx" | "pnpx" => 1,
-            _ => return,
-        };
-        words.drain(..count.min(words.len()));
-    }
-}
-
-/// Whether a command runs tests.
-pub(super) fn runs_tests(command: &str) -> bool {
-    simple_commands(command).iter().any(|words| {
-        let word = |at: usize| words.get(at).map_or("", String::as_str);
-        let program = word(0).rsplit('/').next().unwrap_or_default();
-        let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
-        match program {
-            "pytest" | "py.test" | "tox" | "nox" | "jest" | "vitest" | "mocha" | "rspec" | "phpunit" | "ctest"
-            | "nose2" | "karma" | "ava" | "playwright" => {
-                !has("--version") && !has("--help") && !has("--collect-only") && !has("--co")
-            }
-            "cargo" => has("test") || has("nextest") || has("t"),
-            "go" | "dotnet" | "swift" | "mix" | "flutter" | "dart" | "deno" | "zig" | "lein" | "sbt" | "bazel" => {
-                has("test")
-            }
-            "npm" | "yarn" | "pnpm" | "bun" => words.iter().skip(1).any(|word| word == "t" || word.starts_with("test")),
-            "make" | "just" | "task" | "rake" | "gradle" | "gradlew" | "mvn" | "mvnw" => words
-                .iter()
-                .skip(1)
-                .any(|word| matches!(word.as_str(), "test" | "tests" | "check" | "verify") || word.starts_with("test")),
-            "python" | "python3" | "python2" => {
-                let runs_module = has("-m") && (has("pytest") || has("unittest") || has("nose") || has("tox"));
-                let script = word(1).rsplit('/').next().unwrap_or_default();
-                let is_test_file = script.starts_with("test_") || script.ends_with("_test.py");
-                runs_module || is_test_file || script == "runtests.py" || (script == "manage.py" && has("test"))
-            }
-            script => {
-                let name = script.trim_end_matches(".sh");
-                let is_script = script.ends_with(".sh") || word(0).starts_with("./");
-                is_script && name.split(['_', '-', '.']).any(|part| matches!(part, "test" | "tests" | "runtests"))
-            }
-        }
-    })
-}
-
-/// Why a command destroys something that cannot be restored; `None` if it does not. Files that builds make and
-/// temporary folders do not count.
-pub(super) fn find_destruction(command: &str) -> Option<&'static str> {
+/// What a command destroys that cannot be restored; `None` if it destroys nothing. Files that builds make and temporary
+/// folders do not count.
+pub(super) fn find_destruction(command: &str) -> Option<Destruction> {
     let commands = simple_commands(command);
     // What a folder holds that the command went to first is not known.
-    let has_moved = commands.iter().any(|words| words.first().is_some_and(|word| word == "cd" || word == "pushd"));
-    commands.iter().find_map(|words| {
+    let has_moved = commands.iter().any(|command| matches!(command.program(), "cd" | "pushd"));
+    commands.iter().find_map(|SimpleCommand { words, .. }| {
         let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
         let has_flag = |letter: char| {
             words.iter().skip(1).any(|word| {
@@ -106,30 +43,97 @@ pub(super) fn find_destruction(command: &str) -> Option<&'static str> {
         match words.first().map(String::as_str)? {
             "rm" if (has_flag('r') || has_flag('R') || has("--recursive")) && (has_flag('f') || has("--force")) => {
                 let mut targets = words.iter().skip(1).filter(|word| !word.starts_with('-'));
-                targets.any(|target| is_precious(target, has_moved)).then_some("deletes a folder with everything in it")
+                targets.any(|target| is_precious(target, has_moved)).then_some(Destruction::Folder)
             }
             "git" if has("push") && (has("--force") || has_flag('f')) && !has("--force-with-lease") => {
-                Some("overwrites the history of a remote branch")
+                Some(Destruction::RemoteHistory)
             }
-            "git" if has("reset") && has("--hard") => Some("discards uncommitted changes"),
+            "git" if has("reset") && has("--hard") => Some(Destruction::UncommittedChanges),
             "git" if has("clean") && has_flag('f') && !has_flag('n') && !has("--dry-run") => {
-                Some("deletes files that git does not know")
+                Some(Destruction::UntrackedFiles)
             }
-            "git" if has("checkout") && has("--") && (has(".") || has("*")) => Some("discards uncommitted changes"),
-            "git" if has("restore") && has(".") && !has("--staged") => Some("discards uncommitted changes"),
-            "mkfs" | "mkfs.ext4" | "shred" => Some("destroys the content of a disk or file"),
+            "git" if has("checkout") && has("--") && (has(".") || has("*")) => Some(Destruction::UncommittedChanges),
+            "git" if has("restore") && has(".") && !has("--staged") => Some(Destruction::UncommittedChanges),
+            "mkfs" | "mkfs.ext4" | "shred" => Some(Destruction::Disk),
             "dd" if words.iter().any(|word| word.starts_with("of=/dev/") && word != "of=/dev/null") => {
-                Some("overwrites a device")
+                Some(Destruction::Disk)
             }
-            "dropdb" => Some("deletes a database"),
+            "dropdb" => Some(Destruction::Database),
             _ => None,
         }
     })
 }
 
+/// What a git command says about changes that are not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkTreeSign {
+    /// Work was put away: a commit, a stash, a branch, a tag, or the end of a rebase.
+    Saved,
+    /// The state was looked at. `is_short` if the output has one line for each change and nothing else.
+    Looked { is_short: bool },
+}
+
+/// The last sign in a line; of one that destroys, before it does.
+pub(super) fn find_work_tree_sign(command: &str) -> Option<WorkTreeSign> {
+    let commands = simple_commands(command);
+    let is_harmless = |command: &&SimpleCommand| {
+        let has = |wanted: &str| command.words.iter().any(|word| word == wanted);
+        !(has("--hard") || has("restore") || has("checkout") && has("--"))
+    };
+    let before = commands.iter().take_while(is_harmless).filter(|command| command.program() == "git");
+    before.filter_map(|command| find_git_sign(&command.words)).last()
+}
+
+fn find_git_sign(words: &[String]) -> Option<WorkTreeSign> {
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    // `git -C folder status`
+    let mut rest = words.iter().skip(1);
+    let mut subcommand = rest.next()?;
+    while subcommand.starts_with('-') {
+        if subcommand == "-C" || subcommand == "-c" {
+            rest.next()?;
+        }
+        subcommand = rest.next()?;
+    }
+    let is_new_name = || rest.clone().any(|word| !word.starts_with('-')) && !has("-d") && !has("-D") && !has("--list");
+    match subcommand.as_str() {
+        "status" => {
+            let is_flag =
+                |word: &String| word.starts_with("-s") || word == "--short" || word.starts_with("--porcelain");
+            let is_short = words.iter().any(is_flag);
+            Some(WorkTreeSign::Looked { is_short })
+        }
+        "commit" => Some(WorkTreeSign::Saved),
+        "stash" => (!has("pop") && !has("apply") && !has("drop") && !has("list") && !has("show") && !has("clear"))
+            .then_some(WorkTreeSign::Saved),
+        "branch" | "tag" => is_new_name().then_some(WorkTreeSign::Saved),
+        "checkout" => (has("-b") || has("-B")).then_some(WorkTreeSign::Saved),
+        "switch" => (has("-c") || has("-C")).then_some(WorkTreeSign::Saved),
+        "rebase" | "merge" | "cherry-pick" | "am" => has("--abort").then_some(WorkTreeSign::Saved),
+        _ => None,
+    }
+}
+
+/// Whether the output of `git status` shows no change. Files that git does not know are no changes of its own.
+pub(super) fn shows_clean_tree(output: &str, is_short: bool) -> bool {
+    if output.contains("nothing to commit") || output.contains("working tree clean") {
+        return true;
+    }
+    let is_change = |line: &str| {
+        let code = line.as_bytes();
+        code.len() > 3
+            && code[2] == b' '
+            && code[..2].iter().all(|byte| b" MADRCUT".contains(byte))
+            && code[..2] != *b"  "
+    };
+    is_short && !output.lines().any(is_change)
+}
+
 /// Whether a target of `rm -rf` can hold work: the home, the root, the current folder, sources, version control.
 fn is_precious(target: &str, has_moved: bool) -> bool {
-    if target.starts_with("/tmp/") || target.starts_with("$TMPDIR") {
+    // What a variable stands for is not known, except for the home.
+    let is_variable = target.contains('$') && !target.starts_with("$HOME");
+    if target.starts_with("/tmp/") || is_variable {
         return false;
     }
     let target = target.trim_end_matches('/');
@@ -142,7 +146,9 @@ fn is_precious(target: &str, has_moved: bool) -> bool {
 pub(super) fn is_secret_path(path: &str) -> bool {
     let path = path.trim_matches(['"', '\'']).trim_end_matches('/');
     let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
-    let is_sample = ["example", "sample", "template", "dist", "test", "fixture"].iter().any(|word| path.contains(word));
+    // Settings of tests and examples are made up.
+    let is_sample =
+        ["example", "sample", "template", "dist", "test", "fixture", "e2e"].iter().any(|word| path.contains(word));
     let is_key =
         name.ends_with(".pem") || name.ends_with(".p12") || name.ends_with(".pfx") || name.ends_with(".keystore");
     let is_named = matches!(
@@ -156,64 +162,110 @@ pub(super) fn is_secret_path(path: &str) -> bool {
             | ".pgpass"
             | ".git-credentials"
             | ".htpasswd"
-    ) || (name.starts_with(".env.") && !is_sample);
+    ) || name.starts_with(".env.");
     let is_below =
         path.ends_with(".aws/credentials") || path.ends_with(".docker/config.json") || path.ends_with(".kube/config");
-    (is_key && !is_sample) || is_named || is_below
+    (is_key || is_named) && !is_sample || is_below
 }
 
 /// The secret file that a command prints; `None` if it prints none.
 pub(super) fn find_printed_secret(command: &str) -> Option<String> {
     const PRINTERS: [&str; 9] = ["cat", "less", "more", "head", "tail", "bat", "strings", "xxd", "base64"];
     let commands = simple_commands(command);
-    // What a command writes to is not printed.
-    if command.contains('>') {
-        return None;
-    }
-    let printed = commands.iter().filter(|words| words.first().is_some_and(|word| PRINTERS.contains(&word.as_str())));
-    printed.flat_map(|words| words.iter().skip(1)).find(|word| is_secret_path(word)).cloned()
-}
-
-/// Whether a command hides how its tests ended: behind a pipe, or before another command.
-pub(super) fn hides_result(command: &str) -> bool {
-    let command = command.replace("2>&1", "").replace("&>", "").replace("&&", "");
-    command.contains(['|', ';', '&', '\n'])
-}
-
-/// Whether a result says that tests failed, or that none ran.
-pub(super) fn tells_failure(result: &str) -> bool {
-    const SIGNS: [&str; 10] = [
-        " failed",
-        "test result: failed",
-        "failures:",
-        "failing",
-        "no tests ran",
-        "no tests found",
-        "error:",
-        "errors:",
-        "fail\t",
-        "--- fail",
-    ];
-    let text = result.to_lowercase().replace(" 0 failed", "").replace(" 0 failures", "").replace("0 failing", "");
-    SIGNS.iter().any(|sign| text.contains(sign))
+    // What goes to a file is not printed.
+    let is_printed = |command: &&SimpleCommand| command.written.iter().all(|file| file.starts_with("/dev/"));
+    let printed = commands.iter().filter(is_printed).filter(|command| PRINTERS.contains(&command.program()));
+    printed.flat_map(|command| command.words.iter().skip(1)).find(|word| is_secret_path(word)).cloned()
 }
 
 /// The files that a command writes to, by `>`, `tee` and `sed -i`.
 pub(super) fn written_files(command: &str) -> Vec<String> {
     let mut files = Vec::new();
-    for part in command.split('>').skip(1) {
-        files.extend(part.trim_start_matches(['>', '|', ' ']).split_whitespace().next().map(str::to_owned));
-    }
-    for words in simple_commands(command) {
-        let is_in_place = words.iter().any(|word| word == "-i" || word.starts_with("-i.") || word == "-pi");
+    for SimpleCommand { words, written, .. } in simple_commands(command) {
+        files.extend(written);
+        let is_in_place = words.iter().any(|word| word.starts_with("-i") || word == "-pi" || word == "--in-place");
         match words.first().map(String::as_str) {
-            Some("tee") => files.extend(words.into_iter().skip(1)),
-            Some("sed" | "perl") if is_in_place => files.extend(words.into_iter().skip(1)),
+            Some("tee") => files.extend(words.into_iter().skip(1).filter(|word| !word.starts_with('-'))),
+            Some("sed" | "perl" | "gsed") if is_in_place => files.extend(edited_files(words)),
             _ => {}
         }
     }
-    files.retain(|file| !file.starts_with('&') && !file.starts_with("/dev/"));
+    files.retain(|file| !file.starts_with("/dev/") && !file.bytes().all(|byte| byte.is_ascii_digit()));
     files
+}
+
+/// The files of `sed -i` and `perl -pi`: what is left without flags and the program text.
+fn edited_files(words: Vec<String>) -> Vec<String> {
+    let has_script_flag = words.iter().any(|word| matches!(word.as_str(), "-e" | "-f" | "-pe"));
+    let mut files = Vec::new();
+    let mut is_script = false;
+    for word in words.into_iter().skip(1) {
+        // `-i ''` of BSD has an empty suffix.
+        match word.as_str() {
+            _ if std::mem::take(&mut is_script) => {}
+            "-e" | "-f" | "-pe" => is_script = true,
+            flag if flag.starts_with('-') || flag.is_empty() => {}
+            _ => files.push(word),
+        }
+    }
+    if !has_script_flag && !files.is_empty() {
+        files.remove(0);
+    }
+    files
+}
+
+/// Whether a command only shows things: it neither runs code of the project nor changes a file.
+pub(super) fn only_looks(command: &str) -> bool {
+    simple_commands(command).iter().all(|command| {
+        let subcommand = command.words.iter().skip(1).find(|word| !word.starts_with('-')).map_or("", String::as_str);
+        match command.program() {
+            "ls" | "cat" | "head" | "tail" | "grep" | "rg" | "find" | "fd" | "wc" | "pwd" | "cd" | "echo"
+            | "printf" | "which" | "tree" | "stat" | "file" | "sort" | "uniq" | "cut" | "jq" | "diff" | "true"
+            | "sleep" | "date" => !command.words.iter().any(|word| word.starts_with("-exec") || word == "-delete"),
+            "sed" => command.words.iter().any(|word| word == "-n"),
+            "git" => matches!(
+                subcommand,
+                "status" | "diff" | "log" | "show" | "blame" | "grep" | "ls-files" | "rev-parse" | "add"
+            ),
+            _ => false,
+        }
+    })
+}
+
+/// Whether a command asks something outside of the project, or waits: running it again can give another result.
+pub(super) fn polls_outside(command: &str) -> bool {
+    const OUTSIDE: [&str; 14] = [
+        "sleep", "curl", "wget", "ping", "nc", "ssh", "scp", "rsync", "gh", "docker", "kubectl", "aws", "gcloud",
+        "nslookup",
+    ];
+    let is_remote_git = |command: &SimpleCommand| {
+        let is_remote = |word: &String| matches!(word.as_str(), "push" | "pull" | "fetch" | "clone");
+        command.program() == "git" && command.words.iter().any(is_remote)
+    };
+    simple_commands(command).iter().any(|command| OUTSIDE.contains(&command.program()) || is_remote_git(command))
+}
+
+/// Whether a command writes files and runs nothing of the project: `cat > a.py <<EOF`, `sed -i`.
+pub(super) fn only_writes(command: &str) -> bool {
+    simple_commands(command).iter().all(|command| {
+        matches!(
+            command.program(),
+            "" | "cat"
+                | "echo"
+                | "printf"
+                | "tee"
+                | "sed"
+                | "gsed"
+                | "perl"
+                | "mkdir"
+                | "cd"
+                | "cp"
+                | "mv"
+                | "touch"
+                | "rm"
+                | "chmod"
+        )
+    })
 }
 
 /// The command as it is compared with others: words with one space between.
@@ -224,33 +276,6 @@ pub(super) fn normalize_command(command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn test_runs() {
-        for command in [
-            "pytest -q",
-            "cd /x && python -m pytest tests",
-            "CI=1 cargo test --workspace 2>&1 | tail -5",
-            "npm run test:unit",
-            "go test ./...",
-            "make check",
-            "timeout 60 ./run_tests.sh",
-            "uv run pytest",
-            "python tests/test_a.py",
-        ] {
-            assert!(runs_tests(command), "{command}");
-        }
-        for command in [
-            "ls tests",
-            "cat test_a.py",
-            "echo 'cargo test'",
-            "pytest --version",
-            "git commit -m \"add test\"",
-            "cargo build",
-        ] {
-            assert!(!runs_tests(command), "{command}");
-        }
-    }
 
     #[test]
     fn destruction_and_what_only_looks_like_it() {
@@ -267,6 +292,7 @@ mod tests {
         for command in [
             "rm -rf node_modules",
             "rm -rf /tmp/x",
+            "for lib in a b; do rm -rf \"$lib/.git\"; done",
             "rm a.txt",
             "git push --force-with-lease",
             "git push origin main",
@@ -281,8 +307,22 @@ mod tests {
     #[test]
     fn secret_files() {
         assert!(is_secret_path("/a/.env") && is_secret_path("~/.ssh/id_rsa") && is_secret_path(".env.production"));
+        assert!(!is_secret_path("tests/e2e/.env"));
         assert!(!is_secret_path(".env.example") && !is_secret_path("env.py") && !is_secret_path("keys.md"));
         assert_eq!(find_printed_secret("cd x; cat .env | grep A").as_deref(), Some(".env"));
         assert_eq!(find_printed_secret("ls -la .env"), None);
+        assert_eq!(find_printed_secret("cat .env 2>/dev/null").as_deref(), Some(".env"));
+        assert_eq!(find_printed_secret("cat .env > /tmp/copy"), None);
+    }
+
+    #[test]
+    fn written_and_looked_at() {
+        assert_eq!(written_files("sed -i 's/a/b/' a.py"), ["a.py"]);
+        assert_eq!(written_files("sed -i '' -e 's/a/b/' a.py b.py"), ["a.py", "b.py"]);
+        assert_eq!(written_files("echo x | tee -a log.txt > /dev/null"), ["log.txt"]);
+        assert_eq!(written_files("git commit -m 'By A <a@example.org>'"), Vec::<String>::new());
+        assert!(only_looks("cd /p && git status --short | head") && !only_looks("git commit -m x"));
+        assert!(!only_looks("make") && !only_looks("find . -name x -exec sh {} +"));
+        assert!(only_writes("cat > a.py <<EOF\nx\nEOF") && !only_writes("echo x > a.py && ./check"));
     }
 }
