@@ -396,6 +396,9 @@ fn explain_gap(offline: &OfflineJudge<'_>, at: usize) -> Option<&'static str> {
     if has_gap {
         return Some("A value has no source in the trace, but earlier turns of the conversation may be missing.");
     }
+    if trajectory.steps[..at].iter().any(|step| step.observation.is_none()) {
+        return Some("A value has no source in the trace, but the result of an earlier step is not recorded.");
+    }
     if offline.evidence().is_cut {
         return Some("A value has no source in the part of the trace that is searched.");
     }

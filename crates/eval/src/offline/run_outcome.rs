@@ -63,6 +63,9 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
             let explanation = "The run ended by handing over or by a tool that submits the answer.".to_owned();
             return labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new());
         }
+        if trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingReply) {
+            return OfflineVerdict::cannot_judge("The reply of the last model call is not recorded.");
+        }
         if is_ended_by_user(trajectory) {
             return OfflineVerdict::cannot_judge("The user interrupted the run.");
         }
