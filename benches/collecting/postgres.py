@@ -35,7 +35,7 @@ class NodeOnPostgres(servers.Gradus):
         self.address = address
         folder.mkdir(parents=True)
         config = folder / "gradus.toml"
-        config.write_text(f"[serve]\nquiet_s = {quiet_s}\ngive_up_s = {quiet_s + 60}\n")
+        config.write_text(f"[serve]\nquiet_s = {quiet_s}\ngive_up_s = {quiet_s + 1}\n")
         super().__init__(folder, binary, config)
 
     def command(self):

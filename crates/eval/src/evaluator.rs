@@ -35,7 +35,7 @@ pub const CODING_CONDUCT: &str = "coding_conduct";
 pub const TEST_CLAIMS: &str = "test_claims";
 /// Stands in for the rubric hash of outcomes by rules. Raise it with every change to the rules, so that outcomes of
 /// different rules can be distinguished.
-const RULES_VERSION: &str = "rules-4";
+const RULES_VERSION: &str = "rules-5";
 /// The judge's name in outcomes of a rubric that rules answered.
 pub const OFFLINE: &str = "offline";
 /// The judge's name in outcomes of `call_validity`, which no model ever answers.

@@ -1,6 +1,7 @@
 //! Orders of records that real sessions have: results of a turn that the user interrupted by writing on, results before
 //! their calls, and token counts before or after the items that they count.
 
+#![allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use gradus_core::span::Span;

@@ -59,11 +59,6 @@ impl RequestedCallIds {
         self.0.entry(id.to_owned()).or_default().push(requested_call);
     }
 
-    /// How many calls have had this id so far.
-    pub(super) fn count(&self, id: &str) -> usize {
-        self.0.get(id).map_or(0, Vec::len)
-    }
-
     /// The latest call with this id.
     pub(super) fn last(&self, id: &str) -> Option<usize> {
         self.0.get(id)?.last().copied()

@@ -243,6 +243,21 @@ fn what_the_user_decided_is_no_fault() {
 }
 
 #[test]
+fn what_was_not_recorded_proves_nothing() {
+    let mut cut = run("Cancel o-1.", vec![step("", "list_orders", json!({}), "[]")], "");
+    assert_eq!(outcome(&cut), "no_answer");
+    cut.defects.push(ExtractionDefect::new(DefectKind::MissingReply, "not recorded", None));
+    assert!(matches!(OfflineJudge::new(&cut).outcome(), OfflineVerdict::CannotJudge { .. }));
+    let cancel = || step("", "cancel_order", json!({"order_id": "o-77813"}), "ok");
+    let found = step("", "list_orders", json!({}), "[]");
+    let lost = TrajectoryStep { observation: None, ..found.clone() };
+    let judge = |first| {
+        label(&OfflineJudge::new(&run("Cancel my order.", vec![first, cancel()], "Done.")).argument_provenance(1))
+    };
+    assert_eq!((judge(found), judge(lost)), ("bad", "cannot"));
+}
+
+#[test]
 fn programs_in_a_shell_reject_no_call() {
     let failed = |tool: &str, result: &str| {
         let arguments = json!({"command": "cat -A a.py"});

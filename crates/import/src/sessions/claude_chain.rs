@@ -222,7 +222,7 @@ impl ClaudeChain {
             return;
         }
         let id = first_words(id.get().unwrap_or("without an id"));
-        self.report_lost_result(&id, sink);
+        self.report_lost_result(id, sink);
     }
 
     fn report_lost_result(&mut self, id: &str, sink: &mut dyn ImportSink) {
@@ -246,7 +246,7 @@ impl ClaudeChain {
     /// Reports the results whose calls did not come.
     fn end_early_results(&mut self, sink: &mut dyn ImportSink) {
         for (id, _) in std::mem::take(&mut self.early_results) {
-            self.report_lost_result(&first_words(&id), sink);
+            self.report_lost_result(first_words(&id), sink);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Conventions and habits of instrumentations that differ from the usual ones: how a reply and its repetition are
 //! written, spans inside of model spans, vendors' own attributes. Each trace is the smallest that shows one of them.
 
+#![allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
+
 use std::io::Write;
 
 use gradus_core::trajectory::{DefectKind, Trajectory};

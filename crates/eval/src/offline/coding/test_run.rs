@@ -73,10 +73,8 @@ pub(super) fn find_test_run(command: &str) -> Option<TestRun> {
     let reaches_end = (first..end).all(|at| passes_on(commands[at].next))
         && commands[end].next != ShellOperator::Background
         && !commands[..first].iter().any(|command| command.next == ShellOperator::Or);
-    let chained = commands[..first].iter().rev().take_while(|command| command.next == ShellOperator::And);
-    let is_alone = last == end
-        && is_test[first..].iter().all(|is_test| *is_test)
-        && chained.fold(true, |all, command| all && is_setup(command));
+    let mut chained = commands[..first].iter().rev().take_while(|command| command.next == ShellOperator::And);
+    let is_alone = last == end && is_test[first..].iter().all(|is_test| *is_test) && chained.all(is_setup);
     let status = match (reaches_end, is_alone) {
         (true, true) => StatusMeaning::Exact,
         (true, false) => StatusMeaning::SuccessOnly,
@@ -106,7 +104,7 @@ fn runs_tests(words: &[String]) -> bool {
         return false;
     }
     match program {
-        program if TEST_PROGRAMS.contains(&program) => !(program == "ctest" && has("-N")) && !has("list"),
+        program if TEST_PROGRAMS.contains(&program) => !(has("list") || program == "ctest" && has("-N")),
         "playwright" => has("test"),
         "cargo" => (has("test") || has("nextest") || has("t")) && !has("list") && !has("install"),
         // `-c` compiles, `-run ^$` chooses no test.
