@@ -44,10 +44,13 @@ class NodeOnPostgres(servers.Gradus):
 
 
 class PhoenixOnPostgres(servers.Phoenix):
+    """In an environment of its own: others use that without the drivers."""
+
     def __init__(self, folder, address):
         self.address = address
         folder.mkdir(parents=True)
-        super().__init__(folder)
+        self.python = servers.environment("phoenix-postgres", servers.PHOENIX + PHOENIX_DRIVER)
+        servers.Server.__init__(self, folder)
 
     def command(self):
         command, settings = super().command()
@@ -145,7 +148,6 @@ def measure_phoenix(options, folder, template):
 
 def measure(options, folder):
     """1, 2 and 3 servers, and Phoenix, each on an empty database."""
-    servers.PHOENIX += [one for one in PHOENIX_DRIVER if one not in servers.PHOENIX]
     template = spans.template(options.spans)
     found = {f"servers_{number}": measure_nodes(options, folder, number, template, options.spans) for number in (1, 2, 3)}
     found["database"] = {"commits_a_second": measure_commits(), "spans_graded_a_second": grading_rate(found["servers_2"])}
