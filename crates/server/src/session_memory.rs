@@ -19,6 +19,8 @@ const MAX_LINKED_TURNS: usize = 16;
 const MAX_CANDIDATES: usize = 24;
 /// Turns that are read from the store for one trajectory.
 const MAX_READ_TURNS: usize = 8;
+/// Bytes of one of them. Several times as much is held while it is read, for everybody who looks at a page.
+const MAX_READ_BYTES: u64 = 4 << 20;
 /// Turns that are remembered, and bytes of their texts.
 const MAX_REMEMBERED: usize = 4_096;
 const MAX_REMEMBERED_BYTES: usize = 16 << 20;
@@ -123,7 +125,7 @@ impl SessionMemory {
         rows.filter(|row| row.start_ns < start_ns).take(MAX_CANDIDATES).cloned().collect()
     }
 
-    /// What was said in a turn; `None` if too much would have to be read, or if it is gone.
+    /// What was said in a turn; `None` if too much would have to be read, or if it is gone. Nothing before it is linked then.
     fn find_turn(
         &self,
         store: &Store,
@@ -137,7 +139,7 @@ impl SessionMemory {
             return Ok(None);
         }
         *left_to_read -= 1;
-        let json = store.trajectory_json(id)?;
+        let json = store.trajectory_json_within(id, MAX_READ_BYTES)?;
         let stored = json.and_then(|json| serde_json::from_slice::<Trajectory>(&json).ok());
         Ok(stored.map(|trajectory| RememberedTurn::from_trajectory(&trajectory)))
     }

@@ -35,13 +35,15 @@ fn new_compressor() -> std::io::Result<zstd::bulk::Compressor<'static>> {
     Ok(compressor)
 }
 
+/// Bytes that a body decompresses to, as its frame states; `None` for a damaged one.
+pub(crate) fn decompressed_size(bytes: &[u8]) -> Option<u64> {
+    zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten()
+}
+
 /// Decompresses a body. The frame states its size, which is checked before memory is allocated.
 pub(crate) fn decompress_bytes(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     let bad = |reason: String| StoreError::bad_row("a compressed body", reason);
-    let size = zstd::zstd_safe::get_frame_content_size(bytes)
-        .ok()
-        .flatten()
-        .ok_or_else(|| bad("its length is not known".to_owned()))?;
+    let size = decompressed_size(bytes).ok_or_else(|| bad("its length is not known".to_owned()))?;
     let size = usize::try_from(size).ok().filter(|size| *size <= MAX_BYTES);
     let size = size.ok_or_else(|| bad("it is too long".to_owned()))?;
     DECOMPRESSOR.with_borrow_mut(|slot| {

@@ -75,12 +75,19 @@ impl Store {
 
     /// The stored trajectory as JSON, without tool definitions.
     pub fn trajectory_json(&self, trajectory_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.trajectory_json_within(trajectory_id, u64::MAX)
+    }
+
+    /// The same; `None` also if it has more than `max_bytes`.
+    pub fn trajectory_json_within(&self, trajectory_id: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let reader = self.readers.take_reader()?;
         let body: Option<Vec<u8>> = reader
             .prepare_cached("SELECT body FROM trajectory WHERE trajectory_id = ?")?
             .query_row([trajectory_id], |row| row.get(0))
             .optional()?;
-        body.map(|body| crate::compress::decompress_bytes(&body)).transpose()
+        // A damaged body is an error of decompression.
+        let is_within = |body: &Vec<u8>| crate::compress::decompressed_size(body).is_none_or(|size| size <= max_bytes);
+        body.filter(is_within).map(|body| crate::compress::decompress_bytes(&body)).transpose()
     }
 
     /// The trace in which a trajectory begins.
