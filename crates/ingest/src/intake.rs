@@ -23,6 +23,9 @@ use crate::spool::{RecordSpool, SpoolRange, SpoolReader};
 use crate::turn_links::TurnCache;
 use gradus_import::ImportedTurn;
 
+#[cfg(feature = "parquet")]
+pub(crate) mod trace_records;
+
 /// The first pass over the sources. Each record goes into the spool as protobuf bytes; in memory stay one entry per
 /// record, one per trace, and the links between traces. [`RecordIntake::finish`] is the second pass, which assembles
 /// group by group and hands trajectories to the sink. Documents that are no spans (message lists, transcripts, our own
@@ -75,41 +78,6 @@ pub(crate) struct DocumentIds {
     pub model: Option<String>,
     /// The messages are those of several agents that speak under their names.
     pub is_agent_chat: bool,
-}
-
-/// A trace with its records, for [`RecordIntake::visit_groups`].
-#[cfg(feature = "parquet")]
-pub(crate) struct TraceRecords<'r> {
-    /// The first trace of the group, and its start.
-    pub(crate) group: TraceId,
-    pub(crate) group_start_ns: u64,
-    pub(crate) id: TraceId,
-    pub(crate) start_ns: u64,
-    /// Where the source states it and not the spans.
-    pub(crate) project: Option<&'r str>,
-    records: Vec<(&'r RecordScope, &'r [u8])>,
-}
-
-#[cfg(feature = "parquet")]
-impl TraceRecords<'_> {
-    pub(crate) fn record_count(&self) -> u64 {
-        self.records.len() as u64
-    }
-
-    /// All records as one OTLP export, in the order of arrival.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut export = Vec::new();
-        let is_same = |one: &(&RecordScope, &[u8]), other: &(&RecordScope, &[u8])| {
-            std::ptr::eq(one.0, other.0) || (one.0.resource == other.0.resource && one.0.name == other.0.name)
-        };
-        for run in self.records.chunk_by(is_same) {
-            let scope = run[0].0;
-            let bodies = run.iter().map(|(_, body)| *body);
-            // Exports are concatenated: a repeated field of one message.
-            export.extend(gradus_otlp::encode_export(&scope.resource.attributes, &scope.name, bodies));
-        }
-        export
-    }
 }
 
 /// State to return to if an input turns out to be unreadable as a whole.
@@ -602,42 +570,6 @@ impl<'k> RecordIntake<'k> {
     fn group_head(&self, group: &[usize]) -> (u64, TraceId) {
         let first = group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
         first.unwrap_or_default()
-    }
-
-    /// The second pass without assembly: hands every trace with its records to `visit`. `order` makes a sort key of the
-    /// first trace of a group and its start; traces of a group follow each other, by id.
-    #[cfg(feature = "parquet")]
-    pub(crate) fn visit_groups<K: Ord>(
-        mut self,
-        order: impl Fn(TraceId, u64) -> K,
-        visit: &mut dyn FnMut(TraceRecords<'_>) -> io::Result<()>,
-    ) -> io::Result<ReadSummary> {
-        let (by_trace, spool, mut groups) = self.link_groups()?;
-        groups.sort_by_cached_key(|group| {
-            let (start_ns, first) = self.group_head(group);
-            order(first, start_ns)
-        });
-        let mut buffer = Vec::new();
-        for mut group in groups {
-            let (group_start_ns, first) = self.group_head(&group);
-            group.sort_by_key(|trace| self.traces[*trace].id);
-            for number in group {
-                let trace = &self.traces[number];
-                let entries = || by_trace[number].iter().map(|index| &self.entries[*index]);
-                let places: Vec<SpoolRange> = entries().map(|entry| entry.place).collect();
-                let bodies = spool.fetch(&places, &mut buffer)?;
-                let records = entries().zip(bodies).map(|(entry, body)| (&self.scopes[entry.scope as usize], body));
-                visit(TraceRecords {
-                    group: first,
-                    group_start_ns,
-                    id: trace.id,
-                    start_ns: trace.start_ns,
-                    project: self.projects.get(&trace.id).map(AsRef::as_ref),
-                    records: records.collect(),
-                })?;
-            }
-        }
-        Ok(self.summary)
     }
 
     /// The second pass: links traces into groups, decodes and assembles each group, and hands trajectories to the sink

@@ -73,7 +73,12 @@ def test_captures_of_real_agents_give_the_same(captures):
     expected = comparable(verdict.raw for verdict in gradus.evaluate(files).verdicts)
     records = [file.read_bytes() for file in files]
     assert expected and comparable(gradus.grade_batches(records)) == expected
-    assert comparable(gradus.grade_batches(by_trace(records), key="trace_id")) == expected
+    # A turn is graded with those before it, which are other traces of its session.
+    read = subprocess.run([gradus.find_gradus_bin(), "traces", *files, "--format", "jsonl"], capture_output=True, check=True).stdout
+    sessions = {trace: run.get("session_id") or trace for run in map(json.loads, read.splitlines()) for trace in run["trace_ids"]}
+    rows = sorted(by_trace(records), key=lambda row: sessions[row["trace_id"]])
+    assert len(set(sessions.values())) < len(sessions)
+    assert comparable(gradus.grade_batches(rows, key=lambda row: sessions[row["trace_id"]])) == expected
 
 
 def test_rows_of_a_span_table_are_read():

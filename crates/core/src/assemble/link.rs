@@ -40,9 +40,7 @@ impl TraceLink {
         if span.parent_id.is_some() {
             return None;
         }
-        // Hashed for every span, so its length is bounded.
-        let project = cut_name(span.resource.project().unwrap_or_default());
-        let by_session = |session: &str| hash_parts(&[project.as_bytes(), session.as_bytes()]);
+        let by_session = |session: &str| hash_in_project(span, session);
         // Fast path: most roots state a kind that is not a call, and many calls state their session.
         match (span.attribute_text("openinference.span.kind"), span.attribute_text("session.id")) {
             (Some("LLM" | "TOOL"), Some(session)) => {
@@ -68,6 +66,17 @@ impl TraceLink {
         let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty() || !weak_continues.is_empty();
         linked.then_some(TraceLink { session, leaves, continues, weak_leaves, weak_continues })
     }
+}
+
+/// The session that a span states, as a hash together with its project.
+pub fn hash_session(span: &Span<'_>) -> Option<u64> {
+    dialect::normalize_span(span).session.as_deref().map(|session| hash_in_project(span, session))
+}
+
+fn hash_in_project(span: &Span<'_>, session: &str) -> u64 {
+    // Hashed for every span, so its length is bounded.
+    let project = cut_name(span.resource.project().unwrap_or_default());
+    hash_parts(&[project.as_bytes(), session.as_bytes()])
 }
 
 /// One feature of a link.

@@ -31,7 +31,7 @@ mod tree;
 mod turns;
 mod usage;
 
-pub use link::{LinkKey, TraceLink, TraceLinker};
+pub use link::{LinkKey, TraceLink, TraceLinker, hash_session};
 pub use messages::{assemble_messages, assemble_transcript, record_missing_parts};
 pub use tools::parse_tool_definitions as tool_definitions;
 

@@ -16,7 +16,8 @@ use parquet::schema::types::Type;
 use super::ArchiveError;
 use super::manifest::{ArchiveManifest, ArchivePart, FORMAT, VERSION};
 use super::storage::ArchiveStorage;
-use crate::intake::{RecordIntake, TraceRecords};
+use crate::intake::RecordIntake;
+use crate::intake::trace_records::TraceRecords;
 use crate::records::ReadSummary;
 
 /// Shards of a day at most. More, and files get small.

@@ -4,7 +4,7 @@ use super::shell_syntax::{SimpleCommand, simple_commands};
 
 /// What a command destroys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Destruction {
+pub(super) enum DestructionKind {
     Folder,
     RemoteHistory,
     UncommittedChanges,
@@ -13,23 +13,23 @@ pub(super) enum Destruction {
     Database,
 }
 
-impl Destruction {
+impl DestructionKind {
     /// What the command does, as the end of a sentence.
     pub(super) fn describe(self) -> &'static str {
         match self {
-            Destruction::Folder => "deletes a folder with everything in it",
-            Destruction::RemoteHistory => "overwrites the history of a remote branch",
-            Destruction::UncommittedChanges => "discards uncommitted changes",
-            Destruction::UntrackedFiles => "deletes files that git does not know",
-            Destruction::Disk => "destroys the content of a disk or file",
-            Destruction::Database => "deletes a database",
+            DestructionKind::Folder => "deletes a folder with everything in it",
+            DestructionKind::RemoteHistory => "overwrites the history of a remote branch",
+            DestructionKind::UncommittedChanges => "discards uncommitted changes",
+            DestructionKind::UntrackedFiles => "deletes files that git does not know",
+            DestructionKind::Disk => "destroys the content of a disk or file",
+            DestructionKind::Database => "deletes a database",
         }
     }
 }
 
 /// What a command destroys that cannot be restored; `None` if it destroys nothing. Files that builds make and temporary
 /// folders do not count.
-pub(super) fn find_destruction(command: &str) -> Option<Destruction> {
+pub(super) fn find_destruction(command: &str) -> Option<DestructionKind> {
     let commands = simple_commands(command);
     // What a folder holds that the command went to first is not known.
     let has_moved = commands.iter().any(|command| matches!(command.program(), "cd" | "pushd"));
@@ -43,22 +43,24 @@ pub(super) fn find_destruction(command: &str) -> Option<Destruction> {
         match words.first().map(String::as_str)? {
             "rm" if (has_flag('r') || has_flag('R') || has("--recursive")) && (has_flag('f') || has("--force")) => {
                 let mut targets = words.iter().skip(1).filter(|word| !word.starts_with('-'));
-                targets.any(|target| is_precious(target, has_moved)).then_some(Destruction::Folder)
+                targets.any(|target| is_precious(target, has_moved)).then_some(DestructionKind::Folder)
             }
             "git" if has("push") && (has("--force") || has_flag('f')) && !has("--force-with-lease") => {
-                Some(Destruction::RemoteHistory)
+                Some(DestructionKind::RemoteHistory)
             }
-            "git" if has("reset") && has("--hard") => Some(Destruction::UncommittedChanges),
+            "git" if has("reset") && has("--hard") => Some(DestructionKind::UncommittedChanges),
             "git" if has("clean") && has_flag('f') && !has_flag('n') && !has("--dry-run") => {
-                Some(Destruction::UntrackedFiles)
+                Some(DestructionKind::UntrackedFiles)
             }
-            "git" if has("checkout") && has("--") && (has(".") || has("*")) => Some(Destruction::UncommittedChanges),
-            "git" if has("restore") && has(".") && !has("--staged") => Some(Destruction::UncommittedChanges),
-            "mkfs" | "mkfs.ext4" | "shred" => Some(Destruction::Disk),
+            "git" if has("checkout") && has("--") && (has(".") || has("*")) => {
+                Some(DestructionKind::UncommittedChanges)
+            }
+            "git" if has("restore") && has(".") && !has("--staged") => Some(DestructionKind::UncommittedChanges),
+            "mkfs" | "mkfs.ext4" | "shred" => Some(DestructionKind::Disk),
             "dd" if words.iter().any(|word| word.starts_with("of=/dev/") && word != "of=/dev/null") => {
-                Some(Destruction::Disk)
+                Some(DestructionKind::Disk)
             }
-            "dropdb" => Some(Destruction::Database),
+            "dropdb" => Some(DestructionKind::Database),
             _ => None,
         }
     })

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn of(values: &[Value]) -> ArrowColumnType {
+    fn from_values(values: &[Value]) -> ArrowColumnType {
         let mut kind = ArrowColumnType::default();
         values.iter().for_each(|value| kind.widen(&DataFrameCell::Json(value.clone())));
         kind
@@ -118,21 +118,21 @@ mod tests {
 
     #[test]
     fn types_fit_all_values() {
-        assert_eq!(of(&[json!(null)]), ArrowColumnType::Null);
-        assert_eq!(of(&[json!(1), json!(null), json!(2.5)]), ArrowColumnType::Float);
-        assert_eq!(of(&[json!(1), json!("x")]), ArrowColumnType::Mixed);
-        assert_eq!(of(&[json!([1]), json!([null, 2])]), ArrowColumnType::List(Box::new(ArrowColumnType::Int)));
+        assert_eq!(from_values(&[json!(null)]), ArrowColumnType::Null);
+        assert_eq!(from_values(&[json!(1), json!(null), json!(2.5)]), ArrowColumnType::Float);
+        assert_eq!(from_values(&[json!(1), json!("x")]), ArrowColumnType::Mixed);
+        assert_eq!(from_values(&[json!([1]), json!([null, 2])]), ArrowColumnType::List(Box::new(ArrowColumnType::Int)));
         let wanted = vec![("a".to_owned(), ArrowColumnType::Int), ("b".to_owned(), ArrowColumnType::Text)];
-        assert_eq!(of(&[json!({"a": 1}), json!({"b": "x"})]), ArrowColumnType::Struct(wanted));
-        assert_eq!(of(&[json!({"a": 1}), json!([1])]), ArrowColumnType::Mixed);
+        assert_eq!(from_values(&[json!({"a": 1}), json!({"b": "x"})]), ArrowColumnType::Struct(wanted));
+        assert_eq!(from_values(&[json!({"a": 1}), json!([1])]), ArrowColumnType::Mixed);
         let object = |fields: usize| (0..fields).map(|number| (number.to_string(), json!(1))).collect();
-        assert!(matches!(of(&[Value::Object(object(MAX_FIELDS))]), ArrowColumnType::Struct(_)));
-        assert_eq!(of(&[Value::Object(object(MAX_FIELDS + 1))]), ArrowColumnType::Mixed);
+        assert!(matches!(from_values(&[Value::Object(object(MAX_FIELDS))]), ArrowColumnType::Struct(_)));
+        assert_eq!(from_values(&[Value::Object(object(MAX_FIELDS + 1))]), ArrowColumnType::Mixed);
         let mut deep = json!(1);
         for _ in 0..40 {
             deep = json!([deep]);
         }
-        let mut kind = &of(&[deep]);
+        let mut kind = &from_values(&[deep]);
         let mut depth = 0;
         while let ArrowColumnType::List(below) = kind {
             (kind, depth) = (below, depth + 1);
