@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use gradus_core::assemble::{self, TraceLink, TraceLinker};
+use gradus_core::assemble::{TraceLink, TraceLinker};
 use gradus_core::coverage::SourceCoverage;
-use gradus_core::message::ChatMessage;
-use gradus_core::span::{SpanId, TraceId};
-use gradus_core::trajectory::{DefectKind, ExtractionDefect, RecordedAnnotation, ToolDefinition, Trajectory};
+use gradus_core::span::TraceId;
+use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 use gradus_otlp::{ExportRecord, RecordScope, SpanHead, TelemetrySignal, decode_log, decode_span, decode_span_head};
 
 use crate::error::SourceError;
@@ -21,8 +20,8 @@ use crate::records::FoundRecord;
 use crate::selection::TraceSelection;
 use crate::spool::{RecordSpool, SpoolRange, SpoolReader};
 use crate::turn_links::TurnCache;
-use gradus_import::ImportedTurn;
 
+pub(crate) mod documents;
 #[cfg(feature = "parquet")]
 pub(crate) mod trace_records;
 
@@ -68,16 +67,6 @@ pub struct RecordIntake<'k> {
     /// Trajectories and steps of documents of the present input.
     input_trajectories: u64,
     input_steps: u64,
-}
-
-/// Ids and model that stand beside a message list in its document.
-#[derive(Default)]
-pub(crate) struct DocumentIds {
-    pub id: Option<String>,
-    pub session: Option<String>,
-    pub model: Option<String>,
-    /// The messages are those of several agents that speak under their names.
-    pub is_agent_chat: bool,
 }
 
 /// State to return to if an input turns out to be unreadable as a whole.
@@ -281,122 +270,6 @@ impl<'k> RecordIntake<'k> {
             }
         };
         self.record_failure(kept);
-    }
-
-    /// Adds a message list as a trajectory. `source` is the text of the document, from which an id is derived if it has
-    /// none.
-    pub(crate) fn add_messages(
-        &mut self,
-        messages: &[ChatMessage<'_>],
-        ids: &DocumentIds,
-        source: &[u8],
-        tools: &[ToolDefinition],
-    ) {
-        let mut trajectories = assemble::assemble_messages(messages, tools);
-        for trajectory in &mut trajectories {
-            trajectory.session_id = ids.session.clone().or_else(|| ids.id.clone());
-            trajectory.model.clone_from(&ids.model);
-            if ids.is_agent_chat && trajectory.steps.is_empty() {
-                let detail = "a chat log of several agents without tool calls: there are no steps to grade";
-                let defect = ExtractionDefect::new(DefectKind::ChatWithoutToolCalls, detail, None);
-                trajectory.defects.push(defect);
-            }
-        }
-        self.add_document(trajectories, ids.id.as_deref(), source);
-    }
-
-    /// Adds a ReAct transcript as a trajectory.
-    pub(crate) fn add_transcript(&mut self, text: &str) {
-        self.add_document(assemble::assemble_transcript(text), None, text.as_bytes());
-    }
-
-    /// Gives the trajectories of a document the id of the document, or a digest of its text if it has none. A
-    /// repetition gets a number appended, so that the same file read twice has the same ids in the same order.
-    fn add_document(&mut self, mut trajectories: Vec<Trajectory>, id: Option<&str>, source: &[u8]) {
-        let base = id.map_or_else(|| format!("{:032x}", gradus_core::stable_digest(source)), str::to_owned);
-        for trajectory in &mut trajectories {
-            let count = self.documents.entry(base.clone()).or_default();
-            let next = |count: &mut u32| {
-                *count += 1;
-                if *count == 1 { base.clone() } else { format!("{base}-{count}") }
-            };
-            let mut id = next(count);
-            while !self.given_ids.insert(id.clone()) {
-                id = next(count);
-            }
-            trajectory.trajectory_id = id;
-        }
-        link_document(&mut trajectories);
-        self.current_source().documents += 1;
-        self.emit(trajectories);
-    }
-
-    /// Counts a session or a document of another tool.
-    pub(crate) fn count_document(&mut self) {
-        self.current_source().documents += 1;
-    }
-
-    /// Notes that a session ends in the middle of a record. That is no fault of a session that is being written.
-    pub(crate) fn note_unfinished_record(&mut self, line: u64) {
-        let detail = format!("{}: line {line}: the record is not finished: the session is being written", self.input);
-        let defect = ExtractionDefect::new(DefectKind::UnfinishedRecord, detail, None);
-        self.current_source().add_defect(&defect);
-    }
-
-    /// Adds a turn of a session of another tool. A turn that was read before, in another file, counts once.
-    pub(crate) fn add_imported_turn(&mut self, turn: ImportedTurn) {
-        if self.imported.is_repeated(&turn) {
-            self.current_source().repeated_turns += 1;
-            return;
-        }
-        for trajectory in self.imported.admit(turn) {
-            self.add_line(trajectory);
-        }
-    }
-
-    /// Keeps what a source says about a span or a trace until it is assembled.
-    pub(crate) fn add_annotation(&mut self, trace: TraceId, span: Option<SpanId>, annotation: RecordedAnnotation) {
-        self.annotations.add(trace, span, annotation);
-    }
-
-    /// Adds a trajectory in our own line format.
-    pub(crate) fn add_trajectory(&mut self, trajectory: Trajectory) {
-        self.count_document();
-        self.add_line(trajectory);
-    }
-
-    /// Gives a trajectory an id that no other has, and links it to the turn before.
-    fn add_line(&mut self, mut trajectory: Trajectory) {
-        // Two files may use the same ids, and a file that others wrote may have steps without numbers or out of order.
-        // Step numbers must increase, because verdicts refer to them.
-        let (base, mut count) = (trajectory.trajectory_id.clone(), 1);
-        while !self.given_ids.insert(trajectory.trajectory_id.clone()) {
-            count += 1;
-            trajectory.trajectory_id = format!("{base}-{count}");
-        }
-        let given_ids = &self.given_ids;
-        self.turns.link_line(&mut trajectory, base, |id| given_ids.contains(id));
-        if !trajectory.steps.is_sorted_by(|a, b| a.index < b.index)
-            || trajectory.steps.last().is_some_and(|step| step.index == u32::MAX)
-        {
-            (1..).zip(&mut trajectory.steps).for_each(|(index, step)| step.index = index);
-        }
-        self.emit(vec![trajectory]);
-    }
-
-    /// Hands trajectories of documents to the sink, if the selection includes them.
-    fn emit(&mut self, trajectories: Vec<Trajectory>) {
-        let source = self.summary.sources.len().saturating_sub(1);
-        for trajectory in trajectories {
-            self.input_trajectories += 1;
-            self.input_steps += trajectory.steps.len() as u64;
-            if !self.selection.holds_document(trajectory.start.as_deref()) {
-                self.summary.passed_over += 1;
-                continue;
-            }
-            let sent = (self.sink)(source, trajectory);
-            self.record_failure(sent);
-        }
     }
 
     /// Keeps the first error of the sink or the spool until `finish`, because the readers of formats have no way to
@@ -638,21 +511,5 @@ impl<'k> RecordIntake<'k> {
             },
         )?;
         Ok(summary)
-    }
-}
-
-/// Links the turns of a document. Where nothing names their conversation, it gets the id of its first turn.
-fn link_document(trajectories: &mut [Trajectory]) {
-    // A transcript holds runs that have nothing to do with each other.
-    if trajectories.iter().all(|trajectory| trajectory.turn_index.is_none()) {
-        return;
-    }
-    let session = trajectories.first().map(|first| first.trajectory_id.clone()).filter(|_| trajectories.len() > 1);
-    let mut previous: Option<String> = None;
-    for trajectory in trajectories {
-        if trajectory.session_id.is_none() {
-            trajectory.session_id.clone_from(&session);
-        }
-        trajectory.previous_trajectory_id = previous.replace(trajectory.trajectory_id.clone());
     }
 }

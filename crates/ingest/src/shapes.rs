@@ -12,7 +12,8 @@ use serde_json::{Map, Value as Json};
 use crate::detect::known_log;
 use crate::document_error::DocumentError;
 use crate::imports;
-use crate::intake::{DocumentIds, RecordIntake};
+use crate::intake::RecordIntake;
+use crate::intake::documents::DocumentIds;
 
 /// Messages that stand on lines of their own. Consecutive ones are one conversation, which ends at a line of another
 /// kind or with the file.

@@ -2,6 +2,8 @@
 
 use jiff::civil::{Date, Weekday};
 
+use super::text_pieces::{PieceSeparators, trim_piece};
+
 /// Mentions with the position of the step whose result contains them; `None` before the first step.
 #[derive(Debug, Default)]
 pub(super) struct DateMentions {
@@ -59,6 +61,8 @@ const LONG_MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
+const SEPARATORS: PieceSeparators = PieceSeparators::new("\"'()[]{},;`\\", char::is_whitespace);
+
 impl DateMentions {
     /// Reads all mentions of a text.
     pub(super) fn add_text(&mut self, text: &str, writer: DateWriter) {
@@ -69,21 +73,19 @@ impl DateMentions {
         let known = self.full.len();
         let mut before: [&str; 2] = ["", ""];
         // Only the words around digits and names matter, so one pass with the two words before each is enough.
-        for word in text.split(|letter: char| {
-            letter.is_whitespace()
-                || matches!(letter, '"' | '\'' | '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '`' | '\\')
-        }) {
-            let word = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+        SEPARATORS.split(text, |piece| {
+            let word = trim_piece(piece);
             if word.is_empty() {
-                continue;
+                return;
             }
             if word.as_bytes()[0].is_ascii_digit() {
                 self.take_digits(word, before, step);
-            } else if word.len() <= 9 && word.is_ascii() {
+            } else if word.len() <= 9 && word.is_ascii() && (writer == DateWriter::User || month_number(word).is_some())
+            {
                 self.take_word(word, before, writer, step);
             }
             before = [before[1], word];
-        }
+        });
         // A short result may be the current date that the agent asked for.
         if !matches!(writer, DateWriter::Other(_)) || text.len() < MAX_CLOCK_BYTES {
             let found = || self.full[known..].iter().map(|(date, _)| *date).take(MAX_ANCHORS);
@@ -229,12 +231,10 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T) {
 }
 
 fn month_number(word: &str) -> Option<i8> {
-    if word.len() < 3 || word.len() > 9 {
-        return None;
-    }
-    let lower = word.to_ascii_lowercase();
-    let short = || MONTHS.iter().position(|name| *name == lower || lower == "sept" && *name == "sep");
-    LONG_MONTHS.iter().position(|name| *name == lower).or_else(short).map(|at| at as i8 + 1)
+    let start = word.get(..3)?;
+    let at = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(start))?;
+    let is_month = word.len() == 3 || [LONG_MONTHS[at], "sept"].iter().any(|name| name.eq_ignore_ascii_case(word));
+    is_month.then_some(at as i8 + 1)
 }
 
 fn weekday_bit(date: Date) -> u8 {

@@ -10,6 +10,7 @@ use gradus_core::trajectory::Trajectory;
 use super::date_mentions::{DateMentions, DateWriter};
 use super::excerpt::take_prefix;
 use super::number_text::{parse_number, parse_number_word};
+use super::text_pieces::{PieceSeparators, trim_piece};
 
 /// Bytes that are indexed of one text.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
@@ -18,6 +19,9 @@ const MAX_TOTAL_BYTES: usize = 8 * 1024 * 1024;
 /// Numbers that are kept for sums and differences: the first ones of each text, so that a long table does not explain
 /// everything.
 const MAX_TERMS: usize = 160;
+
+/// Bytes of a value whose key is made without an allocation.
+const MAX_STACK_KEY: usize = 64;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +46,7 @@ pub(super) struct EvidenceIndex {
     terms: Vec<(f64, Option<u32>)>,
     /// Not everything was indexed.
     pub is_cut: bool,
-    /// Whether the texts are mostly prose in a script that writes numbers and dates in its own words.
+    /// Bytes that were indexed.
     bytes: usize,
 }
 
@@ -131,7 +135,7 @@ impl EvidenceIndex {
 
     /// Where a value without spaces occurs before the step at `before`.
     pub(super) fn find(&self, value: &str, before: usize) -> Option<EvidenceSource> {
-        let key = normalized_key(trim_chunk(value), &self.hasher)?;
+        let key = normalized_key(trim_piece(value), &self.hasher)?;
         self.first.get(&key).copied().filter(|source| is_before(*source, before))
     }
 
@@ -205,73 +209,50 @@ fn is_before(source: EvidenceSource, before: usize) -> bool {
 /// Letters and digits in lower case, so that `#W-12` and `w12` are equal; `None` if there are none. An `@` stays: an
 /// address is not the name in it.
 fn normalized_key(chunk: &str, hasher: &FixedState) -> Option<u64> {
+    let mut letters = [0; MAX_STACK_KEY];
+    if chunk.len() <= MAX_STACK_KEY && chunk.is_ascii() {
+        let mut count = 0;
+        for byte in chunk.bytes().filter(|byte| byte.is_ascii_alphanumeric() || *byte == b'@') {
+            letters[count] = byte.to_ascii_lowercase();
+            count += 1;
+        }
+        return (count > 0).then(|| hasher.hash_one(&letters[..count]));
+    }
     let mut kept = String::with_capacity(chunk.len());
     for letter in chunk.chars() {
         if letter.is_alphanumeric() || letter == '@' {
             kept.extend(letter.to_lowercase());
         }
     }
-    (!kept.is_empty()).then(|| hasher.hash_one(kept.as_str()))
+    (!kept.is_empty()).then(|| hasher.hash_one(kept.as_bytes()))
 }
 
-fn is_separator(letter: char) -> bool {
-    letter.is_whitespace()
-        || matches!(
-            letter,
-            '"' | '\''
-                | '`'
-                | ';'
-                | '('
-                | ')'
-                | '['
-                | ']'
-                | '{'
-                | '}'
-                | '<'
-                | '>'
-                | '|'
-                | '='
-                | '\\'
-                | '“'
-                | '”'
-                | '‘'
-                | '’'
-        )
-}
-
-fn trim_chunk(chunk: &str) -> &str {
-    chunk.trim_matches(|letter: char| !letter.is_alphanumeric())
-}
+const SEPARATORS: PieceSeparators = PieceSeparators::new("\"'`;()[]{}<>|=\\", |letter| {
+    letter.is_whitespace() || matches!(letter, '“' | '”' | '‘' | '’')
+});
 
 /// Calls `take` for each chunk between separators, without the punctuation around it. Escapes such as `\n` in JSON
 /// texts separate, too.
 fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str)) {
-    for piece in text.split(is_separator) {
-        if piece.is_empty() {
-            continue;
-        }
-        take_piece(piece, &mut take);
-    }
+    SEPARATORS.split(text, |piece| take_piece(piece, &mut take));
     // `\nOrder` in a JSON text: the letter behind the backslash belongs to the escape.
     for (at, _) in text.match_indices('\\') {
-        let rest = &text[at + 1..];
-        if let Some(rest) = rest.strip_prefix(['n', 't', 'r']) {
-            let end = rest.find(is_separator).unwrap_or(rest.len());
-            take_piece(&rest[..end], &mut take);
+        if let Some(rest) = text[at + 1..].strip_prefix(['n', 't', 'r']) {
+            take_piece(SEPARATORS.first_piece(rest), &mut take);
         }
     }
 }
 
 /// A chunk, and its parts around commas and colons: `id:7,8`.
 fn take_piece<'t>(piece: &'t str, take: &mut impl FnMut(&'t str)) {
-    let chunk = trim_chunk(piece);
+    let chunk = trim_piece(piece);
     if chunk.is_empty() {
         return;
     }
     take(chunk);
-    if chunk.contains([',', ':']) {
+    if chunk.bytes().any(|byte| matches!(byte, b',' | b':')) {
         for part in chunk.split([',', ':']) {
-            let part = trim_chunk(part);
+            let part = trim_piece(part);
             if !part.is_empty() && part.len() < chunk.len() {
                 take(part);
             }

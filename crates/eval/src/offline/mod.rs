@@ -24,6 +24,7 @@ mod rule_catalog;
 mod run_outcome;
 mod schema;
 mod sequence;
+mod text_pieces;
 mod thought;
 mod tools;
 mod values;

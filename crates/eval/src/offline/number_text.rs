@@ -21,50 +21,38 @@ pub(super) fn parse_count(chunk: &str) -> Option<f64> {
     parse_number(chunk).or_else(|| parse_number_word(chunk)).filter(|_| !chunk.eq_ignore_ascii_case("a"))
 }
 
+/// Bytes of the longest word that stands for a number.
+const MAX_NUMBER_WORD: usize = 8;
+
 /// The number that a word stands for; a unit of time stands for its size.
 pub(super) fn parse_number_word(chunk: &str) -> Option<f64> {
-    const WORDS: &[(&str, f64)] = &[
-        ("zero", 0.0),
-        ("one", 1.0),
-        ("a", 1.0),
-        ("an", 1.0),
-        ("once", 1.0),
-        ("single", 1.0),
-        ("first", 1.0),
-        ("two", 2.0),
-        ("both", 2.0),
-        ("twice", 2.0),
-        ("couple", 2.0),
-        ("pair", 2.0),
-        ("second", 2.0),
-        ("half", 30.0),
-        ("three", 3.0),
-        ("third", 3.0),
-        ("four", 4.0),
-        ("fourth", 4.0),
-        ("five", 5.0),
-        ("six", 6.0),
-        ("seven", 7.0),
-        ("week", 7.0),
-        ("eight", 8.0),
-        ("nine", 9.0),
-        ("ten", 10.0),
-        ("eleven", 11.0),
-        ("twelve", 12.0),
-        ("dozen", 12.0),
-        ("fifteen", 15.0),
-        ("twenty", 20.0),
-        ("thirty", 30.0),
-        ("forty", 40.0),
-        ("fifty", 50.0),
-        ("sixty", 60.0),
-        ("hour", 60.0),
-        ("ninety", 90.0),
-        ("hundred", 100.0),
-        ("thousand", 1000.0),
-    ];
-    if chunk.len() > 8 {
-        return None;
-    }
-    WORDS.iter().find(|(word, _)| chunk.eq_ignore_ascii_case(word)).map(|(_, number)| *number)
+    let mut lower = [0; MAX_NUMBER_WORD];
+    let lower = lower.get_mut(..chunk.len())?;
+    lower.copy_from_slice(chunk.as_bytes());
+    lower.make_ascii_lowercase();
+    Some(match &*lower {
+        b"zero" => 0.0,
+        b"one" | b"a" | b"an" | b"once" | b"single" | b"first" => 1.0,
+        b"two" | b"both" | b"twice" | b"couple" | b"pair" | b"second" => 2.0,
+        b"half" | b"thirty" => 30.0,
+        b"three" | b"third" => 3.0,
+        b"four" | b"fourth" => 4.0,
+        b"five" => 5.0,
+        b"six" => 6.0,
+        b"seven" | b"week" => 7.0,
+        b"eight" => 8.0,
+        b"nine" => 9.0,
+        b"ten" => 10.0,
+        b"eleven" => 11.0,
+        b"twelve" | b"dozen" => 12.0,
+        b"fifteen" => 15.0,
+        b"twenty" => 20.0,
+        b"forty" => 40.0,
+        b"fifty" => 50.0,
+        b"sixty" | b"hour" => 60.0,
+        b"ninety" => 90.0,
+        b"hundred" => 100.0,
+        b"thousand" => 1000.0,
+        _ => return None,
+    })
 }
