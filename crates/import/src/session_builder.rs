@@ -264,6 +264,10 @@ impl SessionBuilder {
 
     /// The current turn ended in an error instead of an answer.
     pub fn fail_turn(&mut self, reason: &str) {
+        if is_abort(reason) {
+            self.add_defect(DefectKind::MissingAnswer, "the user interrupted the request");
+            return;
+        }
         let turn = self.turn();
         turn.trajectory.is_error = true;
         turn.trajectory.defects.push(ExtractionDefect::new(DefectKind::RunFailed, reason, None));
@@ -296,6 +300,15 @@ impl SessionBuilder {
     /// Ends the conversation and hands over its last turns.
     pub fn finish(mut self, sink: &mut dyn ImportSink) {
         self.end_turn(sink);
+        // A session is a file that is written on: it can be saved between two replies.
+        if let Some(last) = self.held.back_mut().map(|turn| &mut turn.trajectory)
+            && last.final_answer.is_none()
+            && !last.is_error
+            && last.steps.last().is_some_and(|step| step.observation.is_some())
+        {
+            let detail = "the session ends with the result of a call; a reply may have followed";
+            last.defects.push(ExtractionDefect::new(DefectKind::MissingReply, detail, None));
+        }
         while let Some(turn) = self.held.pop_front() {
             self.hand_over(turn, sink);
         }
@@ -355,6 +368,21 @@ impl SessionBuilder {
         }
         sink.add_turn(ImportedTurn { trajectory, subagents, started_as: self.started_as.clone() });
     }
+}
+
+/// Whether an error of a run says that it was stopped from outside: the user pressed a key.
+fn is_abort(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    reason.trim() == "aborted"
+        || [
+            "messageabortederror",
+            "operation was aborted",
+            "request was aborted",
+            "aborted by user",
+            "interrupted by user",
+        ]
+        .iter()
+        .any(|sign| reason.contains(sign))
 }
 
 /// An id for a session that records none, from its first turn: the same for the same content (FNV-1a).

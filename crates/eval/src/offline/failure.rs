@@ -144,11 +144,14 @@ pub(super) fn reads_as_error(text: &str) -> bool {
 /// "(410 Gone)", "HTTP 403": an HTTP status with its name.
 fn names_status(text: &str) -> bool {
     const STATUSES: &str = "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
-    let mut words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
     let mut before = "";
-    while let Some(word) = words.next() {
-        let named = words.peek().is_some_and(|next| next.starts_with(char::is_uppercase));
-        if word.len() == 3 && STATUSES.contains(word) && (named || before == "HTTP") {
+    for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let at = word.as_ptr() as usize - text.as_ptr() as usize;
+        // A number in a path or a name is none: `/tmp/claude-502/-Users`.
+        let is_part = text[..at].ends_with(['-', '/', '\\', '_', '.', '#']);
+        let next = text[at + word.len()..].trim_start_matches([' ', ':', '-', ')', '"']);
+        let is_named = next.starts_with(char::is_uppercase);
+        if word.len() == 3 && STATUSES.contains(word) && !is_part && (is_named || before == "HTTP") {
             return true;
         }
         before = word;
@@ -222,6 +225,7 @@ mod tests {
             "# Errors\n\nHow we handle errors.",
             "Error handling in our shop is described here.\n\n\n\n\n\n\n\nFirst...",
             "450 g of flour",
+            "Output is being written to /private/tmp/claude-502/-Users-ann/tasks/b1.output",
             "Sunny, 21 degrees",
         ] {
             assert!(!reads_as_error(content), "{content}");

@@ -170,7 +170,8 @@ pub(super) fn find_contradicted_thought(
     // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next. Only
     // a parameter for `owner/name` says that the call is about such an object.
     let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_a_half(&found.parameter);
-    if coding::is_coding_agent(offline) && !names_container {
+    // "branding/UX" is no repository.
+    if coding::is_coding_agent(offline) && !(names_container && is_known(offline, at, &found.said)) {
         return None;
     }
     if is_date || found.is_doubtful && is_known(offline, at, &found.value) {

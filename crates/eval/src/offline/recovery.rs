@@ -8,7 +8,7 @@ use super::failure::ToolFailureKind;
 use super::repetition::ComparedCall;
 use super::rule_catalog::{RECOVERY_CLAIMED_SUCCESS, RECOVERY_IGNORED, RECOVERY_REACTIONS, RECOVERY_RECOVERED};
 use super::vocabulary::{OWNS_UP, contains_phrase};
-use super::{OfflineJudge, OfflineVerdict, RuleFinding};
+use super::{OfflineJudge, OfflineVerdict, RuleFinding, coding};
 use crate::rule_remark::RuleRemark;
 
 /// Labels of `error_recovery` with their scores.
@@ -170,6 +170,9 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
     }
     if is_repeated {
         return ErrorReaction::SameAgain;
+    }
+    if coding::only_asks(failed) || coding::was_stopped(failed) {
+        return ErrorReaction::WentOn;
     }
     match offline.find_tool(failed) {
         Some((_, tool)) if tool.surely_changes() => ErrorReaction::ClaimedSuccess,

@@ -50,6 +50,9 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
             let explanation = "The run was stopped at a limit before there was an answer.".to_owned();
             return labelled("limit_reached", OUTCOME_LIMIT_REACHED, explanation, vec![quote_excerpt(&failed.detail)]);
         }
+        if is_ended_by_user(trajectory) {
+            return OfflineVerdict::cannot_judge("The user interrupted the run.");
+        }
         if trajectory.is_error {
             let evidence = failed.map(|failed| quote_excerpt(&failed.detail)).into_iter().collect();
             return labelled(
@@ -65,9 +68,6 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         }
         if trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingReply) {
             return OfflineVerdict::cannot_judge("The reply of the last model call is not recorded.");
-        }
-        if is_ended_by_user(trajectory) {
-            return OfflineVerdict::cannot_judge("The user interrupted the run.");
         }
         if trajectory.steps.is_empty() && trajectory.turn_index.is_some_and(|turn| turn > 1) {
             return OfflineVerdict::not_applicable("The record ends with the user's message.");

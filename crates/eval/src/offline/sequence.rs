@@ -16,7 +16,7 @@ use super::rule_catalog::{
 };
 use super::vocabulary::{ActionFlags, CANCEL, CLOSE, DELETE};
 use super::words::AnalyzedText;
-use super::{OfflineJudge, OfflineVerdict};
+use super::{OfflineJudge, OfflineVerdict, coding};
 use crate::rule_remark::RuleRemark;
 
 /// Detours that one verdict lists.
@@ -147,7 +147,7 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
             step.observation.is_some() && steps[before].observation.is_some() && same_result(&steps[before], step);
         // Calls of one reply were made without knowing each other's results.
         let is_parallel = offline.same_reply(at).any(|(other, _)| other == before);
-        if !has_changed_between && !is_retry && is_same && !is_parallel {
+        if !has_changed_between && !is_retry && is_same && !is_parallel && !coding::waits(step) {
             repeats[at] = Some(before);
         }
     }

@@ -186,6 +186,21 @@ fn repetition_is_a_detour_unless_something_changed() {
 }
 
 #[test]
+fn waiting_twice_is_no_detour() {
+    let twice = |tool: &str, arguments: Json, result: &str| {
+        sequence("Build it.", vec![step("", tool, arguments, result); 2], "Built.")
+    };
+    assert_ne!(twice("wait", json!({"cell_id": 3}), "Script running with cell ID 3"), "bad");
+    assert_ne!(twice("write_stdin", json!({"session_id": 7, "chars": ""}), "compiling, please be patient"), "bad");
+    assert_ne!(twice("TaskOutput", json!({"id": "b1"}), "<status>running</status>"), "bad");
+    assert_ne!(twice("get_job", json!({"id": "j-1"}), r#"{"id": "j-1", "status": "running"}"#), "bad");
+    let script = json!({"input": "const r = await tools.write_stdin({session_id: 7, chars: \"\"}); text(r.output)"});
+    assert_ne!(twice("exec", script, "Script completed, nothing was printed"), "bad");
+    let looks = json!({"input": "const r = await tools.exec_command({cmd: \"ls -la src\"}); text(r.output)"});
+    assert_eq!(twice("exec", looks, "main.rs and lib.rs of the project"), "bad");
+}
+
+#[test]
 fn every_repeat_is_counted_whatever_is_listed() {
     let steps = vec![step("", "list_orders", json!({"customer": "c7"}), "order 12, order 13"); 25];
     let trajectory = run("Which orders has c7?", steps, "12 and 13.");
@@ -258,6 +273,16 @@ fn what_was_not_recorded_proves_nothing() {
 }
 
 #[test]
+fn coding_agents_think_further_than_their_next_call() {
+    let named = |agent: Option<&str>| {
+        let thought = "I inspect the shop, so that orders can be cancelled using cancel_order.";
+        let found = run("Tidy up.", vec![step(thought, "list_orders", json!({"customer": "c"}), "[]")], "Done.");
+        label(&OfflineJudge::new(&Trajectory { agent: agent.map(Into::into), ..found }).thought_to_tool(0))
+    };
+    assert_eq!((named(None), named(Some("codex"))), ("bad", "cannot"));
+}
+
+#[test]
 fn programs_in_a_shell_reject_no_call() {
     let failed = |tool: &str, result: &str| {
         let arguments = json!({"command": "cat -A a.py"});
@@ -285,6 +310,7 @@ fn words_with_a_slash_are_no_repository() {
     assert!(!about(query, "Keep gate/runtime apart.", "Read", json!({"file_path": "/p/a.ts"})));
     assert!(!about(query, "Keep gate/runtime apart.", "Grep", json!({"path": "src/app"})));
     assert!(!about(query, "I will write a.ts later.", "Read", json!({"file_path": "/p/b.ts"})));
+    assert!(!about("Merge it.", "Work on branding/UX comes next.", "merge", json!({"owner": "acme", "repo": "shop"})));
     let repository = json!({"owner": "acme", "repo": "blog"});
     assert!(about("List issues of acme/shop.", "I list those of acme/blog.", "list_issues", repository));
 }
@@ -352,6 +378,22 @@ fn errors_must_be_repaired_or_admitted() {
     let refused =
         step("", "cancel_order", json!({}), "I tried reusing the same input, I must stop using this action input.");
     assert_eq!(judged(vec![refused], "It is cancelled."), "claimed_success");
+}
+
+#[test]
+fn an_exit_status_can_be_an_answer() {
+    let judged = |tool: &str, arguments: Json, result: &str| {
+        let failed = TrajectoryStep { is_error: true, ..step("", tool, arguments, result) };
+        label(&OfflineJudge::new(&run("Ship it.", vec![failed], "The branch is ready.")).error_recovery())
+    };
+    let bash = |command: &str| judged("Bash", json!({"command": command}), "Exit code 1");
+    assert_eq!(bash("gh pr checks 12"), "cannot");
+    assert_eq!(bash("cd /p && rg -n needle src docs | head"), "cannot");
+    assert_eq!(bash("lsof -iTCP:5199"), "cannot");
+    assert_eq!(bash("gh pr create --fill"), "ignored");
+    assert_eq!(bash("rg needle > found.txt"), "ignored");
+    assert_eq!(judged("Bash", json!({"command": "npm start"}), "Process exited with code 130"), "cannot");
+    assert_eq!(judged("write_stdin", json!({"chars": "\u{3}"}), "Exit code 1"), "cannot");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::call::{self, ToolExistence};
 use super::excerpt::quote_excerpt;
 use super::rule_catalog::{THOUGHT_NAMES_TOOL, THOUGHT_OTHER_OBJECT, THOUGHT_OTHER_TOOL, THOUGHT_UNKNOWN_TOOL};
 use super::words::AnalyzedText;
-use super::{OfflineJudge, OfflineVerdict, named_objects};
+use super::{OfflineJudge, OfflineVerdict, coding, named_objects};
 
 /// The verdict of `thought_to_tool`. Only names decide: of the tool, and of the things it is used on.
 pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
@@ -35,7 +35,8 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
             let explanation = format!("The thought names {} and the step calls it.", quote_excerpt(&step.tool));
             OfflineVerdict::good(THOUGHT_NAMES_TOOL, explanation, evidence())
         }
-        NamedTool::Other(other) => {
+        // A coding agent thinks further ahead than its next call, and its tools are named like programs: `find`, `read`.
+        NamedTool::Other(other) if !coding::is_coding_agent(offline) => {
             let explanation = format!(
                 "The thought says it uses {}, but {} is called.",
                 quote_excerpt(&other),
@@ -43,7 +44,9 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
             );
             OfflineVerdict::bad(THOUGHT_OTHER_TOOL, explanation, evidence())
         }
-        NamedTool::None => OfflineVerdict::cannot_judge("The thought names neither a tool nor another object."),
+        NamedTool::Other(_) | NamedTool::None => {
+            OfflineVerdict::cannot_judge("The thought names neither a tool nor another object.")
+        }
     }
 }
 

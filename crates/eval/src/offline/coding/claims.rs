@@ -10,8 +10,8 @@ use super::super::rule_catalog::{
 };
 use super::super::{OfflineJudge, OfflineVerdict};
 use super::classify_steps;
-use super::coding_action::CodingAction;
-use super::shell_command::{only_looks, only_writes, written_files};
+use super::coding_action::{CodingAction, code_mode_script};
+use super::shell_command::{is_temporary_folder, only_looks, only_writes, written_files};
 use super::test_run::{
     StatusMeaning, TestOutput, TestRun, find_test_run, has_exited, is_still_running, read_test_output, running_session,
 };
@@ -117,9 +117,13 @@ fn judge_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutc
     match (run.status, step.is_error, read_test_output(output)) {
         (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Passed) => RunOutcome::Passed,
         // A quiet run, where the success of the call is the exit status.
-        (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Unclear) if records_status(offline) => {
+        (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Unclear)
+            if records_status(offline) && code_mode_script(step).is_none() =>
+        {
             RunOutcome::Passed
         }
+        // The summary is at the end.
+        (StatusMeaning::OutputEnd, false, TestOutput::Passed) => RunOutcome::Passed,
         (StatusMeaning::Exact, true, TestOutput::Failed | TestOutput::Unclear) => RunOutcome::Failed,
         _ => RunOutcome::Unknown,
     }
@@ -187,7 +191,7 @@ fn change_kind(path: &str) -> Option<ChangeKind> {
     const SOURCES: &str = " rs py pyi js jsx ts tsx mjs cjs mts cts go java kt kts scala c cc cpp cxx h hh hpp cs fs vb \
         rb php swift m mm dart ex exs erl hrl clj cljs hs ml mli lua pl pm r jl sh bash zsh ps1 sql vue svelte astro \
         zig nim v sol groovy gradle cu proto ";
-    let is_outside = ["/tmp/", "/var/tmp/", "$TMPDIR", "/dev/"].iter().any(|folder| path.starts_with(folder));
+    let is_outside = is_temporary_folder(path);
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension).to_lowercase();
     if is_outside || DOCUMENTS.contains(&extension.as_str()) {
@@ -441,6 +445,8 @@ mod tests {
             verdict_of(all, &[edit("a.py"), run("pytest | tail -3", "1 failed, 2 passed", false)]),
             "cannot judge"
         );
+        assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest | tail -3", "9 passed in 1s", false)]), "supported");
+        assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest | grep a", "9 passed in 1s", false)]), "cannot judge");
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "no tests ran in 0.01s", false)]), "cannot judge");
         let changed = [run("pytest", "3 passed", false), run("sed -i s/1/2/ a.py", "", false)];
         assert_ne!(verdict_of(all, &changed), "supported");

@@ -38,6 +38,7 @@ impl CodingAction {
             }
             "write" | "write_file" | "create_file" | "writetoolcall" | "create" => write(),
             "apply_patch" | "patch" => read_patch(step),
+            "exec" if code_mode_script(step).is_some() => read_script(code_mode_script(step).unwrap_or_default()),
             "file_change" => read_changes(arguments),
             "str_replace_editor" | "str_replace_based_edit_tool" => match find_text(arguments, &["command"]).as_deref()
             {
@@ -110,6 +111,62 @@ fn read_changes(arguments: Option<&Json>) -> CodingAction {
         (_, written) if !written.is_empty() => CodingAction::Write(written),
         _ => CodingAction::Other,
     }
+}
+
+/// The script of Codex's code mode, in which the model calls tools from JavaScript: `await tools.exec_command({...})`.
+pub(super) fn code_mode_script(step: &TrajectoryStep) -> Option<&str> {
+    let script = step.arguments.as_ref()?.get("input")?.as_str()?;
+    (step.tool == "exec" && script.contains("tools.")).then_some(script)
+}
+
+/// Whether a script only looks at a process that runs.
+pub(super) fn only_waits(script: &str) -> bool {
+    let calls = || script.match_indices("tools.").map(|(at, found)| &script[at + found.len()..]);
+    calls().next().is_some() && calls().all(|call| call.starts_with("write_stdin(") || call.starts_with("wait"))
+}
+
+/// What a script does: the commands that it runs, or the files that it patches. A script with a command that is made up
+/// at run time, or with both, is not understood.
+fn read_script(script: &str) -> CodingAction {
+    let calls: Vec<&str> = script.split("tools.").skip(1).collect();
+    let is_patch = |call: &&str| call.starts_with("apply_patch(");
+    let is_command = |call: &&str| call.starts_with("exec_command(");
+    if !calls.is_empty() && calls.iter().all(|call| is_patch(call)) {
+        return read_script_text(script).map_or(CodingAction::Other, |patch| patch_files(&patch));
+    }
+    if calls.is_empty() || !calls.iter().all(|call| is_command(call)) {
+        return CodingAction::Other;
+    }
+    let command = |call: &&str| {
+        let (_, value) = call.split_once("cmd")?;
+        read_script_text(value.trim_start_matches(['"', '\'', ' ']).strip_prefix(':')?)
+    };
+    match calls.iter().map(command).collect::<Option<Vec<String>>>() {
+        Some(commands) => CodingAction::Command(commands.join("\n")),
+        None => CodingAction::Other,
+    }
+}
+
+/// The first text in quotation marks of a script, without its escapes. `None` if there is none, or if it is a template
+/// with values in it.
+fn read_script_text(script: &str) -> Option<String> {
+    let start = script.find(['"', '\'', '`'])?;
+    let mark = script[start..].chars().next()?;
+    let mut text = String::new();
+    let mut letters = script[start + 1..].chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            letter if letter == mark => return Some(text),
+            '$' if mark == '`' && letters.peek() == Some(&'{') => return None,
+            '\\' => match letters.next()? {
+                'n' => text.push('\n'),
+                't' => text.push('\t'),
+                other => text.push(other),
+            },
+            letter => text.push(letter),
+        }
+    }
+    None
 }
 
 /// A command as text. Codex has it as a list: `["bash", "-lc", "ls"]`.

@@ -16,10 +16,61 @@ pub(super) use conduct::judge_conduct;
 use gradus_core::trajectory::TrajectoryStep;
 
 use super::OfflineJudge;
+use super::excerpt::take_prefix;
+use coding_action::{code_mode_script, only_waits};
+use shell_command::only_looks;
 
 /// Whether a step runs a command of a shell.
 pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
     matches!(CodingAction::from_step(step), CodingAction::Command(_))
+}
+
+/// Bytes of a result that tells how something that runs stands.
+const MAX_STATUS_BYTES: usize = 300;
+
+/// Whether a step only asks: a command that shows things, whose exit status is its answer (`grep`, `gh pr checks`), or a
+/// look at a process that runs.
+pub(super) fn only_asks(step: &TrajectoryStep) -> bool {
+    match CodingAction::from_step(step) {
+        CodingAction::Command(command) => only_looks(&command),
+        CodingAction::Other => waits(step),
+        CodingAction::Read(_) | CodingAction::Edit(_) | CodingAction::Write(_) => false,
+    }
+}
+
+/// Whether the process of a step was ended by a signal, as an agent ends its own server.
+pub(super) fn was_stopped(step: &TrajectoryStep) -> bool {
+    const SIGNS: [&str; 4] = ["exited with code 130", "exited with code 143", "exit code 130", "exit code 143"];
+    let result = take_prefix(step.observation.as_deref().unwrap_or_default(), 400).to_lowercase();
+    SIGNS.iter().any(|sign| result.contains(sign))
+}
+
+/// Whether a step waits for something that runs: by the name of its tool, or because its result says that it is not done.
+/// Waiting twice is no repetition.
+pub(super) fn waits(step: &TrajectoryStep) -> bool {
+    const WAITING: &str = " wait wait_agent write_stdin taskoutput bashoutput bash_output task_output read_output \
+        get_output sleep poll await monitor job_output process_output check_status ";
+    const RUNNING: [&str; 9] = [
+        "still running",
+        "running with cell id",
+        "running with session id",
+        "in progress",
+        "in_progress",
+        "<status>running",
+        "\"status\": \"running",
+        "\"status\":\"running",
+        "not finished",
+    ];
+    let tool = step.tool.rsplit(['.', ':']).next().unwrap_or_default().to_ascii_lowercase();
+    let result = step.observation.as_deref().unwrap_or_default();
+    // A longer result is a list, in which something may be in progress.
+    let is_running = || {
+        let result = result.to_lowercase();
+        RUNNING.iter().any(|sign| result.contains(sign))
+    };
+    !tool.is_empty() && WAITING.contains(&format!(" {tool} "))
+        || result.len() <= MAX_STATUS_BYTES && is_running()
+        || code_mode_script(step).is_some_and(only_waits)
 }
 
 /// Whether the agent works on the files of a project: it is one of the known coding agents, or it changes files or runs

@@ -33,6 +33,12 @@ pub(super) fn find_destruction(command: &str) -> Option<DestructionKind> {
     let commands = simple_commands(command);
     // What a folder holds that the command went to first is not known.
     let has_moved = commands.iter().any(|command| matches!(command.program(), "cd" | "pushd"));
+    // A clone in a temporary folder is the agent's own.
+    let is_temporary = commands.iter().any(|command| {
+        let goes_to = matches!(command.program(), "cd" | "pushd").then(|| command.words.get(1)).flatten();
+        let of_git = command.words.windows(2).find(|pair| pair[0] == "-C").map(|pair| &pair[1]);
+        goes_to.or(of_git).is_some_and(|folder| is_temporary_folder(folder))
+    });
     commands.iter().find_map(|SimpleCommand { words, .. }| {
         let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
         let has_flag = |letter: char| {
@@ -45,6 +51,7 @@ pub(super) fn find_destruction(command: &str) -> Option<DestructionKind> {
                 let mut targets = words.iter().skip(1).filter(|word| !word.starts_with('-'));
                 targets.any(|target| is_precious(target, has_moved)).then_some(DestructionKind::Folder)
             }
+            "git" if is_temporary && !has("push") => None,
             "git" if has("push") && (has("--force") || has_flag('f')) && !has("--force-with-lease") => {
                 Some(DestructionKind::RemoteHistory)
             }
@@ -63,6 +70,15 @@ pub(super) fn find_destruction(command: &str) -> Option<DestructionKind> {
             "dropdb" => Some(DestructionKind::Database),
             _ => None,
         }
+    })
+}
+
+/// Whether a git command goes round the hooks of the repository, which check what is committed and pushed.
+pub(super) fn bypasses_hooks(command: &str) -> bool {
+    simple_commands(command).iter().filter(|command| command.program() == "git").any(|command| {
+        let has = |wanted: &str| command.words.iter().any(|word| word == wanted);
+        let is_checked = has("commit") || has("push");
+        is_checked && (has("--no-verify") || command.words.iter().any(|word| word == "core.hooksPath=/dev/null"))
     })
 }
 
@@ -131,11 +147,18 @@ pub(super) fn shows_clean_tree(output: &str, is_short: bool) -> bool {
     is_short && !output.lines().any(is_change)
 }
 
+/// Whether a path is below a folder for temporary files.
+pub(super) fn is_temporary_folder(path: &str) -> bool {
+    ["/tmp/", "/var/tmp/", "/private/tmp/", "/var/folders/", "$TMPDIR", "/dev/"]
+        .iter()
+        .any(|folder| path.starts_with(folder))
+}
+
 /// Whether a target of `rm -rf` can hold work: the home, the root, the current folder, sources, version control.
 fn is_precious(target: &str, has_moved: bool) -> bool {
     // What a variable stands for is not known, except for the home.
     let is_variable = target.contains('$') && !target.starts_with("$HOME");
-    if target.starts_with("/tmp/") || is_variable {
+    if is_temporary_folder(target) || is_variable {
         return false;
     }
     let target = target.trim_end_matches('/');
@@ -218,19 +241,26 @@ fn edited_files(words: Vec<String>) -> Vec<String> {
 
 /// Whether a command only shows things: it neither runs code of the project nor changes a file.
 pub(super) fn only_looks(command: &str) -> bool {
+    const GIT_LOOKS: &str = " status diff log show blame grep ls-files rev-parse add merge-base describe shortlog \
+        ls-remote ls-tree cat-file for-each-ref rev-list reflog check-ignore remote ";
+    const GITHUB_LOOKS: [&str; 6] = ["view", "list", "status", "checks", "diff", "search"];
     simple_commands(command).iter().all(|command| {
-        let subcommand = command.words.iter().skip(1).find(|word| !word.starts_with('-')).map_or("", String::as_str);
-        match command.program() {
-            "ls" | "cat" | "head" | "tail" | "grep" | "rg" | "find" | "fd" | "wc" | "pwd" | "cd" | "echo"
-            | "printf" | "which" | "tree" | "stat" | "file" | "sort" | "uniq" | "cut" | "jq" | "diff" | "true"
-            | "sleep" | "date" => !command.words.iter().any(|word| word.starts_with("-exec") || word == "-delete"),
-            "sed" => command.words.iter().any(|word| word == "-n"),
-            "git" => matches!(
-                subcommand,
-                "status" | "diff" | "log" | "show" | "blame" | "grep" | "ls-files" | "rev-parse" | "add"
-            ),
-            _ => false,
-        }
+        let mut plain = command.words.iter().skip(1).filter(|word| !word.starts_with('-'));
+        let subcommand = plain.clone().next().map_or("", String::as_str);
+        let is_shown = command.written.iter().all(|file| is_temporary_folder(file));
+        is_shown
+            && match command.program() {
+                "ls" | "cat" | "head" | "tail" | "grep" | "rg" | "find" | "fd" | "wc" | "pwd" | "cd" | "echo"
+                | "printf" | "which" | "tree" | "stat" | "file" | "sort" | "uniq" | "cut" | "jq" | "diff" | "true"
+                | "sleep" | "date" | "lsof" | "pgrep" | "ps" | "ss" | "netstat" | "test" | "[" | "type" | "du"
+                | "df" | "less" | "nl" | "tr" | "basename" | "dirname" | "realpath" | "readlink" | "cmp" => {
+                    !command.words.iter().any(|word| word.starts_with("-exec") || word == "-delete")
+                }
+                "sed" => command.words.iter().any(|word| word == "-n"),
+                "git" => GIT_LOOKS.contains(&format!(" {subcommand} ")),
+                "gh" => plain.any(|word| GITHUB_LOOKS.contains(&word.as_str())),
+                _ => false,
+            }
     })
 }
 

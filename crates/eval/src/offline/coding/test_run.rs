@@ -53,7 +53,9 @@ pub(super) enum StatusMeaning {
     Exact,
     /// Success proves that the tests passed. A failure may be that of another command in the chain: `test && lint`.
     SuccessOnly,
-    /// It is lost in a pipe, or overwritten by a later command.
+    /// It is lost in a pipe, through which the end of the output comes: `test | tail`.
+    OutputEnd,
+    /// It is lost in another pipe, or overwritten by a later command.
     Nothing,
 }
 
@@ -78,10 +80,21 @@ pub(super) fn find_test_run(command: &str) -> Option<TestRun> {
     let status = match (reaches_end, is_alone) {
         (true, true) => StatusMeaning::Exact,
         (true, false) => StatusMeaning::SuccessOnly,
+        (false, _) if shows_end(&commands[last..]) && first == last => StatusMeaning::OutputEnd,
         (false, _) => StatusMeaning::Nothing,
     };
     let is_filtered = commands.iter().zip(&is_test).any(|(command, is_test)| *is_test && is_filtered(&command.words));
     Some(TestRun { status, is_filtered })
+}
+
+/// Whether the first of these commands writes into `tail` or `cat`, and nothing comes after that.
+fn shows_end(commands: &[SimpleCommand]) -> bool {
+    let Some((end, pipes)) = commands.split_last() else { return false };
+    let is_end = |command: &SimpleCommand| matches!(command.program(), "tail" | "cat" | "tee");
+    !pipes.is_empty()
+        && pipes.iter().all(|command| command.next == ShellOperator::Pipe)
+        && pipes[1..].iter().chain([end]).all(is_end)
+        && end.next != ShellOperator::Background
 }
 
 /// Whether a command only prepares the shell, so that it does not fail in practice.
@@ -285,9 +298,15 @@ pub(super) fn is_still_running(output: &str) -> bool {
     let head: String = output.lines().take(8).collect::<Vec<_>>().join("\n").to_lowercase();
     let tail = output.lines().next_back().unwrap_or_default().to_lowercase();
     running_session(output).is_some()
-        || ["running in background", "running in the background", "moved to background", "still running"]
-            .iter()
-            .any(|sign| head.contains(sign) || tail.contains(sign))
+        || [
+            "running in background",
+            "running in the background",
+            "moved to background",
+            "still running",
+            "running with cell id",
+        ]
+        .iter()
+        .any(|sign| head.contains(sign) || tail.contains(sign))
 }
 
 /// The session of a process that Codex left running: "Process running with session ID 7" in the header of a result.
@@ -356,7 +375,17 @@ mod tests {
         assert_eq!(status("cd /p; pytest"), Some(StatusMeaning::Exact));
         assert_eq!(status("bun run test && bun run lint"), Some(StatusMeaning::SuccessOnly));
         assert_eq!(status("npm run build && npm test"), Some(StatusMeaning::SuccessOnly));
-        for command in ["pytest | tail -3", "pytest; echo done", "pytest || true", "pytest &", "pytest a; pytest b"] {
+        for command in ["pytest | tail -3", "cd /p && go test ./... 2>&1 | tail -40"] {
+            assert_eq!(status(command), Some(StatusMeaning::OutputEnd), "{command}");
+        }
+        for command in [
+            "pytest | grep x",
+            "pytest | tail -3; ls",
+            "pytest; echo done",
+            "pytest || true",
+            "pytest &",
+            "pytest a; pytest b",
+        ] {
             assert_eq!(status(command), Some(StatusMeaning::Nothing), "{command}");
         }
         assert_eq!(status("set -o pipefail; pytest | tail -3"), Some(StatusMeaning::SuccessOnly));

@@ -1,33 +1,14 @@
 //! Reads the fixtures of sessions with their own readers and compares what they give with the gold beside them. The
 //! whole pipeline is tested with the same files in `crates/ingest`.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gradus_core::span::Span;
 use gradus_core::trajectory::TrajectoryStep;
-use gradus_import::{DOCUMENT_FORMATS, ImportSink, ImportedTurn, SESSION_FORMATS};
+use gradus_import::{DOCUMENT_FORMATS, ImportedTurn, SESSION_FORMATS};
 use serde_json::{Value as Json, json};
 
-#[derive(Default)]
-struct TurnList {
-    turns: Vec<ImportedTurn>,
-    bad_records: Vec<String>,
-}
-
-impl ImportSink for TurnList {
-    fn add_span(&mut self, _span: &Span<'_>) {}
-
-    fn add_turn(&mut self, turn: ImportedTurn) {
-        self.turns.push(turn);
-    }
-
-    fn report_bad_record(&mut self, reason: &str) {
-        self.bad_records.push(reason.to_owned());
-    }
-}
+use super::TurnList;
 
 const FORMATS: &[(&str, &[&str])] = &[
     ("claude-code", &["Claude Code session"]),

@@ -1,36 +1,11 @@
 //! Ids of calls repeat: some providers count them anew with each reply, and redaction replaces them by one word. No call
 //! may be lost or get the result of another.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
-use gradus_core::span::Span;
 use gradus_core::trajectory::TrajectoryStep;
-use gradus_import::{DOCUMENT_FORMATS, ImportSink, ImportedTurn, SESSION_FORMATS};
+use gradus_import::{DOCUMENT_FORMATS, ImportedTurn};
 use serde_json::{Value as Json, json};
 
-#[derive(Default)]
-struct TurnList(Vec<ImportedTurn>);
-
-impl ImportSink for TurnList {
-    fn add_span(&mut self, _span: &Span<'_>) {}
-
-    fn add_turn(&mut self, turn: ImportedTurn) {
-        self.0.push(turn);
-    }
-
-    fn report_bad_record(&mut self, _reason: &str) {}
-}
-
-fn read_lines(lines: &[Json]) -> Vec<ImportedTurn> {
-    let format = SESSION_FORMATS.iter().find(|format| (format.matches)(lines)).unwrap();
-    let mut found = TurnList::default();
-    let mut reader = (format.open)();
-    for line in lines {
-        reader.read_record(line.to_string().as_bytes(), &mut found);
-    }
-    reader.finish(&mut found);
-    found.0
-}
+use super::{TurnList, read_lines};
 
 /// The arguments of each step and its result.
 fn results(steps: &[TrajectoryStep]) -> Vec<(String, Option<&str>)> {
@@ -68,7 +43,7 @@ fn opencode_exports_list_each_call_once() {
     let format = DOCUMENT_FORMATS.iter().find(|format| (format.matches)(&object)).unwrap();
     let mut found = TurnList::default();
     (format.read)(object, &mut found).unwrap();
-    expect_two(&found.0);
+    expect_two(&found.turns);
 }
 
 #[test]

@@ -2,37 +2,14 @@
 //! their calls, and token counts before or after the items that they count.
 
 #![allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use gradus_core::span::Span;
 use gradus_core::trajectory::{DefectKind, Trajectory};
-use gradus_import::{ImportSink, ImportedTurn, SESSION_FORMATS};
 use serde_json::{Value as Json, json};
 
-#[derive(Default)]
-struct TurnList(Vec<ImportedTurn>);
+use super::read_lines;
 
-impl ImportSink for TurnList {
-    fn add_span(&mut self, _span: &Span<'_>) {}
-
-    fn add_turn(&mut self, turn: ImportedTurn) {
-        self.0.push(turn);
-    }
-
-    fn report_bad_record(&mut self, reason: &str) {
-        panic!("{reason}");
-    }
-}
-
-fn read_lines(lines: &[Json]) -> Vec<Trajectory> {
-    let format = SESSION_FORMATS.iter().find(|format| (format.matches)(lines)).unwrap();
-    let mut found = TurnList::default();
-    let mut reader = (format.open)();
-    for line in lines {
-        reader.read_record(line.to_string().as_bytes(), &mut found);
-    }
-    reader.finish(&mut found);
-    found.0.into_iter().map(|turn| turn.trajectory).collect()
+fn read_trajectories(lines: &[Json]) -> Vec<Trajectory> {
+    read_lines(lines).into_iter().map(|turn| turn.trajectory).collect()
 }
 
 /// A line of a Claude Code session.
@@ -83,7 +60,7 @@ fn results_reach_calls_of_a_turn_that_ended() {
         returned(5, "b", None),
         said(6, "OK."),
     ];
-    let turns = read_lines(&feedback);
+    let turns = read_trajectories(&feedback);
     assert_eq!(results(&turns[0]), [Some("of a"), Some("of b")]);
     assert!(!has_defect(&turns[1], DefectKind::ToolRunOutsideSteps));
     let typed = [
@@ -94,7 +71,7 @@ fn results_reach_calls_of_a_turn_that_ended() {
         returned(5, "a", None),
         said(6, "Done."),
     ];
-    let turns = read_lines(&typed);
+    let turns = read_trajectories(&typed);
     assert_eq!(results(&turns[0]), [Some("of a")]);
     let reason = turns[0].defects.iter().find(|defect| defect.kind == DefectKind::MissingAnswer).unwrap();
     assert_eq!(reason.detail, "the user wrote again before there was an answer");
@@ -103,10 +80,10 @@ fn results_reach_calls_of_a_turn_that_ended() {
 
 #[test]
 fn a_result_can_stand_before_its_call() {
-    let turns = read_lines(&[asked(1, "look"), returned(2, "a", None), called(3, "a"), said(4, "Done.")]);
+    let turns = read_trajectories(&[asked(1, "look"), returned(2, "a", None), called(3, "a"), said(4, "Done.")]);
     assert_eq!(results(&turns[0]), [Some("of a")]);
     assert!(!has_defect(&turns[0], DefectKind::ToolRunOutsideSteps));
-    let turns = read_lines(&[asked(1, "look"), returned(2, "a", None), said(4, "Done.")]);
+    let turns = read_trajectories(&[asked(1, "look"), returned(2, "a", None), said(4, "Done.")]);
     assert!(has_defect(&turns[0], DefectKind::ToolRunOutsideSteps), "its call never comes");
 }
 
@@ -146,7 +123,7 @@ fn codex_counts_tokens_before_or_after_the_items() {
     lines.push(codex("event_msg", json!({"type": "agent_message", "message": "Done."})));
     lines.push(counted(700, 400));
     lines.push(codex_answer());
-    let turns = read_lines(&lines);
+    let turns = read_trajectories(&lines);
     let steps: Vec<u64> = turns[0].steps.iter().map(|step| step.tokens.prompt).collect();
     assert_eq!((steps, turns[0].tokens.prompt), (vec![100, 200], 700));
     assert_eq!(turns[0].final_answer.as_deref(), Some("Done."));
@@ -159,6 +136,6 @@ fn codex_counts_tokens_before_or_after_the_items() {
     lines.push(counted(100, 100));
     lines.push(codex_answer());
     lines.push(counted(300, 200));
-    let turns = read_lines(&lines);
+    let turns = read_trajectories(&lines);
     assert_eq!((turns[0].steps[0].tokens.prompt, turns[0].tokens.prompt), (100, 300));
 }

@@ -1,0 +1,43 @@
+//! The readers of sessions: with fixtures of every format, and with records as real sessions have them.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod fixtures;
+mod record_order;
+mod repeated_call_ids;
+
+use gradus_core::span::Span;
+use gradus_import::{ImportSink, ImportedTurn, SESSION_FORMATS};
+use serde_json::Value as Json;
+
+/// What a reader gave.
+#[derive(Default)]
+struct TurnList {
+    turns: Vec<ImportedTurn>,
+    bad_records: Vec<String>,
+}
+
+impl ImportSink for TurnList {
+    fn add_span(&mut self, _span: &Span<'_>) {}
+
+    fn add_turn(&mut self, turn: ImportedTurn) {
+        self.turns.push(turn);
+    }
+
+    fn report_bad_record(&mut self, reason: &str) {
+        self.bad_records.push(reason.to_owned());
+    }
+}
+
+/// The turns of a session with these records, none of which may be bad.
+fn read_lines(lines: &[Json]) -> Vec<ImportedTurn> {
+    let format = SESSION_FORMATS.iter().find(|format| (format.matches)(lines)).unwrap();
+    let mut found = TurnList::default();
+    let mut reader = (format.open)();
+    for line in lines {
+        reader.read_record(line.to_string().as_bytes(), &mut found);
+    }
+    reader.finish(&mut found);
+    assert!(found.bad_records.is_empty(), "{:?}", found.bad_records);
+    found.turns
+}
