@@ -345,10 +345,15 @@ impl PartReader {
             self.parts.extend(plain_text(text).map(|text| MessagePart::Reasoning(Cow::Owned(text))));
             return true;
         }
-        // The last two are Haystack's.
-        for (key, is_call) in
-            [("toolUse", true), ("toolResult", false), ("tool_call", true), ("tool_call_result", false)]
-        {
+        // The third and fourth are Haystack's, the last two Genkit's.
+        for (key, is_call) in [
+            ("toolUse", true),
+            ("toolResult", false),
+            ("tool_call", true),
+            ("tool_call_result", false),
+            ("toolRequest", true),
+            ("toolResponse", false),
+        ] {
             if let Some(Json::Object(mut inner)) = object.remove(key) {
                 return if is_call { self.read_call(&mut inner) } else { self.read_result(&mut inner) };
             }
@@ -436,7 +441,7 @@ impl PartReader {
     /// Reads a tool call in any shape. False if it has neither a name nor arguments, so that the caller can try
     /// something else. A model may leave the name empty; such a call is kept, and reported by assembly.
     fn read_call(&mut self, object: &mut Map<String, Json>) -> bool {
-        let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
+        let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id", "ref"];
         let id: Option<Cow<'static, str>> = first_text_of_keys(object, &keys).map(Cow::Owned);
         if let Some(Json::Object(inner)) = object.get_mut("function") {
             *object = std::mem::take(inner);
@@ -461,7 +466,7 @@ impl PartReader {
 
     /// Reads a tool result. Errors are marked by `is_error`, `status` or the type, depending on the provider.
     fn read_result(&mut self, object: &mut Map<String, Json>) -> bool {
-        let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
+        let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id", "ref"];
         // Haystack repeats the call inside of its result.
         let mut origin = object.remove("origin").and_then(|origin| origin.as_object().cloned());
         let mut text = |keys: &[&str]| {

@@ -168,7 +168,9 @@ impl DetectedDialects {
                     spoken.mastra = true;
                     spoken.recorded_io |= recorded_io::is_recorded_io_key(key);
                 }
-                Some(b'l' | b'h' | b'm') if recorded_io::is_recorded_io_key(key) => spoken.recorded_io = true,
+                Some(b'l' | b'h' | b'm' | b'g' | b'e') if recorded_io::is_recorded_io_key(key) => {
+                    spoken.recorded_io = true
+                }
                 _ => match key {
                     "openinference.span.kind" | "input.value" | "output.value" | "session.id" | "tool.name" => {
                         spoken.openinference = true;

@@ -321,6 +321,10 @@ fn build_openinference_message<'s>(
         known.push_call(legacy_call, &mut message);
     }
     message.parts.extend(results.into_iter().flatten());
+    // Anthropic sends results in messages of the user, and its instrumentation for JavaScript writes them so.
+    if message.role == MessageRole::User && call_id.is_some() {
+        message.role = MessageRole::Tool;
+    }
     if message.role == MessageRole::Tool {
         fold_into_result(&mut message, call_id, name);
     }

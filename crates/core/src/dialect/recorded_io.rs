@@ -1,5 +1,5 @@
 //! Conventions that record input and output of an operation as one JSON value each, beside a kind: Langfuse, MLflow,
-//! Haystack, Mastra.
+//! Haystack, Mastra, Genkit, VoltAgent.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ struct IoConvention {
     usage: &'static str,
 }
 
-const CONVENTIONS: [IoConvention; 5] = [
+const CONVENTIONS: [IoConvention; 7] = [
     IoConvention {
         kind: "langfuse.observation.type",
         input: "langfuse.observation.input",
@@ -57,11 +57,23 @@ const CONVENTIONS: [IoConvention; 5] = [
         usage: "",
     },
     IoConvention { kind: "mastra.span.type", input: "input", output: "output", model: "modelId", tools: "", usage: "" },
+    IoConvention {
+        kind: "genkit:metadata:subtype",
+        input: "genkit:input",
+        output: "genkit:output",
+        model: "genkit:name",
+        tools: "",
+        usage: "",
+    },
+    IoConvention { kind: VOLTAGENT_KIND, input: "input", output: "output", model: "", tools: "", usage: "" },
 ];
+
+/// VoltAgent writes on every span what its agent is, and what the span is only on those within: `span.type`.
+const VOLTAGENT_KIND: &str = "entity.type";
 
 /// Whether a key tells that a span follows one of these conventions. Compared for every attribute, so only by prefix.
 pub(super) fn is_recorded_io_key(key: &str) -> bool {
-    ["langfuse.observation.", "mlflow.span", "haystack.", "mastra.span.type"]
+    ["langfuse.observation.", "mlflow.span", "haystack.", "mastra.span.type", "genkit:metadata:", VOLTAGENT_KIND]
         .iter()
         .any(|prefix| key.starts_with(prefix))
 }
@@ -75,9 +87,19 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
         return;
     };
     if facts.kind == OperationKind::Other {
-        facts.kind = parse_kind(convention, kind);
+        // Its span of a model call records no reply, and stands for a whole run.
+        let within = value("span.type").filter(|_| convention.kind == VOLTAGENT_KIND);
+        facts.kind = match within.and_then(AttributeValue::as_str) {
+            Some("tool") => OperationKind::Tool,
+            Some(_) => OperationKind::Other,
+            None => parse_kind(convention, kind),
+        };
     }
-    fill_if_empty(&mut facts.session, value("langfuse.session.id").and_then(read_text_attribute));
+    let session = if convention.kind == VOLTAGENT_KIND { "conversation.id" } else { "langfuse.session.id" };
+    fill_if_empty(&mut facts.session, value(session).and_then(read_text_attribute));
+    if convention.kind == VOLTAGENT_KIND {
+        fill_if_empty(&mut facts.tool.call_id, value("tool.call.id").and_then(read_text_attribute));
+    }
     let (input, output) = (value(convention.input), value(convention.output));
     match facts.kind {
         OperationKind::Model => {
@@ -118,9 +140,9 @@ fn parse_kind(convention: &IoConvention, value: &AttributeValue<'_>) -> Operatio
     }
     let name = value.as_str().unwrap_or_default().trim_matches('"');
     match name.to_ascii_lowercase().as_str() {
-        "generation" | "chat_model" | "llm" | "model_step" => OperationKind::Model,
+        "generation" | "chat_model" | "llm" | "model_step" | "model" => OperationKind::Model,
         "tool" | "tool_call" | "mcp_tool_call" => OperationKind::Tool,
-        "agent" | "agent_run" => OperationKind::Agent,
+        "agent" | "agent_run" | "flow" => OperationKind::Agent,
         component if component.ends_with("generator") => OperationKind::Model,
         _ => OperationKind::Other,
     }

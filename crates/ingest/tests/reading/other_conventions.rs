@@ -320,6 +320,77 @@ fn vendors_that_record_input_and_output_are_read() {
 }
 
 #[test]
+fn genkit_and_voltagent_are_read() {
+    let part = |role: &str, content: Json| json!({"role": role, "content": content});
+    let asked = part("user", json!([{"text": "Where is the ship?"}]));
+    let called = json!([{"text": "I will look."},
+        {"toolRequest": {"name": "find_ship", "ref": "c", "input": {"name": "Anna"}}}]);
+    let seen = part("tool", json!([{"toolResponse": {"name": "find_ship", "ref": "c", "output": "berth 7"}}]));
+    let genkit = |kind: &str, input: Json, output: Json| json!({"genkit:metadata:subtype": kind, "genkit:input": input, "genkit:output": output});
+    let model = |input: Json, content: Json| {
+        genkit("model", json!({"messages": input}), json!({"message": part("model", content)}))
+    };
+    let spans = [
+        span(1, 1, 0, "agent", (0, 9), genkit("flow", json!("Where is the ship?"), json!("At berth 7."))),
+        span(1, 2, 1, "m", (1, 2), model(json!([asked]), called.clone())),
+        span(1, 3, 1, "find_ship", (3, 4), genkit("tool", json!({"name": "Anna"}), json!("\"berth 7\""))),
+        span(
+            1,
+            4,
+            1,
+            "m",
+            (5, 6),
+            model(json!([asked, part("model", called), seen]), json!([{"text": "At berth 7."}])),
+        ),
+    ];
+    assert_found(&read_one(&spans));
+
+    // The reply of the model, and with it the thought, is not recorded.
+    let of_agent = |more: Json| {
+        let mut attributes = json!({"entity.type": "agent", "conversation.id": "s"});
+        attributes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        attributes
+    };
+    let tool = json!({"span.type": "tool", "tool.name": "find_ship", "tool.call.id": "c", "input": {"name": "Anna"},
+        "output": "berth 7"});
+    let read = read_one(&[
+        span(1, 1, 0, "agent", (0, 9), of_agent(json!({"input": "Where is the ship?", "output": "At berth 7."}))),
+        span(1, 2, 1, "memory.read", (1, 2), of_agent(json!({"span.type": "memory", "input": "q", "output": "[]"}))),
+        span(1, 3, 1, "tool.execution:find_ship", (3, 4), of_agent(tool)),
+    ]);
+    assert_eq!(steps(&read), [("find_ship", None, Some("berth 7"))]);
+    assert_eq!((read.query.as_deref(), read.session_id.as_deref()), (Some("Where is the ship?"), Some("s")));
+    assert_eq!(read.final_answer.as_deref(), Some("At berth 7."));
+}
+
+#[test]
+fn a_result_in_a_message_of_the_user_is_a_result() {
+    let model = |id: u64, times: (u64, u64), more: Json| {
+        let mut attributes = json!({"openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "user",
+            "llm.input_messages.0.message.content": "Where is the ship?"});
+        attributes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        span(1, id, 1, "Anthropic Messages", times, attributes)
+    };
+    let called = |message: &str| {
+        json!({format!("{message}.role"): "assistant", format!("{message}.content"): "I will look.",
+            format!("{message}.tool_calls.0.tool_call.id"): "c",
+            format!("{message}.tool_calls.0.tool_call.function.name"): "find_ship",
+            format!("{message}.tool_calls.0.tool_call.function.arguments"): "{\"name\": \"Anna\"}"})
+    };
+    let mut second = called("llm.input_messages.1.message");
+    let answered = json!({"llm.input_messages.2.message.role": "user", "llm.input_messages.2.message.tool_call_id": "c",
+        "llm.input_messages.2.message.content": "berth 7", "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "At berth 7."});
+    second.as_object_mut().unwrap().extend(answered.as_object().unwrap().clone());
+    let agent = span(1, 1, 0, "agent", (0, 9), json!({"openinference.span.kind": "AGENT"}));
+    assert_found(&read_one(&[
+        agent,
+        model(2, (1, 2), called("llm.output_messages.0.message")),
+        model(3, (3, 4), second),
+    ]));
+}
+
+#[test]
 fn haystack_is_read_by_itself_and_by_its_instrumentation() {
     let part = |role: &str, content: Json| json!({"role": role, "content": [content]});
     let asked = part("user", json!({"text": "Where is the ship?"}));

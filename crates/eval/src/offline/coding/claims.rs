@@ -67,6 +67,9 @@ pub(in super::super) fn judge_test_claims(offline: &OfflineJudge<'_>) -> Offline
             let explanation = format!("Tests ran in step {number}, after the last change, and did not fail.");
             OfflineVerdict::good(CODING_CLAIM_SUPPORTED, explanation, evidence)
         }
+        RunOutcome::Failed if reports_failure(answer) => OfflineVerdict::cannot_judge(
+            "The last run of tests failed, and the answer reports failures beside the claim.",
+        ),
         RunOutcome::Failed if !has_later_run(offline, actions, last) => {
             let explanation = format!("The last run of tests, step {number}, failed.");
             OfflineVerdict::bad(CODING_CLAIM_CONTRADICTED, explanation, evidence)
@@ -99,6 +102,12 @@ fn judge_without_run(
     let number = offline.step(change).map_or(0, |step| step.index);
     let explanation = format!("Nothing that could run tests followed the last change, step {number}.");
     OfflineVerdict::bad(CODING_CLAIM_UNSUPPORTED, explanation, evidence)
+}
+
+/// Whether an answer speaks of failures. Then its claim may be about other tests.
+fn reports_failure(answer: &str) -> bool {
+    let answer = take_prefix(answer, MAX_ANSWER_BYTES).to_lowercase();
+    ["fail", "broken", "not pass", "still red"].iter().any(|word| answer.contains(word))
 }
 
 /// How a run of tests ended.
@@ -439,6 +448,8 @@ mod tests {
         assert_eq!(verdict_of(all, &[edit("a.py")]), CODING_CLAIM_UNSUPPORTED);
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "3 passed", false)]), "supported");
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "1 failed", true)]), CODING_CLAIM_CONTRADICTED);
+        let partly = "The unit tests pass. The e2e suite failed to start.";
+        assert_eq!(verdict_of(partly, &[edit("a.py"), run("pytest", "1 failed", true)]), "cannot judge");
         let documented = [edit("a.py"), run("pytest", "3 passed", false), edit("CHANGELOG.md")];
         assert_eq!(verdict_of(all, &documented), "supported");
         assert_eq!(
