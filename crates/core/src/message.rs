@@ -374,6 +374,10 @@ impl PartReader {
             "text" | "output_text" | "input_text" | "refusal" => {
                 let text = ["text", "content", "refusal", "value"].iter().find_map(|key| object.remove(*key));
                 if let Some(text) = text.and_then(plain_text).filter(|text| !text.is_empty()) {
+                    if let Some(response) = parse_printed_response(&text) {
+                        self.parts.extend(messages_from_json(response).into_iter().flat_map(|message| message.parts));
+                        return true;
+                    }
                     let thought = object.get("thought").is_some_and(|flag| flag == true);
                     let text = Cow::Owned(text);
                     self.parts.push(if thought { MessagePart::Reasoning(text) } else { MessagePart::Text(text) });
@@ -506,4 +510,15 @@ fn first_text_of_keys(object: &mut Map<String, Json>, keys: &[&str]) -> Option<S
         Some(Json::String(text)) if !text.is_empty() => Some(text.clone()),
         _ => None,
     })
+}
+
+/// Whether a text is a response of OpenAI's Responses API that Python printed as a dictionary, as the instrumentation of
+/// the OpenAI Agents SDK does with streamed replies.
+pub(crate) fn is_printed_response(text: &str) -> bool {
+    text.starts_with("{'") && text.contains("'object': 'response'")
+}
+
+fn parse_printed_response(text: &str) -> Option<Json> {
+    let response = is_printed_response(text).then(|| crate::literal::parse_lenient_json(text)).flatten()?;
+    response.get("output").is_some_and(Json::is_array).then_some(response)
 }

@@ -152,6 +152,9 @@ impl ConversationDigests {
             let is_reply = turn[0].role == MessageRole::Assistant;
             if is_reply {
                 // Tried from the end: the weaker evidence comes first.
+                // Some instrumentations record the text of a reply and not its calls.
+                let text = digest_text(turn);
+                weak_continues.extend(text.map(|text| combine_digests(so_far, text)));
                 let key = digest_words(turn);
                 weak_continues.push(combine_digests(so_far, key));
                 continues.push(combine_digests(so_far, digest));
@@ -225,6 +228,20 @@ impl<'m> CalledTools<'m> {
             },
         )
     }
+}
+
+/// The words of a reply that calls tools, as if it called none. `None` if it says nothing or calls nothing.
+fn digest_text(messages: &[&ChatMessage<'_>]) -> Option<u64> {
+    let mut hasher = Xxh3::new();
+    hasher.update(b"words");
+    let mut is_said = false;
+    for message in messages {
+        let text = message.joined_text();
+        is_said |= !text.trim().is_empty();
+        hasher.update(text.trim().as_bytes());
+    }
+    let has_calls = messages.iter().any(|message| message.has_tool_calls());
+    (is_said && has_calls).then(|| hasher.finish())
 }
 
 /// The words and tools of a reply, without ids.

@@ -11,7 +11,9 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
-use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, result_text};
+use crate::message::{
+    ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, is_printed_response, result_text,
+};
 
 /// Parts of all messages of one list. A short part takes ten times the memory of its text. A longer list, which no
 /// agent sends, is left to the general reader and its budget.
@@ -117,6 +119,8 @@ impl<'de> Visitor<'de> for PartListVisitor {
 fn parse_message_part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
     let content = json.content.map(|text| text.0).filter(|text| !text.is_empty());
     match json.kind.as_ref() {
+        // Left to the general reader, which parses it.
+        "text" if content.as_deref().is_some_and(is_printed_response) => None,
         "text" => Some(content.map(MessagePart::Text)),
         "reasoning" | "thinking" => Some(content.map(MessagePart::Reasoning)),
         "tool_call" => {

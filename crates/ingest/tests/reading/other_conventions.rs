@@ -320,6 +320,22 @@ fn vendors_that_record_input_and_output_are_read() {
 }
 
 #[test]
+fn a_reply_whose_calls_only_the_history_has_is_continued() {
+    let words = json!({"role": "assistant", "parts": [{"type": "text", "content": "I will look."}]});
+    let spans = plain_client(words, &[reply(Some("I will look."), None), result(None)]);
+    assert_found(&read_one(&spans));
+}
+
+#[test]
+fn a_response_that_python_printed_is_an_answer() {
+    let printed = "{'id': 'r', 'error': None, 'object': 'response', 'output': [{'content': [{'annotations': [], \
+        'text': 'At berth 7.', 'type': 'output_text'}], 'role': 'assistant', 'type': 'message'}], 'tools': []}";
+    let input = json!([user(), reply(Some("I will look."), Some("c")), result(Some("c"))]);
+    let said = json!([{"role": "assistant", "parts": [{"type": "text", "content": printed}]}]);
+    assert_found(&read_one(&[chat(1, 2, 0, (1, 2), input, said)]));
+}
+
+#[test]
 fn genkit_and_voltagent_are_read() {
     let part = |role: &str, content: Json| json!({"role": role, "content": content});
     let asked = part("user", json!([{"text": "Where is the ship?"}]));
