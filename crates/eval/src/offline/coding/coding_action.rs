@@ -131,10 +131,10 @@ fn read_script(script: &str) -> CodingAction {
     let calls: Vec<&str> = script.split("tools.").skip(1).collect();
     let is_patch = |call: &&str| call.starts_with("apply_patch(");
     let is_command = |call: &&str| call.starts_with("exec_command(");
-    if !calls.is_empty() && calls.iter().all(|call| is_patch(call)) {
+    if !calls.is_empty() && calls.iter().all(is_patch) {
         return read_script_text(script).map_or(CodingAction::Other, |patch| patch_files(&patch));
     }
-    if calls.is_empty() || !calls.iter().all(|call| is_command(call)) {
+    if calls.is_empty() || !calls.iter().all(is_command) {
         return CodingAction::Other;
     }
     let command = |call: &&str| {
