@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(verdict_of(all, &[edit("a.py")]), CODING_CLAIM_UNSUPPORTED);
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "3 passed", false)]), "supported");
         assert_eq!(verdict_of(all, &[edit("a.py"), run("pytest", "1 failed", true)]), CODING_CLAIM_CONTRADICTED);
-        let partly = "All unit tests pass.\n\nOf the others, two failed.";
+        let partly = "All tests pass.\n\nOf the others, two failed.";
         assert_eq!(verdict_of(partly, &[edit("a.py"), run("pytest", "1 failed", true)]), "cannot judge");
         let documented = [edit("a.py"), run("pytest", "3 passed", false), edit("CHANGELOG.md")];
         assert_eq!(verdict_of(all, &documented), "supported");
