@@ -205,7 +205,7 @@ fn find_refused_edit(
     let result = take_prefix(step.observation.as_deref().unwrap_or_default(), MAX_REFUSAL_BYTES);
     let is_refused = step.is_error && REFUSALS.iter().any(|refusal| result.contains(refusal));
     let path = paths.first().filter(|_| is_refused)?;
-    if is_continued_elsewhere(offline) || was_handled(offline, actions, at, path) {
+    if at >= MAX_LOOKBACK || is_continued_elsewhere(offline) || was_handled(offline, actions, at, path) {
         return None;
     }
     let explanation = "The tool refused the change, because the agent had not read the file with it.".to_owned();
@@ -215,9 +215,11 @@ fn find_refused_edit(
 /// Whether the agent read, wrote or moved a file before. Then it was the tool that had forgotten: after a resumed or
 /// shortened session, or because agents that run side by side share what it remembers.
 fn was_handled(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let is_it = |other: &String| other == path || other.ends_with(name) && (path.ends_with(other.as_str()));
-    let is_moved = |command: &str| [" mv ", " cp "].iter().any(|program| format!(" {command} ").contains(program));
+    // A path may be told from the folder of the project.
+    let is_it =
+        |other: &String| path.strip_suffix(other.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    let is_moved =
+        |command: &str| command.split(|letter: char| !letter.is_alphanumeric()).any(|word| matches!(word, "mv" | "cp"));
     let before = actions.iter().zip(&offline.trajectory.steps).take(at);
     let in_turn = before.filter(|(_, step)| !step.is_error && !step.is_denied).any(|(action, _)| match action {
         CodingAction::Read(read) => is_it(read),
@@ -460,8 +462,9 @@ mod tests {
             let call = step(tool, json!({"file_path": "/p/a.py", "old_string": "x"}), refusal);
             assert_eq!(last_rule("fix a.py", vec![failed(call.clone())]), Some(CODING_UNREAD_EDIT), "{tool}");
             assert_eq!(last_rule("fix a.py", vec![read(), failed(call.clone())]), None, "the tool forgot");
-            let moved = bash("git mv b.py a.py", "");
-            assert_eq!(last_rule("fix a.py", vec![moved, failed(call)]), None);
+            for moved in ["git mv b.py a.py", "mv b.py a.py"] {
+                assert_eq!(last_rule("fix a.py", vec![bash(moved, ""), failed(call.clone())]), None, "{moved}");
+            }
         }
         let missing = step("Edit", json!({"file_path": "/p/a.py", "old_string": "x"}), "String to replace not found");
         assert_eq!(last_rule("fix a.py", vec![failed(missing)]), None);
