@@ -4,16 +4,20 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError, VerdictCache};
 use gradus_eval::runner::{QuestionCost, RunLedger};
-use gradus_store::{JudgeSpend, StoreError};
+use gradus_store::{JudgeSpend, StoreError, WriteHandle};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
 use crate::state::ServerState;
+
+/// Pause before a busy store is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A line of `journal.jsonl`.
 #[derive(Serialize, Deserialize)]
@@ -81,6 +85,8 @@ pub(super) struct BulkTrialLedger {
     buffer: Vec<u8>,
     /// Spending that the store does not have yet.
     spend: JudgeSpend,
+    /// The latest spending that was handed to the store. The store writes in order.
+    latest_write: Option<WriteHandle<()>>,
     /// Whether the store is told what calls cost. Where servers share it, each call is charged when it is settled.
     charges_calls: bool,
 }
@@ -105,6 +111,7 @@ impl BulkTrialLedger {
             path: journal.display().to_string(),
             buffer: Vec::new(),
             spend: JudgeSpend { rule: rule.to_owned(), ..JudgeSpend::default() },
+            latest_write: None,
             charges_calls: !server.store.is_shared(),
         })
     }
@@ -125,13 +132,27 @@ impl BulkTrialLedger {
             return Ok(());
         }
         match self.server.store.record_spend(self.spend.clone(), self.project.clone(), now_ns()) {
-            Ok(_) => {
+            Ok(write) => {
+                self.latest_write = Some(write);
                 self.spend = JudgeSpend { rule: self.rule.clone(), ..JudgeSpend::default() };
                 Ok(())
             }
             Err(StoreError::Busy) => Ok(()),
             Err(error) => Err(self.failure(std::io::Error::other(error.to_string()))),
         }
+    }
+
+    /// Waits until the store has all spending. A trial that has ended is charged to its rule, also if the store was busy.
+    pub(super) async fn settle_spend(mut self) -> Result<(), RunFileError> {
+        self.record_spend()?;
+        while self.spend.calls > 0 {
+            tokio::time::sleep(BUSY_PAUSE).await;
+            self.record_spend()?;
+        }
+        if let Some(write) = self.latest_write.take() {
+            write.wait_async().await.map_err(|error| self.failure(std::io::Error::other(error.to_string())))?;
+        }
+        Ok(())
     }
 }
 

@@ -166,6 +166,10 @@ impl BulkTrialTask {
             }
             (Ok(RunTermination::EndpointDied(reason)), _) => stopped(format!("The judge stopped answering: {reason}.")),
         };
+        // Before the state: who sees that a trial has ended sees what it cost, too.
+        if let Err(error) = ledger.settle_spend().await {
+            tracing::error!(%error, "failed to charge the cost of a rubric trial to its grading rule");
+        }
         if let Err(error) = self.folder.save_state(&state) {
             tracing::error!(%error, "failed to record the end of a rubric trial");
         }
