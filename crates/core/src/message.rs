@@ -162,7 +162,16 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
             if let [Json::Array(_)] = items.as_slice() {
                 return items.into_iter().next().map(messages_from_json).unwrap_or_default();
             }
-            items.into_iter().filter_map(message_from_json).collect()
+            items
+                .into_iter()
+                .flat_map(|item| {
+                    if is_response(&item) {
+                        messages_from_json(item)
+                    } else {
+                        message_from_json(item).into_iter().collect()
+                    }
+                })
+                .collect()
         }
         Json::Object(mut object) => {
             for key in ["messages", "contents", "input", "output", "choices", "generations", "replies", "body"] {
@@ -182,6 +191,12 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
         Json::String(text) => vec![ChatMessage::from_text(MessageRole::User, text)],
         _ => Vec::new(),
     }
+}
+
+/// Whether a value is a response of OpenAI's Responses API. The instrumentation of the OpenAI Agents SDK records a reply as
+/// a list of one.
+fn is_response(json: &Json) -> bool {
+    json.get("object").is_some_and(|kind| kind == "response") && json.get("output").is_some_and(Json::is_array)
 }
 
 /// The system prompt that stands beside the messages (Anthropic, OpenAI Responses) or in the configuration (Gemini).
@@ -278,6 +293,9 @@ impl PartReader {
                 match content {
                     Json::Object(_) | Json::Number(_) | Json::Bool(_) if self.role == Some(MessageRole::Tool) => {
                         self.parts.push(MessagePart::Text(Cow::Owned(result_text(content))));
+                    }
+                    Json::Array(items) if self.role == Some(MessageRole::Tool) && items.iter().any(is_record) => {
+                        self.parts.push(MessagePart::Text(Cow::Owned(Json::Array(items).to_string())));
                     }
                     content => self.read_content(content),
                 }
@@ -504,6 +522,13 @@ impl PartReader {
     }
 }
 
+/// Whether an item of a tool's result is a value of its own: an object that is no part of a message.
+fn is_record(item: &Json) -> bool {
+    const PART_KEYS: [&str; 8] =
+        ["type", "text", "content", "parts", "toolResult", "functionResponse", "function_response", "tool_call_result"];
+    item.as_object().is_some_and(|object| !PART_KEYS.iter().any(|key| object.contains_key(*key)))
+}
+
 /// The first of these keys with a text that is not empty.
 fn first_text_of_keys(object: &mut Map<String, Json>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| match object.get(*key) {
@@ -520,5 +545,5 @@ pub(crate) fn is_printed_response(text: &str) -> bool {
 
 fn parse_printed_response(text: &str) -> Option<Json> {
     let response = is_printed_response(text).then(|| crate::literal::parse_lenient_json(text)).flatten()?;
-    response.get("output").is_some_and(Json::is_array).then_some(response)
+    is_response(&response).then_some(response)
 }

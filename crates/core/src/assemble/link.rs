@@ -152,7 +152,7 @@ impl ConversationDigests {
             let is_reply = turn[0].role == MessageRole::Assistant;
             if is_reply {
                 // Tried from the end: the weaker evidence comes first.
-                // Some instrumentations record the text of a reply and not its calls.
+                // Some instrumentations record the text of a reply and not its calls, or repeat only its text.
                 let text = digest_text(turn);
                 weak_continues.extend(text.map(|text| combine_digests(so_far, text)));
                 let key = digest_words(turn);
@@ -180,6 +180,7 @@ impl ConversationDigests {
         if !reply.is_empty() {
             leaves.push(combine_digests(so_far, digest_messages(&reply)));
             weak_leaves.push(combine_digests(so_far, digest_words(&reply)));
+            weak_leaves.extend(digest_text(&reply).map(|text| combine_digests(so_far, text)));
             weak_leaves.extend(CalledTools::from_calls(&reply).keys(so_far));
         }
         ConversationDigests { leaves, continues, asked: so_far, weak_leaves, weak_continues }

@@ -24,6 +24,7 @@ mod repeated_turns;
 mod reply_text;
 mod request;
 mod requested_call;
+mod run_messages;
 mod runs;
 mod steps;
 mod tools;

@@ -103,6 +103,8 @@ fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usi
 struct CallCounts {
     direct: usize,
     unrelated: usize,
+    /// One of these calls.
+    example: Option<usize>,
 }
 
 /// The agents that contain direct calls. Counts are added up from children to parents.
@@ -116,7 +118,7 @@ fn agent_calls(
     let mut counts: HashMap<usize, CallCounts> = HashMap::new();
     for &call in direct {
         let is_related = is_related(&first_user_text(&tree.nodes[call].facts.input), main);
-        counts.insert(call, CallCounts { direct: 1, unrelated: usize::from(!is_related) });
+        counts.insert(call, CallCounts { direct: 1, unrelated: usize::from(!is_related), example: Some(call) });
     }
     let mut agents = BTreeMap::new();
     for &at in nodes.iter().rev() {
@@ -131,6 +133,7 @@ fn agent_calls(
             let outer = counts.entry(parent).or_default();
             outer.direct += inside.direct;
             outer.unrelated += inside.unrelated;
+            outer.example = outer.example.or(inside.example);
         }
     }
     agents
@@ -155,6 +158,8 @@ fn with_other_request(
         let request = agents.contains_key(&at).then(|| request::of_frame(&tree.nodes[at].facts)).flatten();
         if let (Some(inner), Some(outer)) = (&request, outer.and_then(|outer| requests.get(&outer)))
             && !is_related(inner, outer)
+            // In a later turn, a node of LangGraph shows the first request of the whole conversation as its own.
+            && !agents[&at].example.is_some_and(|call| asks_for(&tree.nodes[call].facts.input, outer))
         {
             found.push(at);
         }
@@ -186,6 +191,12 @@ fn sibling_requests(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
 /// The first message of the user in a conversation.
 fn first_user_text<'m>(input: &'m [ChatMessage<'_>]) -> std::borrow::Cow<'m, str> {
     input.iter().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text).unwrap_or_default()
+}
+
+/// Whether the latest message of the user is this request.
+fn asks_for(input: &[ChatMessage<'_>], request: &str) -> bool {
+    let latest = input.iter().rev().find(|message| message.role == MessageRole::User);
+    latest.is_some_and(|message| message.joined_text().trim() == request.trim())
 }
 
 /// Bytes of two openings that are compared. One opening is compared with those of all calls.

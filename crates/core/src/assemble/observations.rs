@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use serde_json::value::RawValue;
+
 use crate::dialect::{ToolFacts, unwrap_result};
 use crate::message::{ChatMessage, MessageRole};
 use crate::react;
@@ -26,7 +28,7 @@ pub(super) fn read_observations(
     let mut waiting: Option<usize> = None;
     for message in input {
         for result in message.tool_results() {
-            let index = match result.id.as_deref() {
+            let index = match result.id.as_deref().or_else(|| labelled_id(&result.content)) {
                 Some(id) => {
                     let nth = occurrences.entry(id).or_default();
                     *nth += 1;
@@ -112,6 +114,12 @@ fn glued_observation(requested_call: &RequestedCall, text: &str) -> Option<Strin
     Some(behind.trim_start().strip_prefix("Observation:")?.trim().to_owned())
 }
 
+/// The id in front of an observation of smolagents: `Call id: x\nObservation:\ntext`.
+fn labelled_id(text: &str) -> Option<&str> {
+    let (id, rest) = text.trim_start().strip_prefix("Call id:")?.split_once('\n')?;
+    ["Observation:", "Error:"].iter().any(|label| rest.starts_with(label)).then_some(id.trim())
+}
+
 /// Removes the label from `Observation: text` and `Call id: x\nObservation:\ntext`.
 pub(super) fn without_label(text: &str) -> &str {
     let trimmed = text.trim_start();
@@ -138,7 +146,7 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
                 requested_call.seen = observation.as_deref().and_then(|text| tree.budget.share_text(text));
             }
             _ => {
-                let observation = observation_behind(tree, run, number, reply);
+                let observation = observation_behind(tree, run, number, reply, &requested_call.tool);
                 requested_call.seen.clone_from(&observation);
                 found = Some((number, observation));
             }
@@ -147,12 +155,29 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
 }
 
 /// The observation behind the last occurrence of a reply in the next prompt, up to the label of the next thought.
-fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str) -> Option<String> {
+fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str, tool: &str) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let input = &tree.nodes[*next].facts.input;
     let prompt = input.iter().rev().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text)?;
-    let behind = prompt[prompt.rfind(reply)? + reply.len()..].trim_start();
+    let Some(at) = prompt.rfind(reply) else { return observation_field(&prompt, tool) };
+    let behind = prompt[at + reply.len()..].trim_start();
     Some(strip_prompt_tail(behind.strip_prefix("Observation:")?).to_owned())
+}
+
+/// The latest observation in a prompt of DSPy, which writes the run so far as fields: `[[ ## tool_name_0 ## ]]`, then the
+/// name, and `[[ ## observation_0 ## ]]`. The name must be that of the tool.
+fn observation_field(prompt: &str, tool: &str) -> Option<String> {
+    const FIELD: &str = "[[ ## observation_";
+    let (number, behind) = prompt[prompt.rfind(FIELD)? + FIELD.len()..].split_once(" ## ]]\n")?;
+    if !prompt.contains(&format!("[[ ## tool_name_{number} ## ]]\n{tool}\n")) {
+        return None;
+    }
+    let end = ["\n\n[[ ## ", "\n\nRespond with the corresponding output fields"];
+    let end = end.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
+    let observation = behind[..end].trim();
+    // A text of several lines, and the only item of a list, stand between guillemets.
+    let quoted = observation.strip_prefix('«').and_then(|text| text.strip_suffix('»'));
+    Some(quoted.filter(|text| !text.contains('«')).unwrap_or(observation).to_owned())
 }
 
 /// An observation without the text that a prompt puts behind the run so far: the label of the next thought, and
@@ -197,6 +222,7 @@ pub(super) fn choose_observation(
     let observation = match (shown, recorded) {
         // JavaScript prints the exception of the span with this prefix.
         (Some(shown), Some(recorded)) if shown.strip_prefix("Error: ") == Some(recorded) => Some(recorded),
+        (Some(shown), Some(recorded)) if is_encoded_twice(shown, recorded) => Some(recorded),
         (Some(shown), _) if requested_call.seen_by_id && !shown.is_empty() => Some(shown),
         _ => recorded.or(shown),
     };
@@ -206,6 +232,19 @@ pub(super) fn choose_observation(
         is_error |= observation.is_some_and(|text| text.starts_with("Error:") || text.starts_with("Error "));
     }
     (observation.map(str::to_owned), is_error)
+}
+
+/// Whether a shown list is the recorded one with each item encoded as a text, as early versions of Agent Framework write it.
+fn is_encoded_twice(shown: &str, recorded: &str) -> bool {
+    if !shown.starts_with("[\"{") || !recorded.starts_with("[{") {
+        return false;
+    }
+    let (Ok(shown), Ok(recorded)) =
+        (serde_json::from_str::<Vec<String>>(shown), serde_json::from_str::<Vec<Box<RawValue>>>(recorded))
+    else {
+        return false;
+    };
+    shown.len() == recorded.len() && shown.iter().zip(&recorded).all(|(shown, recorded)| shown == recorded.get())
 }
 
 #[cfg(test)]

@@ -245,10 +245,10 @@ impl StepExtractor<'_, '_> {
         }
     }
 
-    /// A reply that was followed by a tool run was a thought, not the answer.
+    /// A reply that was followed by a tool run was a thought, not the answer; so was one that asked for a tool.
     fn thoughts_are_no_answers(&mut self) {
         let spoken = &self.spoken_replies;
-        let thoughts: HashSet<usize> = self
+        let mut thoughts: HashSet<usize> = self
             .requested_calls
             .iter()
             // A reply came after the calls that its own request shows.
@@ -256,6 +256,15 @@ impl StepExtractor<'_, '_> {
             .filter_map(|requested_call| requested_call.call)
             .filter(|call| spoken.contains_key(call))
             .collect();
+        let last = self.speakers.last().copied().filter(|last| spoken.contains_key(last) && !thoughts.contains(last));
+        if let Some(last) = last.filter(|last| self.tree.nodes[self.run.calls[*last]].facts.asks_for_tools) {
+            self.defect_at(
+                last,
+                DefectKind::MissingToolName,
+                "the reply asks for tools, and its calls are not recorded",
+            );
+            thoughts.insert(last);
+        }
         if self.speakers.last().is_some_and(|last| thoughts.contains(last)) {
             (self.spoken, self.spoken_thought) = (None, None);
         }

@@ -12,8 +12,8 @@ use crate::span::{AttributeValue, Span, SpanEvent};
 use super::genai_messages;
 use super::wrapped::{unwrap_arguments, unwrap_result};
 use super::{
-    NormalizedSpan, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute, read_offered_tools,
-    read_text_attribute, text_or_json,
+    NormalizedSpan, OperationKind, fill_if_empty, is_tool_reason, read_argument_attribute, read_json_attribute,
+    read_offered_tools, read_text_attribute, text_or_json,
 };
 
 /// Reads a span by the GenAI conventions. Fields that an earlier dialect filled stay.
@@ -29,6 +29,7 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
                 "agent.version" => fill_if_empty(&mut facts.agent_version, read_text_attribute(value)),
                 "conversation.id" => fill_if_empty(&mut facts.session, read_text_attribute(value)),
                 "response.id" => fill_if_empty(&mut facts.response_id, read_text_attribute(value)),
+                "response.finish_reasons" => facts.asks_for_tools |= is_tool_reason(value),
                 "request.model" => fill_if_empty(&mut facts.model, read_text_attribute(value)),
                 "usage.input_tokens" | "usage.prompt_tokens" => fill_if_empty(&mut facts.prompt_tokens, value.as_u64()),
                 "usage.output_tokens" | "usage.completion_tokens" => {
@@ -95,7 +96,9 @@ fn classify_genai_operation(operation: &str, span: &Span<'_>) -> OperationKind {
         // Instrumentations from before `gen_ai.operation.name` existed, and names that no convention has.
         unknown => {
             let has = |key: &str| span.attributes.get(key).is_some();
-            if has("gen_ai.tool.name") && !has("gen_ai.request.model") {
+            if has("gen_ai.agent.tools") {
+                OperationKind::Agent
+            } else if has("gen_ai.tool.name") && !has("gen_ai.request.model") {
                 OperationKind::Tool
             } else if unknown.is_empty()
                 && has("gen_ai.request.model")
@@ -238,6 +241,12 @@ fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage
             },
             _ => return None,
         },
+        // Azure's SDKs write each message into one attribute.
+        None if let Some(Json::Object(object)) =
+            event.attributes.get("gen_ai.event.content").and_then(read_json_attribute) =>
+        {
+            object
+        }
         None => event.attributes.iter().map(|(key, value)| (key.to_owned(), attribute_to_json(value))).collect(),
     };
     if let Some(Json::String(text)) = object.get("message")

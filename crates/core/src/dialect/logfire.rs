@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::message::{ChatMessage, MessageRole, messages_from_json};
-use crate::span::Span;
+use crate::span::{AttributeValue, Span};
 
 use super::wrapped::unwrap_result;
 use super::{
@@ -23,13 +23,14 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
         }
     }
     fill_if_empty(&mut facts.agent, value("agent_name").and_then(read_text_attribute));
-    // The span of the run repeats the messages of all calls, so they are not read again.
+    // The span of the run repeats the messages of all calls, so they are read only if no call has them.
     let whole_run = value("all_messages_events").or_else(|| value("pydantic_ai.all_messages"));
     if whole_run.is_some() || value("final_result").is_some() {
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Agent;
         }
         fill_if_empty(&mut facts.answer, value("final_result").and_then(text_or_json));
+        facts.run_messages = whole_run;
         // The usage of the run is the sum of its model calls, which are counted themselves.
         (facts.prompt_tokens, facts.completion_tokens, facts.cached_prompt_tokens) = (None, None, None);
         return;
@@ -64,6 +65,11 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
             value("gen_ai.tool.name").and_then(read_text_attribute).map(|name| Cow::Owned(name.into_owned())),
         );
     }
+}
+
+/// The messages on the span of a run.
+pub(crate) fn read_run_messages(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
+    read_json_attribute(value).map(messages_from_json).unwrap_or_default()
 }
 
 /// Integrations of Logfire with other SDKs: messages, or arguments and result, in `input` and `output`.

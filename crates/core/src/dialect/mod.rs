@@ -9,6 +9,7 @@ mod genai_messages;
 mod logfire;
 mod mastra;
 mod openinference;
+mod openlit;
 mod recorded_io;
 mod traceloop;
 mod vercel;
@@ -20,6 +21,7 @@ use crate::bounded_json;
 use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole};
 use crate::span::{AttributeValue, Span};
 
+pub(crate) use logfire::read_run_messages;
 use wrapped::UnwrappedResult;
 pub(crate) use wrapped::{looks_like_repr, unwrap_result};
 
@@ -56,6 +58,10 @@ pub struct NormalizedSpan<'s> {
     pub agent: Option<Cow<'s, str>>,
     pub agent_version: Option<Cow<'s, str>>,
     pub session: Option<Cow<'s, str>>,
+    /// All messages of a run on its span, not parsed. Its model calls usually have them, too.
+    pub run_messages: Option<&'s AttributeValue<'s>>,
+    /// The reply ended because it asks for tools, whether its calls are recorded or not.
+    pub asks_for_tools: bool,
     /// The user's request, where a convention states it directly.
     pub query: Option<Cow<'s, str>>,
     /// The final answer, where a convention states it directly.
@@ -118,6 +124,9 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     if spoken.mastra {
         mastra::read_mastra_span(span, &mut facts);
     }
+    if spoken.genai && span.scope.starts_with("openlit") {
+        openlit::read_openlit_span(span, &mut facts);
+    }
     if spoken.genai {
         genai::read_genai_span(span, &mut facts);
     }
@@ -152,6 +161,10 @@ impl DetectedDialects {
             match key.as_bytes().first() {
                 Some(b'g') if key.starts_with("gen_ai.prompt.") || key.starts_with("gen_ai.completion.") => {
                     spoken.traceloop = true;
+                    spoken.genai = true;
+                }
+                Some(b'g') if key == "gen_ai.span.kind" => {
+                    spoken.openinference = true;
                     spoken.genai = true;
                 }
                 Some(b'g') if key.starts_with("gen_ai.") => spoken.genai = true,
@@ -323,6 +336,12 @@ fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<Argument
         AttributeValue::Null => None,
         other => Some(ArgumentsText::from(other.to_json())),
     }
+}
+
+/// Whether a reason, or one of a list of them, says that the model asks for tools.
+fn is_tool_reason(value: &AttributeValue<'_>) -> bool {
+    let text = text_or_json(value).unwrap_or_default();
+    ["tool_calls", "tool_call", "tool_use", "function_call"].contains(&text.trim_matches(['[', ']', '"']))
 }
 
 /// Sets a field that no earlier dialect has set.

@@ -1,5 +1,5 @@
 //! The OpenInference semantic conventions: `openinference.span.kind`, flattened message lists, `tool.*`, `input.value`
-//! and `output.value`.
+//! and `output.value`. Future AGI's traceAI writes the same below `gen_ai.`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,6 +21,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     let mut input = MessageTable::default();
     let mut output = MessageTable::default();
     let mut parameters = None;
+    let mut is_tool_run = false;
     for (key, value) in span.attributes.iter() {
         if let Some(rest) = key.strip_prefix("llm.") {
             if let Some(rest) = rest.strip_prefix("input_messages") {
@@ -29,6 +30,18 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
                 output.add_attribute(rest, value);
             } else {
                 read_llm(rest, value, facts, &mut input, &mut output);
+            }
+            continue;
+        }
+        if let Some(rest) = key.strip_prefix("gen_ai.") {
+            if let Some(rest) = rest.strip_prefix("input.messages").filter(|rest| rest.starts_with('.')) {
+                input.add_attribute(rest, value);
+            } else if let Some(rest) = rest.strip_prefix("output.messages").filter(|rest| rest.starts_with('.')) {
+                output.add_attribute(rest, value);
+            } else if rest == "span.kind" {
+                facts.kind = parse_span_kind(value);
+            } else if rest == "tool.name" {
+                fill_if_empty(&mut facts.tool.name, read_text_attribute(value));
             }
             continue;
         }
@@ -44,13 +57,24 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             "tool.json_schema" => fill_if_empty(&mut facts.tool.schema, text_or_json(value)),
             "tool.parameters" => parameters = text_or_json(value),
             "tool.id" | "tool_call.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
-            "tool.status" => facts.tool.is_error |= value.as_str() == Some("error"),
+            "tool.status" => {
+                is_tool_run = true;
+                facts.tool.is_error |= value.as_str() == Some("error");
+            }
+            "tool.result" => {
+                is_tool_run = true;
+                fill_if_empty(&mut facts.output_text, text_or_json(value));
+            }
             "tool_call.function.arguments" => fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value)),
             "metadata" => fill_if_empty(&mut facts.session, thread_of(value)),
             // CrewAI records the tasks of a crew. The description of the first one is the request.
             "crew_tasks" => fill_if_empty(&mut facts.query, first_description(value)),
             _ => {}
         }
+    }
+    // Strands' first versions record a tool's run like this, without a kind.
+    if is_tool_run && facts.kind == OperationKind::Other && facts.tool.name.is_some() {
+        facts.kind = OperationKind::Tool;
     }
     // OpenInference is read first, so there is nothing to merge with.
     facts.input = input.into_messages();

@@ -109,6 +109,13 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
             }
             facts.add_input(input.map(read_request).unwrap_or_default());
             facts.add_output(output.map(read_reply).unwrap_or_default());
+            if convention.output == "genkit:output"
+                && let Some(raw) =
+                    output.and_then(read_json_attribute).and_then(|mut json| json.get_mut("raw").map(std::mem::take))
+            {
+                // Its plugins leave out the text beside calls; the provider's reply has it.
+                facts.add_output(messages_from_json(raw));
+            }
             read_usage(value(convention.usage), facts);
         }
         OperationKind::Tool => {

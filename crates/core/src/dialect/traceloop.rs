@@ -8,8 +8,8 @@ use crate::span::{AttributeValue, Span};
 
 use super::wrapped::{unwrap_arguments, unwrap_result};
 use super::{
-    NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute,
-    read_text_attribute, text_or_json,
+    NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, is_tool_reason, read_argument_attribute,
+    read_json_attribute, read_text_attribute, text_or_json,
 };
 
 /// Reads a span of OpenLLMetry. Model calls may have been read by `genai` already; only what is missing is added.
@@ -22,6 +22,7 @@ pub(super) fn read_traceloop_span<'s>(span: &'s Span<'_>, facts: &mut Normalized
         if let Some(rest) = key.strip_prefix("gen_ai.prompt.") {
             prompts.extend(parse_indexed_attribute(rest, value));
         } else if let Some(rest) = key.strip_prefix("gen_ai.completion.") {
+            facts.asks_for_tools |= rest.ends_with(".finish_reason") && is_tool_reason(value);
             completions.extend(parse_indexed_attribute(rest, value));
         } else if let Some(rest) = key.strip_prefix("llm.request.functions.") {
             functions.extend(parse_indexed_attribute(rest, value));

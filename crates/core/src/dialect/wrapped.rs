@@ -67,7 +67,10 @@ fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
             }
         }
         // Text parts: `[{"type": "text", "text"}]`, also `input_text` and `output_text`.
-        Some(b'[') if trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") => {
+        Some(b'[')
+            if trimmed.starts_with("[{\"text\"")
+                || trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") =>
+        {
             match bounded_json::parse_bounded_json(trimmed) {
                 Some(json) => UnwrappedResult { text: Cow::Owned(result_text(json)), ..UnwrappedResult::default() },
                 None => plain,
@@ -193,6 +196,9 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
         for key in ["result", "output"] {
             match object.get(key) {
                 Some(Json::String(inner)) => {
+                    if let Some(message) = unwrap_printed_message(inner) {
+                        return message;
+                    }
                     return UnwrappedResult { text: Cow::Owned(inner.clone()), ..UnwrappedResult::default() };
                 }
                 Some(_) if key == "result" => {

@@ -76,7 +76,7 @@ fn find_other_object(
         if !takes_object(offline, at, said) {
             continue;
         }
-        if !is_repeated && !is_known(offline, at, &said.text) && !query.lower.contains(&said.text.to_lowercase()) {
+        if !is_repeated && !may_be_known(offline, at, &said.text) && !query.lower.contains(&said.text.to_lowercase()) {
             return Some((first, said.text.clone()));
         }
     }
@@ -199,7 +199,7 @@ pub(super) fn find_unrequested_object(
     let is_exact = found.shape.is_some_and(|shape| {
         matches!(shape, IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code) || found.is_doubtful
     });
-    (is_exact && !is_slashed_word(offline, &found) && !is_known(offline, at, &found.value)).then_some(found)
+    (is_exact && !is_slashed_word(offline, &found) && !may_be_known(offline, at, &found.value)).then_some(found)
 }
 
 /// Whether `a/b` may be a folder or two words instead of `owner/name`: a coding agent has many of them, and its parameter
@@ -208,6 +208,11 @@ fn is_slashed_word(offline: &OfflineJudge<'_>, found: &ValueContradiction) -> bo
     found.shape == Some(IdentifierShape::Pair)
         && !values::names_a_half(&found.parameter)
         && coding::is_coding_agent(offline)
+}
+
+/// Whether the value is known, or may have been in a result that the trace lost.
+fn may_be_known(offline: &OfflineJudge<'_>, at: usize, value: &str) -> bool {
+    offline.has_lost_result(at) || is_known(offline, at, value)
 }
 
 /// Whether the conversation, the instructions or an earlier result contains the value.

@@ -4,8 +4,10 @@
 
 mod captures;
 mod conversations;
+mod early_versions;
 mod imports;
 mod order;
 mod other_conventions;
 mod random_input;
+mod small_traces;
 mod threads;

@@ -1,0 +1,55 @@
+//! Messages that only the span of a whole run records. pydantic-ai writes those of each call into log records, which many
+//! teams do not collect, and all of them onto the span of the run.
+
+use std::collections::BTreeMap;
+
+use crate::dialect::{OperationKind, read_run_messages};
+use crate::message::MessageRole;
+
+use super::tree::SpanTree;
+
+/// Gives the messages of a run to its model calls, if none of these has any.
+pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
+    if tree.nodes.iter().all(|node| node.facts.run_messages.is_none()) {
+        return;
+    }
+    // The nearest run around each node, and the calls of each run.
+    let mut nearest: Vec<Option<usize>> = vec![None; tree.nodes.len()];
+    let mut calls: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &at in &tree.top_down {
+        let node = &tree.nodes[at];
+        let around = node.parent.and_then(|parent| nearest[parent]);
+        nearest[at] = node.facts.run_messages.is_some().then_some(at).or(around);
+        if let (OperationKind::Model, Some(run)) = (node.facts.kind, around) {
+            calls.entry(run).or_default().push(at);
+        }
+    }
+    for (run, mut calls) in calls {
+        if calls.iter().all(|call| !tree.nodes[*call].facts.has_content()) {
+            calls.sort_by_key(|call| tree.nodes[*call].sort_key());
+            fill_calls(tree, run, &calls);
+        }
+    }
+}
+
+/// The last replies are those of the calls: a run that continues a conversation begins with the replies of earlier ones.
+/// The first call gets the request, the last one everything before its reply, so that no text is kept for each call.
+fn fill_calls(tree: &mut SpanTree<'_>, run: usize, calls: &[usize]) {
+    let mut messages = tree.nodes[run].facts.run_messages.map(read_run_messages).unwrap_or_default();
+    let is_reply = |at: &usize| messages[*at].role == MessageRole::Assistant;
+    let replies: Vec<usize> = (0..messages.len()).filter(is_reply).collect();
+    let Some(first) = replies.len().checked_sub(calls.len()) else { return };
+    let replies = &replies[first..];
+    for (place, (&call, &reply)) in calls.iter().zip(replies).enumerate() {
+        let is_last = place + 1 == calls.len();
+        let output = vec![if is_last { std::mem::take(&mut messages[reply]) } else { messages[reply].clone() }];
+        let input = match place {
+            _ if is_last => messages.drain(..reply).collect(),
+            0 => messages[..reply].to_vec(),
+            _ => Vec::new(),
+        };
+        let facts = &mut tree.nodes[call].facts;
+        (facts.input, facts.output) = (input, output);
+        tree.budget.keep_messages(facts, 0);
+    }
+}
