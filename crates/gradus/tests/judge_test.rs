@@ -65,7 +65,7 @@ fn with<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
 fn run_at(place: &Place, endpoint: &Endpoint, arguments: &[&str]) -> Ran {
     let mut command = place.command(arguments);
     command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", "sk-test");
-    Ran::of(command.output().unwrap())
+    Ran::from_output(command.output().unwrap())
 }
 
 fn endpoint(script: impl Fn(&Incoming<'_>) -> Answer + Send + Sync + 'static) -> Endpoint {
@@ -318,7 +318,7 @@ fn the_benchmark_gives_cases_for_every_rubric() {
     let plan = |rubric: &str, cases: &str, seed: &str, file: &str| {
         let options = ["--rubric", rubric, "--cases", cases, "--dry-run", "--seed", seed, "--write-cases", file];
         let mut command = place.command(&with(&[&["judge", "test", "--judge", "gpt-4o"], &options]));
-        Ran::of(command.env("OPENAI_API_KEY", "sk-test").output().unwrap()).exits_with(0)
+        Ran::from_output(command.env("OPENAI_API_KEY", "sk-test").output().unwrap()).exits_with(0)
     };
     let shown = plan("all", "40", "1", "all.jsonl");
     assert!(shown.out.contains("520 cases") && shown.out.contains("440 calls, about $"), "{}", shown.out);

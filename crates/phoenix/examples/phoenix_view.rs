@@ -87,7 +87,7 @@ fn filter(cases: &str, requests: &[&str]) -> Result<(), Box<dyn Error>> {
     let cases: Cases = serde_json::from_slice(&std::fs::read(cases)?)?;
     let spans = read(requests)?;
     let views: Vec<PhoenixSpan<'_>> = spans.iter().map(PhoenixSpan::new).collect();
-    let project = Project::of(&views, cases.annotations, cases.costs);
+    let project = Project::new(&views, cases.annotations, cases.costs);
     let mut out = BufWriter::new(io::stdout().lock());
     for text in cases.filters {
         let line = match FilterExpression::parse(&text) {
@@ -136,7 +136,7 @@ struct Project {
 }
 
 impl Project {
-    fn of(spans: &[PhoenixSpan<'_>], annotations: Vec<Annotation>, costs: HashMap<String, SpanCost>) -> Project {
+    fn new(spans: &[PhoenixSpan<'_>], annotations: Vec<Annotation>, costs: HashMap<String, SpanCost>) -> Project {
         let key = |span: &PhoenixSpan<'_>| (span.span().trace_id, span.span().span_id);
         let parents: HashMap<_, _> = spans.iter().map(|span| (key(span), span.span().parent_id)).collect();
         let mut tokens: HashMap<(TraceId, SpanId), TokenSums> = HashMap::new();

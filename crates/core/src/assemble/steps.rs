@@ -395,7 +395,10 @@ impl StepExtractor<'_, '_> {
         }
         self.set_final_answer(&mut trajectory);
         self.build_steps(&mut trajectory);
-        self.record_defects(&mut trajectory, root.is_some_and(|root| root.span.is_error()));
+        // Without its parent, a failed span may be any part of a run that went on.
+        let is_part = |root: &SpanNode<'_>| root.is_orphan && trajectory.final_answer.is_some();
+        let failed = root.is_some_and(|root| root.span.is_error() && !is_part(root));
+        self.record_defects(&mut trajectory, failed);
         trajectory
     }
 

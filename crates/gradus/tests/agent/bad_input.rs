@@ -53,7 +53,7 @@ fn without_a_model_it_says_how_to_name_one() {
     assert!(ran.err.contains("there is no model to think: set OPENAI_API_KEY"), "{}", ran.err);
     let mut command =
         lab.command(&["agent", "Hi", "--github-url", &github, "--model", "claude-x", "--provider", "anthropic"]);
-    let ran = Ran::of(command.output().unwrap()).exits_with(2);
+    let ran = Ran::from_output(command.output().unwrap()).exits_with(2);
     assert!(
         ran.err.contains("no key for anthropic: set ANTHROPIC_API_KEY") && !ran.err.contains("judge"),
         "{}",
@@ -65,7 +65,7 @@ fn without_a_model_it_says_how_to_name_one() {
 fn a_token_that_is_not_taken_is_told_before_the_model_is_asked() {
     let lab = Lab::new("w0");
     let model = model(vec![answer("Hello.")]);
-    let ran = Ran::of(lab.agent(&model, &["Hi"]).env("GITHUB_TOKEN", "wrong").output().unwrap()).exits_with(2);
+    let ran = Ran::from_output(lab.agent(&model, &["Hi"]).env("GITHUB_TOKEN", "wrong").output().unwrap()).exits_with(2);
     assert!(ran.err.contains("does not take the token"), "{}", ran.err);
     assert_eq!(model.received(), 0);
 }

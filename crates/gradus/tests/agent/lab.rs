@@ -137,7 +137,7 @@ impl Lab {
     }
 
     pub(crate) fn ask(&self, model: &Endpoint, arguments: &[&str]) -> Ran {
-        Ran::of(self.agent(model, arguments).output().unwrap())
+        Ran::from_output(self.agent(model, arguments).output().unwrap())
     }
 
     /// How many issues of octo/demo have this title.

@@ -52,7 +52,7 @@ fn interrupted_it_leaves_a_session_that_goes_on() {
     let child = lab.agent(&model, &arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     eventually("the model is asked again", || (model.received() == 2).then_some(()));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(130);
+    let ran = Ran::from_output(child.wait_with_output().unwrap()).exits_with(130);
     assert!(ran.err.contains("interrupted; `gradus agent --session s.json` goes on"), "{}", ran.err);
     let session: Json = serde_json::from_str(&lab.read("s.json")).unwrap();
     assert_eq!(session["messages"].as_array().unwrap().len(), 3);

@@ -57,7 +57,7 @@ fn a_request_can_come_from_standard_input() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"Say hello, please.\n").unwrap();
-    assert_eq!(Ran::of(child.wait_with_output().unwrap()).exits_with(0).out, "Hello.\n");
+    assert_eq!(Ran::from_output(child.wait_with_output().unwrap()).exits_with(0).out, "Hello.\n");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_conversation_goes_on_line_by_line() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"Who am I?\n\nStar demo.\n/quit\nnever\n").unwrap();
-    let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(0);
+    let ran = Ran::from_output(child.wait_with_output().unwrap()).exits_with(0);
     assert_eq!(ran.out, "You are octo.\nStarred.\n");
 }
 
@@ -142,7 +142,7 @@ fn anthropics_wire_form_works_as_well() {
     ];
     let mut command = lab.command(&arguments);
     command.env("GITHUB_TOKEN", crate::lab::TOKEN).env("MY_KEY", "k").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
-    let ran = Ran::of(command.output().unwrap()).exits_with(0);
+    let ran = Ran::from_output(command.output().unwrap()).exits_with(0);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["answer"], "Starred.");
     assert_eq!(report["steps"][1]["tool"], "star_repo");

@@ -33,7 +33,7 @@ fn bench(place: &Place, model: &Endpoint, more: &[&str]) -> Ran {
     let outputs = ["--out", "run", "--json", "out.json"];
     let mut command = place.command(&[&words[..], &outputs[..], more].concat());
     command.env("OPENAI_API_KEY", "test");
-    Ran::of(command.output().unwrap())
+    Ran::from_output(command.output().unwrap())
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_price_that_is_not_known_is_said_to_be_so() {
     let gates = ["--gate", "cost_per_solved <= 1", "--no-grading"];
     let mut command = place.command(&[&words[..], &gates].concat());
     command.env("OPENAI_API_KEY", "test");
-    let ran = Ran::of(command.output().unwrap()).exits_with(3);
+    let ran = Ran::from_output(command.output().unwrap()).exits_with(3);
     assert_eq!(place.lines("run/trials.jsonl")[0]["passed"], true);
     assert!(ran.out.contains("no price is known for mystery-7b"), "{}", ran.out);
 }
@@ -104,7 +104,7 @@ fn the_judge_can_be_interrupted() {
         assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         bench.try_wait().unwrap().is_some()
     });
-    let ran = Ran::of(bench.wait_with_output().unwrap()).exits_with(130);
+    let ran = Ran::from_output(bench.wait_with_output().unwrap()).exits_with(130);
     assert!(ran.err.contains("interrupted; what was judged is kept"), "{}", ran.err);
     assert_eq!(document(&place, "out.json")["summary"]["complete"], false);
 }

@@ -349,7 +349,7 @@ fn a_proxy_is_not_for_this_machine() {
     let words = ["bench", "--agent", "bash agent.sh", "--tasks", "4", "--out", "run", "--no-grading"];
     let mut command = place.command(&words);
     command.env("http_proxy", "http://127.0.0.1:1").env("NO_PROXY", "example.org").env_remove("no_proxy");
-    crate::place::Ran::of(command.output().unwrap()).exits_with(0);
+    crate::place::Ran::from_output(command.output().unwrap()).exits_with(0);
     let record = document(&place, "run/records/read-a-file-0.json");
     assert_eq!(record["answer"], "example.org,127.0.0.1,localhost 127.0.0.1,localhost");
 }

@@ -244,7 +244,7 @@ fn the_demo_needs_nothing() {
     // Nor has a proxy that is not there.
     let mut command = place.command(&["demo"]);
     command.env("http_proxy", "http://127.0.0.1:1").env_remove("no_proxy").env_remove("NO_PROXY");
-    let ran = Ran::of(command.output().unwrap()).exits_with(0);
+    let ran = Ran::from_output(command.output().unwrap()).exits_with(0);
     for part in ["Played and traced", "Planted mistakes", "The judge against the truth", "thought_to_tool", "What next"]
     {
         assert!(ran.out.contains(part), "{part}: {}", ran.out);

@@ -116,7 +116,7 @@ fn shown_json(place: &Place, arguments: &[&str], variables: &[(&str, &str)], cod
     let all = [&["config", "show", "--json"][..], arguments].concat();
     let mut command = place.command(&all);
     command.envs(variables.iter().copied());
-    let ran = crate::place::Ran::of(command.output().unwrap()).exits_with(code);
+    let ran = crate::place::Ran::from_output(command.output().unwrap()).exits_with(code);
     serde_json::from_str(&ran.out).unwrap()
 }
 
@@ -169,7 +169,7 @@ fn no_secret_is_shown() {
     ];
     for format in [&["config", "show"][..], &["config", "show", "--json"]] {
         let mut command = place.command(format);
-        let ran = crate::place::Ran::of(command.envs(variables).output().unwrap()).exits_with(2);
+        let ran = crate::place::Ran::from_output(command.envs(variables).output().unwrap()).exits_with(2);
         let all = ran.out + &ran.err;
         for secret in [
             "file-password",

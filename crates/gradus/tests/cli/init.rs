@@ -17,7 +17,7 @@ fn init_in(place: &Place, folder: &Path, arguments: &[&str], variables: &[(&str,
         }
     }
     command.current_dir(folder).env("HOME", place.path("home")).envs(variables.iter().copied());
-    Ran::of(command.output().unwrap())
+    Ran::from_output(command.output().unwrap())
 }
 
 /// The commands below `Next`.
@@ -50,7 +50,7 @@ fn an_empty_folder_gets_everything_and_the_commands_work_as_printed() {
                 None => shell.env_remove(name),
             };
         }
-        Ran::of(shell.output().unwrap()).exits_with(0);
+        Ran::from_output(shell.output().unwrap()).exits_with(0);
     }
     assert!(place.read("gradus-report.html").contains("<html"));
     // The file is trusted as it was written, and a second call changes nothing.
@@ -95,7 +95,7 @@ fn what_was_found_is_in_the_files_and_no_secret_is() {
     }
     // A key in the environment does not make the settings send anything.
     let mut show = place.command(&["config", "show", "--changed"]);
-    let shown = Ran::of(show.envs(variables).output().unwrap()).exits_with(0).out;
+    let shown = Ran::from_output(show.envs(variables).output().unwrap()).exits_with(0).out;
     assert!(shown.contains("judge.name = \"offline\"  # gradus.toml:"), "{shown}");
 }
 
@@ -200,6 +200,6 @@ fn a_folder_that_cannot_be_written_to_is_bad_input() {
     // Without a home nothing can be recorded, and nothing in the new file needs it.
     let homeless = Place::new();
     let mut command = homeless.command(&["init"]);
-    let ran = Ran::of(command.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap()).exits_with(0);
+    let ran = Ran::from_output(command.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap()).exits_with(0);
     assert!(ran.out.contains("wrote gradus.toml"), "{}", ran.out);
 }

@@ -66,7 +66,7 @@ fn an_output_that_is_full_is_one_line() {
     for arguments in [&["--version"][..], &["--version", "--verbose"], &["init", "--dry-run"]] {
         let mut command = place.command(arguments);
         command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
-        let ran = Ran::of(command.output().unwrap()).exits_with(1);
+        let ran = Ran::from_output(command.output().unwrap()).exits_with(1);
         assert!(ran.err.contains("cannot be written") && ran.err.lines().count() == 1, "{arguments:?}: {}", ran.err);
     }
 }

@@ -141,7 +141,7 @@ fn a_full_disk() {
         println!("SKIPPED: a small file system needs user namespaces (unshare), which are not allowed here");
         return;
     }
-    let ran = Ran::of(command.output().unwrap()).exits_with(1);
+    let ran = Ran::from_output(command.output().unwrap()).exits_with(1);
     let line = only_line(&ran);
     assert!(line.contains("No space left on device") && line.contains("--state-dir"), "{line}");
 }
@@ -164,7 +164,7 @@ fn a_found_settings_file_gets_no_key_and_no_prompts() {
     for key in [None, Some("sk-test")] {
         let mut command = lab.command(&eval(&[]));
         command.envs(key.map(|key| ("OPENAI_API_KEY", key)));
-        let ran = Ran::of(command.output().unwrap()).exits_with(2);
+        let ran = Ran::from_output(command.output().unwrap()).exits_with(2);
         let line = only_line(&ran);
         for part in ["judge.name", "judge.base_url (sends data to an address)", "`gradus trust`"] {
             assert!(line.contains(part) && !line.contains("sk-test"), "{line}");

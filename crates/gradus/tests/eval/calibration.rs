@@ -163,7 +163,7 @@ fn labels_in_the_terminal_are_blind_and_can_be_continued() {
         let mut child = lab.command(&arguments);
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        Ran::of(child.wait_with_output().unwrap())
+        Ran::from_output(child.wait_with_output().unwrap())
     };
     let ran = label("ann", "1\n1\nb\n2\ns\n").exits_with(0);
     assert!(ran.out.contains("Case 1 of 30") && ran.out.contains("1 correct   2 incorrect"), "{}", ran.out);

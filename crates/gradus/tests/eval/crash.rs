@@ -126,7 +126,7 @@ fn ctrl_c_ends_in_a_report_of_what_there_is() {
     }
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(130);
+    let ran = Ran::from_output(child.wait_with_output().unwrap()).exits_with(130);
     assert!(ran.err.contains("the same command goes on from there"), "{}", ran.err);
     assert!(ran.out.contains("This run is incomplete: it was interrupted"), "{}", ran.out);
     let summary: Json = serde_json::from_str(&lab.read("summary.json")).unwrap();

@@ -190,7 +190,7 @@ fn parquet_is_a_folder_of_tables_and_a_secret_stops_all_of_them() {
     // The name of the tool is the value of a secret, which the tripwire knows.
     let mut command = lab.command(&["export", "--format", "parquet", "--scrub", "--out", "scrubbed"]);
     command.env("SERVICE_PASSWORD", "read_file");
-    let ran = Ran::of(command.output().unwrap());
+    let ran = Ran::from_output(command.output().unwrap());
     assert_eq!(ran.code, Some(5), "{}", ran.err);
     assert_eq!(names("scrubbed"), [""; 0]);
 }
@@ -213,7 +213,7 @@ fn sessions_are_sent_only_with_consent() {
     assert!(ran.err.contains("nothing was sent"), "{}", ran.err);
     let mut command = lab.command_at(&endpoint, &["eval", "-", "--judge", "openai:any", "--quiet"]);
     command.stdin(std::fs::File::open(&file).unwrap());
-    let ran = Ran::of(command.output().unwrap());
+    let ran = Ran::from_output(command.output().unwrap());
     assert!(ran.err.contains("nothing was sent") && ran.code == Some(2), "{}", ran.err);
     assert_eq!(endpoint.received(), 0);
 }

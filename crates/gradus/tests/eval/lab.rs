@@ -37,7 +37,7 @@ impl Lab {
 
     /// Runs with a model at this endpoint.
     pub(crate) fn run_at(&self, endpoint: &Endpoint, arguments: &[&str]) -> Ran {
-        Ran::of(self.command_at(endpoint, arguments).output().unwrap())
+        Ran::from_output(self.command_at(endpoint, arguments).output().unwrap())
     }
 
     pub(crate) fn command_at(&self, endpoint: &Endpoint, arguments: &[&str]) -> Command {

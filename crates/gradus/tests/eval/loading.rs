@@ -40,7 +40,7 @@ fn a_model_that_is_loaded_is_waited_for() {
     // Every question was refused once, and the server was asked again.
     wait_for(&endpoint, 21);
     is_done.store(true, Ordering::Relaxed);
-    let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(0);
+    let ran = Ran::from_output(child.wait_with_output().unwrap()).exits_with(0);
     assert!(ran.err.contains("waiting for the model server to load its model ("), "{}", ran.err);
     assert!(ran.out.contains("(60 of 60"), "{}", ran.out);
     let lines = lab.lines("out.jsonl");
@@ -68,7 +68,7 @@ fn ctrl_c_ends_the_waiting_at_once() {
     wait_for(&endpoint, 5);
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    Ran::of(child.wait_with_output().unwrap()).exits_with(130);
+    Ran::from_output(child.wait_with_output().unwrap()).exits_with(130);
 }
 
 /// A 503 that says something else is a failure like any other.

@@ -457,7 +457,7 @@ fn judges_that_make_no_panel_are_refused() {
     let two = ["--judge", "gpt-4o", "--judge", "anthropic:claude-x", "--base-url", "http://127.0.0.1:9/v1"];
     let mut command = lab.command_at(&endpoint, &eval(&two));
     command.env("ANTHROPIC_API_KEY", "sk-ant");
-    let ran = crate::lab::Ran::of(command.output().unwrap()).exits_with(2);
+    let ran = crate::lab::Ran::from_output(command.output().unwrap()).exits_with(2);
     assert!(ran.err.contains("the judges have several providers"), "{}", ran.err);
     assert_eq!(endpoint.received(), 0);
 }

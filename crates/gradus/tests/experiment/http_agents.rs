@@ -151,7 +151,7 @@ fn secrets_of_the_agent_are_sent_and_not_stored() {
         let more = ["--span-wait", "0.2", "--setup", "true --token setup-secret", "--json", "out.json"];
         let header = ["--agent-header", "Authorization: Bearer $AGENT_TOKEN"];
         let mut command = place.command(&[&fixed[..], &more, &header, words].concat());
-        crate::place::Ran::of(command.env("AGENT_TOKEN", "header-secret").output().unwrap())
+        crate::place::Ran::from_output(command.env("AGENT_TOKEN", "header-secret").output().unwrap())
     };
     run(&url("first-secret"), &[]).exits_with(0);
     let first = seen.lock().unwrap()[0].clone();

@@ -50,7 +50,7 @@ echo "$OTEL_RESOURCE_ATTRIBUTES" >>attributes.txt
     ];
     let mut command = place.command(&words);
     let output = command.env("SECRET_KEY", "secret").env("PASSED_KEY", "passed").output().unwrap();
-    Ran::of(output).exits_with(0);
+    Ran::from_output(output).exits_with(0);
     let trials = place.lines("out/trials.jsonl");
     let answer = |at: usize| trials[at]["answer"].as_str().unwrap();
     let messages = r#"[{"role":"user","content":"Refund order 7."}]"#;
@@ -329,7 +329,7 @@ fn an_interrupt_lets_running_trials_finish() {
     // The trial goes on only after the interrupt was heard, so that no other one starts before it.
     std::thread::sleep(Duration::from_millis(500));
     place.write("go", "");
-    let ran = Ran::of(child.wait_with_output().unwrap()).exits_with(130);
+    let ran = Ran::from_output(child.wait_with_output().unwrap()).exits_with(130);
     assert!(ran.err.contains("the same command continues from there"), "{}", ran.err);
     assert_eq!(place.lines("out/trials.jsonl").len(), 1, "what was finished is reported");
     let ran = place.run(&words).exits_with(0);

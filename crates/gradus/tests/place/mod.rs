@@ -68,7 +68,7 @@ impl Place {
     /// Runs without a key: the judge is offline unless an endpoint is named.
     #[allow(dead_code, reason = "tests of the server run commands in their own way")]
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(arguments).output().unwrap())
+        Ran::from_output(self.command(arguments).output().unwrap())
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    pub(crate) fn of(output: Output) -> Ran {
+    pub(crate) fn from_output(output: Output) -> Ran {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }

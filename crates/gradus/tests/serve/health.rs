@@ -16,7 +16,7 @@ fn health_is_asked_in_one_line_and_two_exit_codes() {
     lab.run(&["health", &server.http.to_string(), "--live"]).exits_with(0);
     // By the environment, and by the settings.
     let mut command = lab.command(&["health"]);
-    Ran::of(command.env("GRADUS_URL", &url).output().unwrap()).exits_with(0);
+    Ran::from_output(command.env("GRADUS_URL", &url).output().unwrap()).exits_with(0);
     lab.configure(&format!("http = \"0.0.0.0:{}\"", server.http.port()), "");
     let ran = lab.run(&["health"]).exits_with(0);
     assert!(ran.out.starts_with(&format!("ok: http://127.0.0.1:{}: ", server.http.port())), "{}", ran.out);
@@ -24,7 +24,7 @@ fn health_is_asked_in_one_line_and_two_exit_codes() {
     let mut bare = std::process::Command::new(env!("CARGO_BIN_EXE_gradus"));
     bare.args(["health", url.as_str()]).env_clear().current_dir("/");
     bare.env("SSL_CERT_FILE", lab.write("no-certificates.pem", "")).env("SSL_CERT_DIR", "/nonexistent");
-    Ran::of(bare.output().unwrap()).exits_with(0);
+    Ran::from_output(bare.output().unwrap()).exits_with(0);
     server.stop();
     let ran = lab.run(&["health", &url]).exits_with(1);
     assert!(ran.out.is_empty() && ran.err.lines().count() == 1, "{}", ran.err);

@@ -70,7 +70,7 @@ impl Lab {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(arguments).output().unwrap())
+        Ran::from_output(self.command(arguments).output().unwrap())
     }
 
     /// As a user has it who came into this folder for the first time.
@@ -140,7 +140,7 @@ pub(crate) fn in_vain(mut command: Command) -> Ran {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let ran = Ran::of(child.wait_with_output().unwrap());
+    let ran = Ran::from_output(child.wait_with_output().unwrap());
     assert!(ran.code.is_some(), "it came up: {}", ran.err);
     ran
 }

@@ -28,6 +28,7 @@ mod mishaps;
 mod operations;
 mod pages;
 mod phoenix;
+mod phoenix_annotations;
 #[path = "../place/mod.rs"]
 mod place;
 mod poison;

@@ -69,7 +69,7 @@ fn a_store_and_a_server_give_what_the_files_give() {
     std::fs::write(lab.path("settings.toml"), "state_dir = \".gradus\"\n").unwrap();
     let all = |arguments: &[&str]| {
         let mut command = lab.command(&[&["traces", "store:", "--format", "jsonl"], arguments].concat());
-        let ran = crate::lab::Ran::of(command.current_dir(lab.path("elsewhere")).output().unwrap());
+        let ran = crate::lab::Ran::from_output(command.current_dir(lab.path("elsewhere")).output().unwrap());
         (ran.code, ran.out.lines().count())
     };
     assert_eq!(all(&["--state-dir", "../.gradus"]), (Some(0), from_files.len()));
@@ -95,7 +95,7 @@ fn a_store_is_named_by_option_or_variable_whatever_the_state_folder_is() {
         if let Some(address) = variable {
             command.env("GRADUS_STORE", address);
         }
-        crate::lab::Ran::of(command.output().unwrap())
+        crate::lab::Ran::from_output(command.output().unwrap())
     };
     let mut commands = vec![
         vec!["traces", "store:", "--state-dir", "own"],

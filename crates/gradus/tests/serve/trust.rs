@@ -14,7 +14,7 @@ const ALERT: &str = "[[alert]]\nname = \"a\"\nwhen = \"error_rate > 0.1 over 1h\
     command = [\"sh\", \"-c\", \"env > ran.tmp; mv ran.tmp ran\"]\n";
 
 fn untrusted(lab: &Lab, arguments: &[&str]) -> Ran {
-    Ran::of(lab.untrusting_command(arguments).output().unwrap())
+    Ran::from_output(lab.untrusting_command(arguments).output().unwrap())
 }
 
 fn fail_often(server: &Server) {
@@ -59,7 +59,8 @@ fn each_command_refuses_a_found_file_and_names_its_keys() {
 fn trust_is_given_once_for_the_file_as_it_is() {
     let lab = Lab::with("", ALERT);
     // Nobody is there to be asked.
-    let asked = Ran::of(lab.untrusting_command(&["trust"]).stdin(Stdio::null()).output().unwrap()).exits_with(2);
+    let asked =
+        Ran::from_output(lab.untrusting_command(&["trust"]).stdin(Stdio::null()).output().unwrap()).exits_with(2);
     assert!(asked.out.contains("alert[0].command: runs a program: [\"sh\", \"-c\""), "{}", asked.out);
     assert!(asked.err.contains("--yes"), "{}", asked.err);
     in_vain(lab.untrusting_command(&SERVE)).exits_with(2);

@@ -57,7 +57,7 @@ impl OldFolder {
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(arguments).output().unwrap())
+        Ran::from_output(self.command(arguments).output().unwrap())
     }
 
     fn serve(&self) -> Server {

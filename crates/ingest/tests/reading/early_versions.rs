@@ -278,3 +278,18 @@ fn smolagents_puts_the_id_in_front_of_a_result() {
     ]);
     assert_eq!(steps(&read), [("tool_a", None, None), ("tool_b", None, Some("berth 7"))]);
 }
+
+#[test]
+fn a_failed_part_of_a_run_whose_root_is_missing_is_no_failed_run() {
+    let failed = |mut span: Json| {
+        span["status"] = json!({"code": 2, "message": "no such ship"});
+        span
+    };
+    let spans = |parent: u64| {
+        let wrapper = span(1, 2, parent, "wrapper", (1, 3), json!({"traceloop.span.kind": "task"}));
+        let said = json!([crate::small_traces::answer()]);
+        [failed(wrapper), chat(1, 3, parent, (4, 5), json!([user()]), said)]
+    };
+    assert!(!read(&spans(9))[0].is_error);
+    assert!(read(&spans(0)).iter().any(|run| run.is_error), "a root is the run");
+}

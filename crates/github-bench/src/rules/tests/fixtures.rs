@@ -32,7 +32,7 @@ pub(super) struct Lab {
 impl Lab {
     pub(super) fn new(seed: &str, request: &str) -> Lab {
         let world = SeedFile::load_named(seed).unwrap().to_world().unwrap();
-        Lab::of(world, request)
+        Lab::in_world(world, request)
     }
 
     /// A world that extends a built-in one.
@@ -40,10 +40,10 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seed.toml");
         std::fs::write(&path, seed).unwrap();
-        Lab::of(SeedFile::load_named(path.to_str().unwrap()).unwrap().to_world().unwrap(), request)
+        Lab::in_world(SeedFile::load_named(path.to_str().unwrap()).unwrap().to_world().unwrap(), request)
     }
 
-    fn of(world: World, request: &str) -> Lab {
+    fn in_world(world: World, request: &str) -> Lab {
         let record = TrialRecord { request: request.to_owned(), ..TrialRecord::default() };
         Lab {
             before: world.clone(),
