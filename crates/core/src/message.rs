@@ -174,7 +174,15 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
                 .collect()
         }
         Json::Object(mut object) => {
-            for key in ["messages", "contents", "input", "output", "choices", "generations", "replies", "body"] {
+            // smolagents records the arguments of its call of a model.
+            if let Some(Json::Array(args)) = object.get_mut("args")
+                && let Some(list @ Json::Array(_)) = args.first_mut()
+            {
+                return messages_from_json(std::mem::take(list));
+            }
+            for key in
+                ["messages", "contents", "input", "output", "choices", "generations", "replies", "candidates", "body"]
+            {
                 if matches!(object.get(key), Some(Json::Array(_) | Json::Object(_))) {
                     let list = object.remove(key).unwrap_or_default();
                     let mut messages = Vec::new();
@@ -223,6 +231,13 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
         Json::String(text) => return Some(ChatMessage::from_text(MessageRole::User, text)),
         _ => return None,
     };
+    // Gemini's content inside of an event, whose own role is always that of the user.
+    if let Some(Json::Object(inner)) = object.get_mut("content")
+        && inner.get("parts").is_some_and(Json::is_array)
+        && inner.contains_key("role")
+    {
+        return message_from_json(Json::Object(std::mem::take(inner)));
+    }
     // Wrappers: OpenAI's `choices[].message`, LangChain's `kwargs` and `data`. The role may stand outside.
     for wrapper in ["message", "kwargs", "data"] {
         if let Some(Json::Object(inner)) = object.get_mut(wrapper) {

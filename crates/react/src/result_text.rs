@@ -37,9 +37,9 @@ pub fn result_text(json: Json) -> String {
 fn is_text_block(json: &Json) -> bool {
     json.as_object().is_some_and(|object| {
         object.get("text").is_some_and(Json::is_string)
-            && object
-                .keys()
-                .all(|key| matches!(key.as_str(), "type" | "text" | "annotations" | "meta" | "_meta" | "id"))
+            && object.keys().all(|key| {
+                matches!(key.as_str(), "type" | "block_type" | "text" | "annotations" | "meta" | "_meta" | "id")
+            })
     })
 }
 

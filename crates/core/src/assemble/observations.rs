@@ -34,11 +34,10 @@ pub(super) fn read_observations(
                     *nth += 1;
                     ids.nth(id, *nth - 1)
                 }
-                None => {
-                    unnamed += 1;
-                    Some(unnamed - 1)
-                }
+                None => Some(unnamed),
             };
+            // A label is not always there, so results with one count among those without.
+            unnamed += usize::from(result.id.is_none());
             if let Some(requested_call) = index.and_then(|index| requested_calls.get_mut(index)) {
                 let fits = result.name.as_deref().is_none_or(|name| name == requested_call.tool);
                 // Every later request repeats the result; the first one counts.
@@ -223,6 +222,8 @@ pub(super) fn choose_observation(
         // JavaScript prints the exception of the span with this prefix.
         (Some(shown), Some(recorded)) if shown.strip_prefix("Error: ") == Some(recorded) => Some(recorded),
         (Some(shown), Some(recorded)) if is_encoded_twice(shown, recorded) => Some(recorded),
+        // Python's way to write that nothing was returned, where the tool failed.
+        (Some(shown), Some("None")) if !shown.is_empty() => Some(shown),
         (Some(shown), _) if requested_call.seen_by_id && !shown.is_empty() => Some(shown),
         _ => recorded.or(shown),
     };

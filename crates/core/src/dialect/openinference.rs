@@ -61,6 +61,10 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
                 is_tool_run = true;
                 facts.tool.is_error |= value.as_str() == Some("error");
             }
+            "tool.arguments" => {
+                is_tool_run = true;
+                fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value));
+            }
             "tool.result" => {
                 is_tool_run = true;
                 fill_if_empty(&mut facts.output_text, text_or_json(value));
@@ -72,7 +76,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             _ => {}
         }
     }
-    // Strands' first versions record a tool's run like this, without a kind.
+    // Strands' first versions and OpenLLMetry for LlamaIndex record a tool's run like this, without a kind.
     if is_tool_run && facts.kind == OperationKind::Other && facts.tool.name.is_some() {
         facts.kind = OperationKind::Tool;
     }
@@ -93,6 +97,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
                 add_automatic_calls(text, facts);
                 fill_if_empty(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
                 facts.add_output(invalid_calls(text));
+                facts.add_output(streamed_calls(text, &facts.output));
             }
         }
         _ => {}
@@ -211,6 +216,19 @@ fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
         return Vec::new();
     }
     bounded_json::parse_bounded_json(text).map(messages_from_json).unwrap_or_default()
+}
+
+/// Calls that only the recorded response of Gemini's SDK has, if its reply was streamed.
+fn streamed_calls(text: &str, output: &[ChatMessage<'_>]) -> Vec<ChatMessage<'static>> {
+    if output.iter().any(ChatMessage::has_tool_calls)
+        || !text.starts_with("{\"candidates\"")
+        || !text.contains("\"function_call\"")
+    {
+        return Vec::new();
+    }
+    let mut messages = bounded_json::parse_bounded_json(text).map(messages_from_json).unwrap_or_default();
+    messages.retain(ChatMessage::has_tool_calls);
+    messages
 }
 
 /// LangGraph's thread id, which it puts into `metadata`.

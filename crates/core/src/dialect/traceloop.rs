@@ -161,6 +161,9 @@ fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     if facts.tool.result.is_none()
         && let Some(text) = facts.output_text.clone()
     {
-        facts.tool.result = Some(Cow::Owned(unwrap_result(&text).text.into_owned()));
+        let result = unwrap_result(&text);
+        facts.tool.is_error |= result.is_error;
+        fill_if_empty(&mut facts.tool.call_id, result.call_id.map(Cow::Owned));
+        facts.tool.result = Some(Cow::Owned(result.text.into_owned()));
     }
 }

@@ -108,7 +108,7 @@ fn success_and_message(json: Json) -> Option<(bool, Map<String, Json>)> {
 /// results are not parsed.
 fn may_be_envelope(text: &str) -> bool {
     // The keys with which the envelopes below begin.
-    const FIRST_KEYS: [&str; 13] = [
+    const FIRST_KEYS: [&str; 14] = [
         "blocks",
         "content",
         "type",
@@ -119,6 +119,7 @@ fn may_be_envelope(text: &str) -> bool {
         "output",
         "error",
         "tool_call_id",
+        "tool_name",
         "message",
         "isError",
         "lc",
@@ -138,6 +139,16 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
     let plain = UnwrappedResult { text: Cow::Borrowed(text), ..UnwrappedResult::default() };
     let text_of = |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
     let flagged = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true);
+    // LlamaIndex's ToolCallResult: {"tool_name", "tool_kwargs", "tool_id", "tool_output": {..}}.
+    if depth + 1 < MAX_WRAPPED_DEPTH
+        && object.contains_key("tool_kwargs")
+        && let Some(Json::Object(inner)) = object.get_mut("tool_output")
+    {
+        let inner = std::mem::take(inner);
+        let written = Json::Object(inner.clone()).to_string();
+        let UnwrappedResult { text, is_error, .. } = unwrap_object(inner, &written, depth + 1);
+        return UnwrappedResult { text: Cow::Owned(text.into_owned()), call_id: text_of(&object, "tool_id"), is_error };
+    }
     // LlamaIndex's ToolOutput: {"blocks": [{"text"}], "tool_name", "raw_input", ...}, earlier {"content", "tool_name", ...}.
     if object.contains_key("tool_name") && object.contains_key("raw_input") {
         if let Some(blocks) = object.remove("blocks") {

@@ -11,7 +11,7 @@ use super::number_text::parse_number;
 use super::repetition::ComparedCall;
 use super::rule_catalog::{PROVENANCE_EXPLAINED, PROVENANCE_UNEXPLAINED};
 use super::words::split_words;
-use super::{OfflineJudge, OfflineVerdict};
+use super::{OfflineJudge, OfflineVerdict, coding};
 
 /// Values of one call that are traced.
 const MAX_VALUES: usize = 200;
@@ -367,6 +367,9 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
     };
     if let Some(gap) = explain_gap(offline, at) {
         return OfflineVerdict::cannot_judge(gap);
+    }
+    if coding::edits_files(step) || coding::asks_person(step) {
+        return OfflineVerdict::cannot_judge("A value has no source, but it is part of a text that the agent writes.");
     }
     let changes = offline.find_tool(step).is_some_and(|(_, tool)| tool.names_change());
     if !changes {

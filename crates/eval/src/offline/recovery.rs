@@ -171,7 +171,7 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
     if is_repeated {
         return ErrorReaction::SameAgain;
     }
-    if coding::only_asks(failed) || coding::was_stopped(failed) {
+    if coding::needs_no_mention(failed) || coding::was_stopped(failed) {
         return ErrorReaction::WentOn;
     }
     match offline.find_tool(failed) {

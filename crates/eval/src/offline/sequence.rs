@@ -145,9 +145,11 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
         // Without a result nobody knows whether the call brought anything.
         let is_same =
             step.observation.is_some() && steps[before].observation.is_some() && same_result(&steps[before], step);
+        // An edit that is done twice changed something twice: the text that it replaces was there again.
+        let is_done_again = failure.is_none() && coding::edits_files(step);
         // Calls of one reply were made without knowing each other's results.
         let is_parallel = offline.same_reply(at).any(|(other, _)| other == before);
-        if !has_changed_between && !is_retry && is_same && !is_parallel && !coding::waits(step) {
+        if !has_changed_between && !is_retry && is_same && !is_parallel && !is_done_again && !coding::waits(step) {
             repeats[at] = Some(before);
         }
     }

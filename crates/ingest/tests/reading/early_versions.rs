@@ -293,3 +293,87 @@ fn a_failed_part_of_a_run_whose_root_is_missing_is_no_failed_run() {
     assert!(!read(&spans(9))[0].is_error);
     assert!(read(&spans(0)).iter().any(|run| run.is_error), "a root is the run");
 }
+
+#[test]
+fn google_genai_under_logfire_keeps_the_role_inside() {
+    let part = |key: &str, value: Json| joined(json!({"text": null, "function_call": null}), &json!({key: value}));
+    let event = |role: &str, part: Json| json!({"role": "user", "content": {"role": role, "parts": [part]}});
+    let asked = event("user", part("text", json!("Where is the ship?")));
+    let call = json!({"id": "c", "name": "find_ship", "args": {"name": "Anna"}});
+    let said =
+        json!({"index": 0, "message": {"role": "assistant", "content": ["I will look.", {"function_call": call}]}});
+    let called = json!({"role": "user", "content": {"role": "model",
+        "parts": [part("text", json!("I will look.")), part("function_call", call.clone())]}});
+    let seen = event(
+        "user",
+        part("function_response", json!({"id": "c", "name": "find_ship", "response": {"result": "berth 7"}})),
+    );
+    let answered = json!({"index": 0, "message": {"role": "assistant", "content": ["At berth 7."]}});
+    let model = |trace: u64, times: (u64, u64), events: Json| {
+        let attributes = json!({"gen_ai.system": "gemini", "gen_ai.operation.name": "chat", "gen_ai.request.model": "m",
+            "events": events, "logfire.json_schema": "{}"});
+        span(trace, trace, 0, "generate_content m", times, attributes)
+    };
+    assert_found(&read_one(&[
+        model(1, (1, 2), json!([asked, said])),
+        model(2, (3, 4), json!([asked, called, seen, answered])),
+    ]));
+}
+
+#[test]
+fn a_tool_may_be_a_task_of_openllmetry() {
+    let model = |id: u64, times: (u64, u64), said: &str| {
+        let said = json!({"role": "assistant", "parts": [{"type": "text", "content": said}]});
+        chat(1, id, 1, times, json!([user()]), json!([said]))
+    };
+    let output = json!({"tool_name": "find_ship", "tool_kwargs": {"name": "Anna"}, "tool_id": "c",
+        "tool_output": {"blocks": [{"block_type": "text", "text": "berth 7"}], "tool_name": "find_ship",
+            "raw_input": {}, "is_error": true}});
+    let tool = json!({"traceloop.span.kind": "task", "tool.name": "find_ship", "tool.arguments": {"name": "Anna"},
+        "traceloop.entity.output": output});
+    let read = read_one(&[
+        span(1, 1, 0, "FunctionAgent.workflow", (0, 9), json!({"traceloop.span.kind": "workflow"})),
+        model(2, (1, 2), "I will look."),
+        span(1, 3, 1, "BaseWorkflowAgent.task", (3, 4), tool),
+        model(4, (5, 6), "At berth 7."),
+    ]);
+    assert_found(&read);
+    assert!(read.steps[0].is_error);
+    assert_eq!(read.steps[0].tool_call_id.as_deref(), Some("c"));
+}
+
+#[test]
+fn words_of_a_streamed_reply_stand_before_its_calls_in_the_history() {
+    let words = json!({"role": "assistant", "parts": [{"type": "text", "content": "I will look."}]});
+    let result = crate::small_traces::result(Some("c"));
+    let input = json!([user(), words, reply(None, Some("c")), result]);
+    assert_found(&read_one(&[
+        crate::small_traces::agent(),
+        chat(1, 2, 1, (1, 2), json!([user()]), json!([reply(None, Some("c"))])),
+        chat(1, 3, 1, (3, 4), input, json!([crate::small_traces::answer()])),
+    ]));
+}
+
+#[test]
+fn smolagents_may_record_the_request_as_arguments() {
+    let message = |role: &str, text: &str| json!({"role": role, "content": [{"type": "text", "text": text}]});
+    let model = |id: u64, times: (u64, u64), input: Json, more: Json| {
+        let fixed = json!({"openinference.span.kind": "LLM", "input.value": {"args": [input]},
+            "llm.output_messages.0.message.role": "assistant"});
+        span(1, id, 1, "OpenAIServerModel.__call__", times, joined(fixed, &more))
+    };
+    let call = json!({"llm.output_messages.0.message.content": "I will look.",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.id": "c",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "find_ship"});
+    let asked = message("user", "Where is the ship?");
+    let seen =
+        json!([asked, message("tool-call", "Calling tools: []"), message("tool-response", "Observation:\nberth 7")]);
+    let tool = json!({"openinference.span.kind": "TOOL", "tool.name": "find_ship", "output.value": "None"});
+    let read = read_one(&[
+        span(1, 1, 0, "agent", (0, 9), json!({"openinference.span.kind": "AGENT"})),
+        model(2, (1, 2), json!([asked]), call),
+        span(1, 3, 1, "find_ship", (3, 4), tool),
+        model(4, (5, 6), seen, json!({"llm.output_messages.0.message.content": "At berth 7."})),
+    ]);
+    assert_found(&read);
+}

@@ -34,9 +34,16 @@ impl StepExtractor<'_, '_> {
             next: 0,
         };
         let mut thought: Option<String> = None;
-        for message in spoken() {
+        // Whether the thought stands directly before the calls.
+        let mut is_same_reply = false;
+        for message in input {
+            if message.role != MessageRole::Assistant {
+                is_same_reply = false;
+                continue;
+            }
             if !message.has_tool_calls() {
                 thought = extract_reply_text(std::slice::from_ref(message));
+                is_same_reply = true;
                 continue;
             }
             let mut said_here: Option<Option<String>> = None;
@@ -50,7 +57,8 @@ impl StepExtractor<'_, '_> {
                     Some(said) => said.as_deref().and_then(|said| self.tree.budget.share_text(said)),
                     None => {
                         let said = extract_reply_text(std::slice::from_ref(message));
-                        let said = if known.is_none() { said.or(thought.take()) } else { said };
+                        // A streamed reply may be recorded by its last piece, which has the call and not the words.
+                        let said = if known.is_none() || is_same_reply { said.or(thought.take()) } else { said };
                         said_here = Some(said.clone());
                         said
                     }

@@ -18,7 +18,6 @@ use gradus_core::trajectory::TrajectoryStep;
 use super::OfflineJudge;
 use super::excerpt::take_prefix;
 use coding_action::{code_mode_script, only_waits};
-use shell_command::only_looks;
 
 /// Whether a step runs a command of a shell.
 pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
@@ -28,14 +27,28 @@ pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
 /// Bytes of a result that tells how something that runs stands.
 const MAX_STATUS_BYTES: usize = 300;
 
-/// Whether a step only asks: a command that shows things, whose exit status is its answer (`grep`, `gh pr checks`), or a
-/// look at a process that runs.
-pub(super) fn only_asks(step: &TrajectoryStep) -> bool {
+/// Whether an answer need not tell that a step failed. The exit status of a command is often what the agent wanted to know
+/// (`grep`, `gh pr checks`, `command -v`), or the wanted state was there already. In sessions that were read by hand, none
+/// of 18 such flags was right.
+pub(super) fn needs_no_mention(step: &TrajectoryStep) -> bool {
+    const LOOKS: &str = " glob grep ls list search find ";
     match CodingAction::from_step(step) {
-        CodingAction::Command(command) => only_looks(&command),
-        CodingAction::Other => waits(step),
+        CodingAction::Command(_) => true,
+        CodingAction::Other => waits(step) || LOOKS.contains(&format!(" {} ", step.tool.to_ascii_lowercase())),
         CodingAction::Read(_) | CodingAction::Edit(_) | CodingAction::Write(_) => false,
     }
+}
+
+/// Whether a step writes into files.
+pub(super) fn edits_files(step: &TrajectoryStep) -> bool {
+    CodingAction::from_step(step).is_change()
+}
+
+/// Whether a step puts a question to the user.
+pub(super) fn asks_person(step: &TrajectoryStep) -> bool {
+    const ASKING: &str =
+        " askuserquestion request_user_input ask_user ask_user_question ask_followup_question exitplanmode question ";
+    ASKING.contains(&format!(" {} ", step.tool.to_ascii_lowercase()))
 }
 
 /// Whether the process of a step was ended by a signal, as an agent ends its own server.
