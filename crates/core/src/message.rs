@@ -84,6 +84,8 @@ impl MessageRole {
                 MessageRole::Tool
             }
             "SystemMessage" => MessageRole::System,
+            // `assistant-subagent-7`: nobody's request.
+            name if name.starts_with("assistant-") => MessageRole::Assistant,
             _ => MessageRole::User,
         }
     }

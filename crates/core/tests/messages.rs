@@ -141,3 +141,24 @@ fn what_is_no_message_gives_none() {
         assert!(messages_from_json(shape.clone()).is_empty(), "{shape}");
     }
 }
+
+#[test]
+fn marks_of_coding_agents_are_no_requests() {
+    let list = json!([
+        {"role": "user", "content": "Fix it."},
+        {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "a", "type": "function",
+            "function": {"name": "Bash", "arguments": "{\"command\": \"make\"}"}}]},
+        {"role": "tool", "tool_call_id": "a", "content": "Exit code 2\nno rule"},
+        {"role": "assistant-subagent-7", "content": "The subagent is done."},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "b", "type": "function",
+            "function": {"name": "Edit", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "b", "content": "<tool_use_error>File has not been read yet."},
+        {"role": "user", "content": "[Request interrupted by user]"},
+        {"role": "user", "content": "Rather explain it."},
+        {"role": "assistant", "content": "It is broken."}]);
+    let found = gradus_core::assemble::assemble_messages(&messages_from_json(list), &[]);
+    let queries: Vec<Option<&str>> = found.iter().map(|run| run.query.as_deref()).collect();
+    assert_eq!(queries, [Some("Fix it."), Some("Rather explain it.")]);
+    assert!(found[0].steps.iter().all(|step| step.is_error), "{:?}", found[0].steps);
+    assert!(found[0].defects.iter().any(|defect| defect.detail == "the user interrupted the request"));
+}

@@ -26,6 +26,12 @@ pub struct ItemTrial {
     pub answer: Option<String>,
     /// The main trajectory of the trial, in `trajectories.jsonl`.
     pub trajectory_id: String,
+    /// The trace of the main trajectory; null without spans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The root span of the main trajectory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub span_ids: Vec<String>,
     /// Spans that the agent sent. Without any, its tool calls are unknown.
     pub has_spans: bool,
     pub step_count: u64,

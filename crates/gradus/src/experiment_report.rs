@@ -351,6 +351,8 @@ mod tests {
             tags: vec![tag.to_owned()],
             answer: None,
             trajectory_id: format!("{item}-{number}"),
+            trace_id: None,
+            span_ids: Vec::new(),
             has_spans: true,
             step_count: 0,
             prompt_tokens: 0,

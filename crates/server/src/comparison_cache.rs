@@ -47,6 +47,7 @@ mod tests {
             versions: Vec::new(),
             pairing: RunPairing::None,
             task_mix: Vec::new(),
+            uncompared: Vec::new(),
             mismatches: Vec::new(),
             dimensions: Vec::new(),
             report: ComparisonReport { alpha: 0.05, test_count: 0, adjusted_alpha: 0.05, pairs: Vec::new() },

@@ -29,8 +29,16 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
     while at < messages.len() {
         // Consecutive messages of the user are one request.
         let asked = messages[at..].iter().take_while(|message| is_user_turn(message)).count();
-        let query: Vec<_> =
+        let mut query: Vec<_> =
             messages[at..at + asked].iter().map(|message| message.joined_text().trim().to_owned()).collect();
+        // Exports of coding agents keep the mark with which the program told that the user stopped the turn before.
+        if query.first().is_some_and(|text| is_interruption(text)) {
+            query.remove(0);
+            if let Some(stopped) = trajectories.last_mut().filter(|before| before.final_answer.is_none()) {
+                let detail = "the user interrupted the request";
+                stopped.defects.push(ExtractionDefect::new(DefectKind::MissingAnswer, detail, None));
+            }
+        }
         let begin = at + asked;
         let length = messages[begin..].iter().take_while(|message| !is_user_turn(message)).count();
         let turn = &messages[begin..begin + length];
@@ -56,6 +64,11 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
         (1..).zip(&mut trajectories).for_each(|(number, trajectory)| trajectory.turn_index = Some(number));
     }
     trajectories
+}
+
+/// Whether a message of the user is a mark of the program: of Claude Code, or of Codex.
+fn is_interruption(text: &str) -> bool {
+    text.starts_with("[Request interrupted by user") || text.starts_with("<turn_aborted>")
 }
 
 /// Reads a plain ReAct transcript. Each question in it is one trajectory.

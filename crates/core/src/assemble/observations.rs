@@ -230,9 +230,16 @@ pub(super) fn choose_observation(
     let mut is_error = requested_call.seen_is_error || tool.is_some_and(|tool| tool.is_error);
     if tool.is_none() {
         // Without a span of the tool, only the text shows an error.
-        is_error |= observation.is_some_and(|text| text.starts_with("Error:") || text.starts_with("Error "));
+        is_error |= observation.is_some_and(is_error_text);
     }
     (observation.map(str::to_owned), is_error)
+}
+
+/// Whether a result begins as a failure does, also as Claude Code writes those of its tools and of commands.
+fn is_error_text(text: &str) -> bool {
+    let has_failed = |code: &str| code.starts_with(|digit: char| ('1'..='9').contains(&digit));
+    ["Error:", "Error ", "<tool_use_error>"].iter().any(|opening| text.starts_with(opening))
+        || text.strip_prefix("Exit code ").is_some_and(has_failed)
 }
 
 /// Whether a shown list is the recorded one with each item encoded as a text, as early versions of Agent Framework write it.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::gate_bar::{BarFault, GateBar, GateOperator};
-use super::gate_metric::{GateMetric, GateMetricError};
+use super::gate_metric::{GateMeasurement, GateMetric, GateMetricError};
 use super::gate_vocabulary::GateVocabulary;
 use super::{EvaluationSummary, MetricResult};
 use gradus_stats::interval::ConfidenceInterval;
@@ -193,7 +193,7 @@ impl QualityGate {
             .interval
             // A corrected number is limited by labels rather than by runs.
             .filter(|_| !result.is_certain && measured.raw_value.is_none())
-            .and_then(|interval| count_more_runs(value, bar, interval, measured.run_count));
+            .and_then(|interval| count_more_runs(value, bar, interval, &measured));
         let is_exact = self.metric.is_exact();
         let passes = match (context.basis, ends) {
             // Without an interval nothing shows that the unfavourable end meets the bar.
@@ -270,17 +270,26 @@ fn explain_verdict(result: &GateResult, is_met: bool, passes: bool, has_interval
     }
 }
 
-/// The interval shrinks with the square root of the number of runs, so that is how many more it takes until the end
-/// that faces the bar reaches it.
-fn count_more_runs(value: f64, bar: f64, interval: ConfidenceInterval, run_count: u64) -> Option<u64> {
-    let distance = (value - bar).abs();
-    let reach = if bar > value { interval.high - value } else { value - interval.low };
+/// More runs than this are no advice.
+const MAX_ADVISED_RUNS: f64 = 100_000.0;
+
+/// How many more runs it takes until the end of the interval that faces the bar reaches it.
+///
+/// An interval shrinks with the square root of the number of runs. That of a share also changes its form: Wilson's end
+/// `e` of a share `p` solves `(p - e)² = z² e (1 - e) / n`. The present end gives `z² / n`, and the bar in the place of
+/// `e` gives the number that is needed.
+fn count_more_runs(value: f64, bar: f64, interval: ConfidenceInterval, measured: &GateMeasurement) -> Option<u64> {
+    let end = if bar > value { interval.high } else { interval.low };
+    let (distance, reach, run_count) = ((value - bar).abs(), (end - value).abs(), measured.run_count);
     // At the bar itself no number of runs decides.
     if distance <= 1e-9 || run_count == 0 || !reach.is_finite() {
         return None;
     }
-    let needed = (run_count as f64 * (reach / distance).powi(2)).ceil();
-    (needed < 1e9).then(|| (needed as u64).saturating_sub(run_count).max(1))
+    let spread = |share: f64| share * (1.0 - share);
+    let is_inside = measured.is_share && spread(end) > 0.0 && spread(bar) > 0.0;
+    let form = if is_inside { spread(bar) / spread(end) } else { 1.0 };
+    let needed = (run_count as f64 * (reach / distance).powi(2) * form).ceil();
+    (needed < MAX_ADVISED_RUNS).then(|| (needed as u64).saturating_sub(run_count).max(1))
 }
 
 impl std::fmt::Display for QualityGate {

@@ -135,7 +135,8 @@ impl GateMetric {
             interval: corrected(metric).map(|found| found.interval).or(metric.and_then(|metric| metric.interval)),
             is_share: metric.is_none_or(|metric| metric.is_share),
             count: metric.map_or(0, |metric| metric.denominator),
-            run_count: summary.trajectories,
+            // A run that ended early has read more runs than it judged.
+            run_count: metric.map_or(0, |metric| metric.denominator.min(summary.trajectories)),
             missing_reason,
             raw_value: corrected(metric).and(metric.and_then(|metric| metric.value)),
             is_uncalibrated: metric

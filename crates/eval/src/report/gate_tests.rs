@@ -177,9 +177,13 @@ fn the_estimate_decides_and_the_interval_tells_how_sure_that_is() {
     assert_eq!(check(gate, &summary(0.7, 0.6, 0.8)), GateVerdict::Fail);
     let unsure = check_on(gate, &summary(0.9, 0.8, 0.95), GateBasis::Estimate);
     assert_eq!((unsure.verdict, unsure.is_certain), (GateVerdict::Pass, false));
-    // The interval reaches 0.1 below the estimate and must reach 0.05: four times as many runs.
-    assert_eq!(unsure.more_runs, Some(90));
-    assert_eq!(unsure.explanation, "met, but the interval contains the bar; about 90 more runs would decide");
+    // The interval reaches 0.1 below the estimate and must reach 0.05: four times as many runs, times the ratio of
+    // p (1 - p) at the bar and at the present end.
+    assert_eq!(unsure.more_runs, Some(66));
+    assert_eq!(unsure.explanation, "met, but the interval contains the bar; about 66 more runs would decide");
+    // Wilson's interval of 30 right ones of 30; with 73 of 73 it begins at 0.95.
+    let all_right = check_on("thought_to_tool >= 0.95", &summary(1.0, 0.8865, 1.0), GateBasis::Lower);
+    assert_eq!(all_right.more_runs, Some(43));
     for (basis, value, verdict) in [
         (GateBasis::Lower, 0.9, GateVerdict::Fail),
         (GateBasis::Upper, 0.9, GateVerdict::Pass),

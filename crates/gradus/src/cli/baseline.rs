@@ -79,6 +79,11 @@ pub(super) enum CompareError {
     VersionOfBaseline { name: String, version: String },
     #[error("{name}: {reason}")]
     Source { name: String, reason: String },
+    #[error(
+        "{name}: the folder of an experiment or a benchmark, whose results are in its run\nhint: give the name or the id \
+         of the run (`gradus runs` lists them; `--name` names one)"
+    )]
+    TrialFolder { name: String },
     #[error("{name}: {count} runs begin with it\nhint: give more of the id")]
     Ambiguous { name: String, count: usize },
     #[error(
@@ -90,6 +95,11 @@ pub(super) enum CompareError {
     Comparison(#[from] ComparisonError),
     #[error(transparent)]
     RunFile(#[from] RunFileError),
+    #[error(
+        "the versions have no score in common, so --fail-on could never fail\nhint: judge both with the same \
+         --evaluators"
+    )]
+    NoCommonScore,
     #[error("--fail-on and --min-effect need something to compare with\nhint: add --baseline FILE")]
     NoBaseline,
     #[error(transparent)]
@@ -144,6 +154,9 @@ impl DecisionOptions {
             }
         }
         let mut comparison = VersionComparison::from_versions(results, &self.settings())?;
+        if self.fail_on.is_some() && !comparison.has_common_score() {
+            return Err(CompareError::NoCommonScore);
+        }
         comparison.add_run_details(results, readers)?;
         Ok(comparison)
     }

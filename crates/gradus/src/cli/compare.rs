@@ -79,6 +79,9 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
     let load = || {
         // A run wins over a folder with the same name, which is often the one that it was made from.
         let load_one = |name: &String| match find_source(name).filter(|source| !is_run(&state, source)) {
+            Some(source) if is_trial_folder(Path::new(source)) => {
+                Err(CompareError::TrialFolder { name: source.to_owned() })
+            }
             Some(source) => judge_source(source, name, &state_dir).and_then(|run| load_version(&run, &state)),
             None => load_version(name, &state),
         };
@@ -100,6 +103,11 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
 fn is_run(state: &StateFolder, name: &str) -> bool {
     let is_named = |id: &String| state.read_run(id).is_ok_and(|run| run.record.name.as_deref() == Some(name));
     state.run_ids().iter().any(|id| id == name || is_named(id))
+}
+
+/// Whether a folder is that of an experiment or of a benchmark. Its traces alone lack the results of the trials.
+fn is_trial_folder(path: &Path) -> bool {
+    ["experiment.json", "trials.jsonl"].iter().any(|file| path.join(file).is_file())
 }
 
 /// The source that a version names; `None` if it is a run or a baseline.

@@ -268,3 +268,22 @@ fn judging_stops_when_the_gate_is_decided() {
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early", "--gate", "cost <= 1"])).exits_with(2);
     assert!(ran.err.contains("is no mean of scores of runs"), "{}", ran.err);
 }
+
+/// A score that is gone cannot be worse: it is named, and with none left nothing is decided.
+#[test]
+fn scores_that_only_one_version_has_are_named() {
+    let lab = Lab::with_cases(8);
+    judge(&lab, "cases.jsonl", &["--name", "whole", "--save-baseline", "whole.baseline"], 0);
+    let against = ["--baseline", "whole.baseline", "--fail-on", "regression"];
+    let said = judge(&lab, "cases.jsonl", &[&["-e", "outcome"][..], &against].concat(), 0);
+    assert!(said.contains("B has no value of ") && said.contains(": not compared."), "{said}");
+    judge(&lab, "cases.jsonl", &["-e", "outcome", "--save-baseline", "outcome.baseline"], 0);
+    let against = ["-e", "call_validity", "--baseline", "outcome.baseline", "--fail-on", "regression"];
+    let said = judge(&lab, "cases.jsonl", &against, 2);
+    assert!(said.contains("no score in common, so --fail-on could never fail"), "{said}");
+    // The folder of an experiment has traces, and its results are elsewhere.
+    std::fs::create_dir(lab.path("trials")).unwrap();
+    lab.write("trials/trials.jsonl", "");
+    let ran = lab.run(&["compare", "trials", "whole"]).exits_with(2);
+    assert!(ran.err.contains("the folder of an experiment or a benchmark"), "{}", ran.err);
+}

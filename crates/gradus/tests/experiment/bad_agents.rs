@@ -146,3 +146,16 @@ fn a_baseline_of_runs_that_are_not_judged_is_refused_before_any_trial() {
     assert!(ran.err.contains("it has the format 99") && ran.err.contains("hint: update Gradus"), "{}", ran.err);
     assert!(!place.path("ran").exists());
 }
+
+#[test]
+fn what_a_dying_agent_said_is_no_answer_of_the_run() {
+    for agent in ["echo partial; kill -9 $$", "echo partial; exit 3"] {
+        let place = Place::new();
+        place.write("items.jsonl", "{\"id\": \"a\", \"request\": \"r\"}\n");
+        let gates = ["--gate", "outcome >= 0.9"];
+        let words = ["experiment", "items.jsonl", "--agent", agent, "--out", "out", "--judge", "offline"];
+        let ran = place.run(&[&words[..], &gates].concat()).exits_with(3);
+        assert!(ran.out.contains("1 crashed"), "{agent}: {}", ran.out);
+        assert_eq!(only_trial(&place)["answer"], "partial", "{agent}");
+    }
+}

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use serde_json::{Value as Json, json};
 
-use crate::lab::{Lab, Reply, Request, Server, eventually, fixture};
+use crate::lab::{Lab, Reply, Request, Server, eventually};
 use crate::spans::{SECOND_NS, Visit, now_ns, trace_id};
 
 pub(crate) fn post(server: &Server, path: &str, body: &Json) -> Reply {
@@ -12,7 +12,7 @@ pub(crate) fn post(server: &Server, path: &str, body: &Json) -> Reply {
 }
 
 /// A data frame's rows and its schema.
-fn frame(server: &Server, body: &Json) -> (Vec<Json>, Json) {
+pub(crate) fn frame(server: &Server, body: &Json) -> (Vec<Json>, Json) {
     let request = server.request("POST", "/v1/spans?project_name=p").header("accept", "application/json");
     let reply = request.json(body).send();
     assert_eq!(reply.status, 200, "{}", reply.text());

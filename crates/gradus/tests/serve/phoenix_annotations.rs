@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::lab::{Lab, Server, eventually};
-use crate::phoenix::{post, said, span_id};
+use crate::lab::{Lab, Server, eventually, fixture};
+use crate::phoenix::{frame, post, said, span_id};
 use crate::spans::{Visit, trace_id};
 
 #[test]

@@ -26,6 +26,8 @@ pub struct VersionComparison {
     pub pairing: RunPairing,
     /// Changes of the task mix, as sentences. Read them before any number.
     pub task_mix: Vec<String>,
+    /// Sentences about numbers that only some of the versions have.
+    pub uncompared: Vec<String>,
     /// Dimensions that another rubric or another judge scored, for each pair of versions. Their difference can be one of
     /// the judges.
     pub mismatches: Vec<String>,
@@ -147,6 +149,7 @@ impl VersionComparison {
             },
             versions: versions.iter().zip(letters).map(|(results, letter)| describe_version(results, letter)).collect(),
             task_mix: describe_task_mix(versions, &keys),
+            uncompared: describe_uncompared(versions, &scored),
             mismatches: describe_mismatches(versions),
             dimensions: titles.map(|(name, title)| DimensionTitle { name, title }).collect(),
             report,
@@ -177,7 +180,14 @@ impl VersionComparison {
             .iter()
             .cloned()
             .chain(mismatches)
+            .chain(self.uncompared.iter().cloned())
             .chain(describe_uncalibrated(&self.calibrations, |name| self.title(name)))
+    }
+
+    /// Whether any two versions have a score in common, so that a regression could be seen.
+    pub fn has_common_score(&self) -> bool {
+        let mut all = self.report.pairs.iter().flat_map(|pair| &pair.dimensions);
+        all.any(|found| found.scale == EffectScale::Share)
     }
 
     /// The name of a dimension that people read.
@@ -236,14 +246,40 @@ fn collect_dimensions(versions: &[VersionResults]) -> Vec<ScoredDimension> {
 }
 
 fn is_used_everywhere(usage: &UsageDimension, versions: &[VersionResults]) -> bool {
-    let has_values = |results: &VersionResults| {
-        results
-            .tasks
-            .values()
-            .flat_map(|task| &task.runs)
-            .any(|run| (usage.value)(run).is_some_and(|value| value > 0.0))
+    versions.iter().all(|results| has_usage(usage, results))
+}
+
+fn has_usage(usage: &UsageDimension, results: &VersionResults) -> bool {
+    let mut runs = results.tasks.values().flat_map(|task| &task.runs);
+    runs.any(|run| (usage.value)(run).is_some_and(|value| value > 0.0))
+}
+
+/// Numbers that some of the versions have and others lack: nobody sees there that a version became worse.
+fn describe_uncompared(versions: &[VersionResults], scored: &[ScoredDimension]) -> Vec<String> {
+    let has_score = |results: &VersionResults, name: &str| {
+        let position = results.find_dimension(name);
+        let mut runs = results.tasks.values().flat_map(|task| &task.runs);
+        position.is_some_and(|position| runs.any(|run| run.scores[position].is_some()))
     };
-    versions.iter().all(has_values)
+    let letters = |has: &dyn Fn(&VersionResults) -> bool| -> Vec<String> {
+        let lacking = versions.iter().enumerate().filter(|(_, results)| !has(results));
+        lacking.map(|(at, _)| version_letter(at)).collect()
+    };
+    let scores = scored.iter().map(|dimension| {
+        let title = if dimension.title.is_empty() { &dimension.name } else { &dimension.title };
+        (title.as_str(), letters(&|results| has_score(results, &dimension.name)))
+    });
+    let usage = USAGE_DIMENSIONS.iter().map(|usage| (usage.title, letters(&|results| has_usage(usage, results))));
+    let mut titles: BTreeMap<Vec<String>, Vec<&str>> = BTreeMap::new();
+    for (title, lacking) in scores.chain(usage) {
+        if !lacking.is_empty() && lacking.len() < versions.len() {
+            titles.entry(lacking).or_default().push(title);
+        }
+    }
+    let describe = |(lacking, titles): (Vec<String>, Vec<&str>)| {
+        format!("{} has no value of {}: not compared.", lacking.join(", "), titles.join(", "))
+    };
+    titles.into_iter().map(describe).collect()
 }
 
 /// What a reader must know before the numbers: tasks that only some versions ran, and runs that ended early.

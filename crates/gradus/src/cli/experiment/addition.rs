@@ -120,6 +120,8 @@ impl ReportAddition for ExperimentAddition {
             "seconds",
             "tags",
             "trajectory_id",
+            "trace_id",
+            "span_ids",
         ])?;
         for trial in &self.report.trials {
             let end = serde_json::to_value(trial.end)?;
@@ -136,6 +138,8 @@ impl ReportAddition for ExperimentAddition {
                 format!("{:.3}", trial.seconds),
                 trial.tags.join(";"),
                 trial.trajectory_id.clone(),
+                trial.trace_id.clone().unwrap_or_default(),
+                trial.span_ids.join(" "),
             ];
             out.write_record(row.iter().map(|cell| csv::sanitize_csv_cell(cell)))?;
         }
@@ -174,6 +178,8 @@ impl ReportAddition for ExperimentAddition {
                 "cost_usd": null,
                 "cached": false,
                 "calls": 0,
+                "trace_id": trial.trace_id,
+                "span_ids": trial.span_ids,
                 "item_id": trial.item_id,
                 "trial": trial.trial,
             });

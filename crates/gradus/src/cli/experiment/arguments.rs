@@ -102,4 +102,4 @@ about pass, answered, pass^K, pass@K (at least one of K) and the checks of the d
 answer_contains, answer_matches).
 
 Exit codes: 0 done, 1 unexpected failure, 2 bad input or settings, an agent or a setup command that cannot be run, 3 a gate failed,
-130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.";
+6 a gate is not decided, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.";

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 use gradus_dataset::{DatasetItem, ItemTrial, TrialEnd, TrialEvidence};
+use gradus_eval::outcome::OutcomeSpans;
 
 use super::folder::{AttemptMap, FinishedAttempt};
 use super::span_attribution::AttributedTraces;
@@ -89,9 +90,18 @@ fn assess_attempt(
         TrialEnd::Answered if is_blank(&main.final_answer) => TrialEnd::NoAnswer,
         end => end,
     };
-    main.is_error |= !matches!(end, TrialEnd::Answered | TrialEnd::NoAnswer);
     let evidence = TrialEvidence { calls: has_spans.then_some(calls), nested_calls, answer: main.final_answer.clone() };
     let (answer, trajectory_id) = (main.final_answer.clone(), main.trajectory_id.clone());
+    let spans = OutcomeSpans::new(main, None);
+    if !matches!(end, TrialEnd::Answered | TrialEnd::NoAnswer) {
+        // What a program said before it died is no answer of the run. It stays in the trial's line.
+        main.is_error = true;
+        main.final_answer = None;
+        if has_spans {
+            let failure = attempt.failure.as_deref().unwrap_or("the program failed");
+            main.defects.push(ExtractionDefect::new(DefectKind::RunFailed, failure, None));
+        }
+    }
     let checks = item.check_evidence(&evidence);
     let costs: Vec<f64> = trajectories.iter().filter_map(|one| one.cost_usd).collect();
     let line = ItemTrial {
@@ -104,6 +114,8 @@ fn assess_attempt(
         tags: item.tags.clone(),
         answer,
         trajectory_id,
+        trace_id: spans.trace_id,
+        span_ids: spans.span_ids,
         has_spans,
         step_count: trajectories.iter().map(|one| one.steps.len() as u64).sum(),
         prompt_tokens: trajectories.iter().map(|one| one.tokens.prompt).fold(0, u64::saturating_add),
