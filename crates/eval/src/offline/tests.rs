@@ -393,7 +393,7 @@ fn an_exit_status_can_be_an_answer() {
     assert_eq!(bash("command -v ocv; ocv --version"), "cannot");
     assert_eq!(bash("git branch -D done"), "cannot");
     assert_eq!(judged("glob", json!({"pattern": "*.rs"}), "rg: ./Library: Interrupted system call"), "cannot");
-    assert_eq!(judged("notify_team", json!({"text": "Ready."}), "failed to deliver"), "ignored");
+    assert_eq!(judged("handle_batch", json!({"text": "Ready."}), "failed to deliver"), "ignored");
     assert_eq!(judged("Bash", json!({"command": "npm start"}), "Process exited with code 130"), "cannot");
     assert_eq!(judged("write_stdin", json!({"chars": "\u{3}"}), "Exit code 1"), "cannot");
 }

@@ -47,6 +47,7 @@ fn summary(value: f64, low: f64, high: f64) -> EvaluationSummary {
         name: "thought_to_tool".to_owned(),
         value: Some(value),
         interval: Some(ConfidenceInterval { low, high }),
+        is_share: true,
         denominator: 90,
         failed: 10,
         ..MetricResult::default()
