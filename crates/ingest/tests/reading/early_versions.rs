@@ -3,7 +3,9 @@
 use gradus_core::trajectory::DefectKind;
 use serde_json::{Value as Json, json};
 
-use crate::small_traces::{FIND_SHIP, assert_found, chat, read, read_in_scope, read_one, reply, span, steps, user};
+use crate::small_traces::{
+    FIND_SHIP, agent, answer, assert_found, chat, read, read_in_scope, read_one, reply, result, span, steps, user,
+};
 
 /// Attributes of two objects in one.
 fn joined(mut first: Json, second: &Json) -> Json {
@@ -166,10 +168,10 @@ fn a_result_that_is_a_list_of_objects_is_kept() {
         "gen_ai.tool.call.id": "c", "gen_ai.tool.call.result": "[{\"berth\": 7}]"});
     let asked = reply(Some("I will look."), Some("c"));
     let read = read_one(&[
-        crate::small_traces::agent(),
+        agent(),
         chat(1, 2, 1, (1, 2), json!([user()]), json!([asked])),
         span(1, 3, 1, "execute_tool find_ship", (3, 4), tool),
-        chat(1, 4, 1, (5, 6), json!([user(), asked, result]), json!([crate::small_traces::answer()])),
+        chat(1, 4, 1, (5, 6), json!([user(), asked, result]), json!([answer()])),
     ]);
     assert_eq!(read.steps[0].observation.as_deref(), Some("[{\"berth\": 7}]"));
 }
@@ -287,7 +289,7 @@ fn a_failed_part_of_a_run_whose_root_is_missing_is_no_failed_run() {
     };
     let spans = |parent: u64| {
         let wrapper = span(1, 2, parent, "wrapper", (1, 3), json!({"traceloop.span.kind": "task"}));
-        let said = json!([crate::small_traces::answer()]);
+        let said = json!([answer()]);
         [failed(wrapper), chat(1, 3, parent, (4, 5), json!([user()]), said)]
     };
     assert!(!read(&spans(9))[0].is_error);
@@ -345,12 +347,12 @@ fn a_tool_may_be_a_task_of_openllmetry() {
 #[test]
 fn words_of_a_streamed_reply_stand_before_its_calls_in_the_history() {
     let words = json!({"role": "assistant", "parts": [{"type": "text", "content": "I will look."}]});
-    let result = crate::small_traces::result(Some("c"));
+    let result = result(Some("c"));
     let input = json!([user(), words, reply(None, Some("c")), result]);
     assert_found(&read_one(&[
-        crate::small_traces::agent(),
+        agent(),
         chat(1, 2, 1, (1, 2), json!([user()]), json!([reply(None, Some("c"))])),
-        chat(1, 3, 1, (3, 4), input, json!([crate::small_traces::answer()])),
+        chat(1, 3, 1, (3, 4), input, json!([answer()])),
     ]));
 }
 
@@ -376,4 +378,16 @@ fn smolagents_may_record_the_request_as_arguments() {
         model(4, (5, 6), seen, json!({"llm.output_messages.0.message.content": "At berth 7."})),
     ]);
     assert_found(&read);
+}
+
+#[test]
+fn calls_of_a_streamed_reply_of_gemini_are_in_its_response() {
+    let response = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "I will look.",
+        "function_call": {"name": "find_ship", "args": {"name": "Anna"}}}]}}]});
+    let model = json!({"openinference.span.kind": "LLM", "output.value": response,
+        "llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "Where is the ship?",
+        "llm.output_messages.0.message.role": "model", "llm.output_messages.0.message.content": "I will look."});
+    let read = read_one(&[span(1, 1, 0, "GenerateContentStream", (1, 2), model)]);
+    assert_eq!(steps(&read), [("find_ship", Some("I will look."), None)]);
+    assert_eq!(read.final_answer, None);
 }
