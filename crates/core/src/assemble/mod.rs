@@ -1,10 +1,11 @@
 //! Assembly: spans become trajectories.
 //!
 //! `link` decides, before anything else, which traces belong together. `tree` orders the spans of such a group and
-//! folds spans that record the same call. `runs` finds the requests in it, `conversations` those of plain clients, and
-//! `nested` the agents inside agents. `steps` reads the thoughts, calls and observations of each request; `joins` and
-//! `observations` find the results, and `code` reads agents that act by writing code. `request` finds the query and the
-//! answer, `tools` the tools on offer, and `turns` the conversation before the request.
+//! folds spans that record the same call; `run_messages` gives a run's messages to calls without any. `runs` finds the
+//! requests in it, `conversations` those of plain clients, and `nested` the agents inside agents. `steps` reads the
+//! thoughts, calls and observations of each request; `joins` and `observations` find the results, and `code` reads
+//! agents that act by writing code. `request` finds the query and the answer, `tools` the tools on offer, and `turns`
+//! the conversation before the request.
 //!
 //! The result does not depend on the order in which spans arrived. Everything is near linear in the size of the group:
 //! what hostile input could make quadratic is looked up by key or bounded by a constant, and `budget` limits the
@@ -75,7 +76,9 @@ impl TrajectoryAssembler {
 
     /// Assembles the spans of traces that belong together. The order and repetition of spans do not change the result.
     pub fn assemble(&mut self, spans: &[Span<'_>]) -> AssemblyOutput {
-        let tree = tree::SpanTree::build(spans);
+        let mut tree = tree::SpanTree::build(spans);
+        run_messages::fill_silent_calls(&mut tree);
+        tree.read_free_texts();
         let (mut runs, mut defects) = runs::find_runs(&tree);
         if tree.budget.cut_spans() > 0 {
             let detail = format!(

@@ -12,7 +12,6 @@ use crate::dialect::{self, NormalizedSpan, OperationKind};
 use crate::span::{Span, SpanId, SpanResource, TraceId};
 
 use super::budget::{AssemblyBudget, message_overhead};
-use super::run_messages::fill_silent_calls;
 
 /// The spans of one group as nodes. Nodes are in order of time and are referred to by index.
 pub(super) struct SpanTree<'s> {
@@ -68,14 +67,16 @@ impl<'s> SpanTree<'s> {
         let mut tree = SpanTree { nodes, budget, top_down };
         tree.fold_model_calls();
         tree.fold_tool_runs();
-        fill_silent_calls(&mut tree);
-        // Only now it is known that no folded span has the messages.
-        for node in tree.nodes.iter_mut().filter(|node| node.facts.kind == OperationKind::Model) {
+        tree
+    }
+
+    /// Reads the texts of model calls as messages where neither a folded span nor the run has messages.
+    pub(super) fn read_free_texts(&mut self) {
+        for node in self.nodes.iter_mut().filter(|node| node.facts.kind == OperationKind::Model) {
             let charged = message_overhead(&node.facts);
             node.facts.read_free_text();
-            tree.budget.keep_messages(&mut node.facts, charged);
+            self.budget.keep_messages(&mut node.facts, charged);
         }
-        tree
     }
 
     /// Folds model calls that are recorded twice, one span inside the other: by the framework and by the
