@@ -19,6 +19,8 @@ const BENCH: &str = "bench";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileLabel {
     pub(super) label: CaseLabel,
+    /// The evaluator, or its name in Phoenix, where the line says it.
+    pub(super) name: Option<String>,
     pub(super) draw: Option<DrawnFrom>,
     /// The span of an annotation, where the trajectory is not named.
     pub(super) span_id: Option<String>,
@@ -85,13 +87,9 @@ fn read_index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>,
     }
 }
 
-/// Reads the labels for an evaluator. `annotation` is its name in Phoenix. Lines about other evaluators are skipped, and
-/// so are lines without a label: those of `--write-cases` that nobody has filled in.
-pub(super) fn read_label_file(
-    path: &Path,
-    evaluator: &str,
-    annotation: &str,
-) -> Result<Vec<FileLabel>, LabelFileError> {
+/// Reads the labels of the evaluators and annotations that are wanted, and those that name none. Lines without a label are
+/// skipped: those of `--write-cases` that nobody has filled in.
+pub(super) fn read_label_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<FileLabel>, LabelFileError> {
     let io = |source| LabelFileError::Io { path: path.to_owned(), source };
     let file = File::open(path).map_err(io)?;
     let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
@@ -103,8 +101,8 @@ pub(super) fn read_label_file(
     for (number, line) in lines {
         let bad =
             |reason: &str| LabelFileError::Line { path: path.to_owned(), line: number, reason: reason.to_owned() };
-        let name = line.evaluator.as_deref().or(line.name.as_deref());
-        if name.is_some_and(|name| name != evaluator && name != annotation) {
+        let name = line.evaluator.or(line.name);
+        if name.as_deref().is_some_and(|name| !is_wanted(name)) {
             continue;
         }
         if line.trajectory_id.is_none() && line.span_id.is_none() {
@@ -131,6 +129,7 @@ pub(super) fn read_label_file(
                 kind,
                 location: format!("{}:{number}", path.display()),
             },
+            name,
             draw: line.draw,
             span_id: line.span_id,
         });
@@ -211,7 +210,7 @@ mod tests {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         let text = |error: LabelFileError| error.to_string().replace(&folder.path().display().to_string(), "DIR");
-        read_label_file(&path, "thought_to_tool", "Tool choice").map_err(text)
+        read_label_file(&path, |name| ["thought_to_tool", "Tool choice"].contains(&name)).map_err(text)
     }
 
     type ShortLabel<'l> = (&'l str, Option<u32>, Option<&'l str>, &'l str, LabellerKind);

@@ -27,6 +27,7 @@ mod interrupt_listener;
 mod judge;
 mod judge_options;
 mod keys;
+mod label_file;
 mod mcp;
 mod model;
 mod outputs;

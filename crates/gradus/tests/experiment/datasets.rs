@@ -105,6 +105,43 @@ fn verdicts_of_a_run_choose_trajectories() {
 }
 
 #[test]
+fn labels_of_people_choose_trajectories() {
+    let place = Place::new();
+    write_traces(&place);
+    let ran = place.run(&["dataset", "create", "-", "traces/"]).exits_with(0);
+    let ids: Vec<String> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap()["id"].as_str().unwrap().to_owned())
+        .collect();
+    let label = |id: &str, step: u32, label: &str| serde_json::json!({"trajectory_id": id, "step_index": step, "evaluator": "thought_to_tool", "label": label});
+    place.write(
+        "labels.jsonl",
+        &[label(&ids[0], 0, "incorrect"), label(&ids[0], 1, "correct"), label(&ids[1], 0, "correct")]
+            .map(|line| line.to_string())
+            .join("\n"),
+    );
+    for (condition, expected) in [
+        ("label = incorrect", 1),
+        ("label = correct", 2),
+        ("label.thought_to_tool = incorrect", 1),
+        ("label != incorrect", 2),
+    ] {
+        let words = ["dataset", "create", "-", "traces/", "--labels", "labels.jsonl", "--where", condition];
+        let ran = place.run(&words).exits_with(0);
+        assert_eq!(ran.out.lines().count(), expected, "{condition}: {}", ran.err);
+    }
+    let ran = place.run(&["dataset", "create", "-", "traces/", "--where", "label = incorrect"]).exits_with(4);
+    assert!(ran.err.contains("none has a label; hint: name a file of labels with --labels"), "{}", ran.err);
+    let ran = place.run(&["dataset", "create", "-", "traces/", "--labels", "labels.jsonl"]).exits_with(2);
+    assert!(ran.err.contains("no condition asks for them; hint: --where 'label = incorrect'"), "{}", ran.err);
+    place.write("broken.jsonl", "{\"label\": \"incorrect\"}");
+    let words = ["dataset", "create", "-", "traces/", "--labels", "broken.jsonl", "--where", "label = incorrect"];
+    let ran = place.run(&words).exits_with(2);
+    assert!(ran.err.contains("labels refused: broken.jsonl:1: no label: it has no trajectory_id"), "{}", ran.err);
+}
+
+#[test]
 fn parts_stay_when_items_are_added() {
     let place = Place::new();
     let write = |count: usize| {

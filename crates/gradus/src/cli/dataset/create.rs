@@ -13,9 +13,11 @@ use gradus_eval::run::{EvaluatorRecord, RunFolder, StateFolder};
 use gradus_report::format_counted_noun;
 
 use super::dataset_file::{DatasetOutput, DatasetOutputError};
+use super::item_labels::LabelIndex;
 use super::phoenix_dataset::{ExampleKeys, fetch_dataset, item_from_example};
 use super::trajectory_filter::{FilterError, TrajectoryFilter};
 use crate::cli::CommandExit;
+use crate::cli::label_file::LabelFileError;
 use crate::cli::run_lookup::find_run_id;
 use crate::cli::sources::{SelectionOptions, SourceOptionsError, StateLocations, given_phoenix, print_diagnostic};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
@@ -44,7 +46,7 @@ pub(super) struct CreateArguments {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["sources", "run", "conditions", "expect_tools", "expect_answer", "from", "to", "root_name", "project"],
+        conflicts_with_all = ["sources", "run", "conditions", "labels", "expect_tools", "expect_answer", "from", "to", "root_name", "project"],
         help_heading = "Which traces"
     )]
     phoenix_dataset: Option<String>,
@@ -58,10 +60,14 @@ pub(super) struct CreateArguments {
     selection: SelectionOptions,
     /// Only trajectories that meet this; may be given several times, and all must hold. `tool = NAME`, `text ~ WORDS`,
     /// `status = answered|unanswered|error`, `has_error`, `agent = NAME`, `session = ID`, `model = NAME`; with --run also
-    /// `EVALUATOR = LABEL`. `!=` negates, `~` searches. Anything else is a condition on spans in Phoenix's filter
-    /// language.
+    /// `EVALUATOR = LABEL`; with labels `label = LABEL` or `label.EVALUATOR = LABEL`. `!=` negates, `~` searches. Anything
+    /// else is a condition on spans in Phoenix's filter language.
     #[arg(long = "where", value_name = "CONDITION", help_heading = "Which traces")]
     conditions: Vec<String>,
+    /// Labels of people, for conditions on `label`: exported by the review page, annotations of Phoenix, or CSV, as for
+    /// `gradus judge calibrate`; may be given several times. Scores and labels in the traces count without it.
+    #[arg(long, value_name = "FILE", help_heading = "Which traces")]
+    labels: Vec<PathBuf>,
     /// At most this many items: the first that are found.
     #[arg(long, value_name = "N", help_heading = "Which traces")]
     limit: Option<usize>,
@@ -131,6 +137,10 @@ enum CreateError {
         "condition refused: --where {text:?}: a run has no spans; hint: name a SOURCE instead of --run, or use tool, text, status or an evaluation"
     )]
     SpansInRun { text: String },
+    #[error("labels refused: {0}")]
+    Labels(#[from] LabelFileError),
+    #[error("option refused: --labels: no condition asks for them; hint: --where 'label = incorrect'")]
+    UnusedLabels,
     #[error("dataset not written: -: --append needs a file")]
     AppendToStdout,
     #[error(
@@ -159,6 +169,9 @@ pub(super) fn create_dataset(arguments: &CreateArguments) -> anyhow::Result<Comm
 /// Collects items, and counts what becomes none.
 struct ItemCollector {
     filters: Vec<TrajectoryFilter>,
+    labels: LabelIndex,
+    /// Set once a trajectory with a label was seen.
+    has_labels: bool,
     /// In Phoenix's filter language.
     span_condition: Option<String>,
     output: DatasetOutput,
@@ -197,6 +210,10 @@ impl ItemCollector {
                 None => spans.push(text.as_str()),
             }
         }
+        if !arguments.labels.is_empty() && !filters.iter().any(TrajectoryFilter::asks_for_labels) {
+            return Err(CreateError::UnusedLabels);
+        }
+        let labels = LabelIndex::read(&arguments.labels)?;
         let span_condition = match spans.as_slice() {
             [] => None,
             [one] => Some((*one).to_owned()),
@@ -220,6 +237,8 @@ impl ItemCollector {
         };
         let collector = ItemCollector {
             filters,
+            labels,
+            has_labels: false,
             span_condition,
             output,
             content: ItemContent {
@@ -342,7 +361,9 @@ impl ItemCollector {
             self.nested += 1;
             return;
         }
-        if !self.filters.iter().all(|filter| filter.is_met(trajectory, outcomes)) {
+        let labels = self.labels.labels_about(trajectory);
+        self.has_labels |= !labels.is_empty();
+        if !self.filters.iter().all(|filter| filter.is_met(trajectory, outcomes, &labels)) {
             self.unmet += 1;
             return;
         }
@@ -389,6 +410,9 @@ impl ItemCollector {
                 let (one, several) = self.nouns;
                 text.push_str(&format!("; {} {why}", format_counted_noun(count, one, several)));
             }
+        }
+        if added == 0 && !self.has_labels && self.filters.iter().any(TrajectoryFilter::asks_for_labels) {
+            text.push_str("; none has a label; hint: name a file of labels with --labels");
         }
         text
     }

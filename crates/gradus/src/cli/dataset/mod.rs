@@ -3,6 +3,7 @@
 
 mod create;
 mod dataset_file;
+mod item_labels;
 mod phoenix_dataset;
 mod trajectory_filter;
 

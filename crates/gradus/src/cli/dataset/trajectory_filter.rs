@@ -4,6 +4,8 @@
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 
+use super::item_labels::ItemLabel;
+
 /// A condition that a trajectory meets or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TrajectoryFilter {
@@ -26,6 +28,8 @@ enum FilterSubject {
     HasError,
     /// A label, or the kind of outcome, of an evaluator in a run.
     Verdict(String),
+    /// What people or other tools said, under this name or any.
+    Label(Option<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,8 @@ impl TrajectoryFilter {
             _ if evaluators.is_some_and(|known| known.iter().any(|one| one == name)) => {
                 FilterSubject::Verdict(name.to_owned())
             }
+            "label" => FilterSubject::Label(None),
+            _ if let Some(of) = name.strip_prefix("label.") => FilterSubject::Label(Some(unquote(of).to_owned())),
             "tool" => FilterSubject::Tool,
             "agent" => FilterSubject::Agent,
             "session" => FilterSubject::Session,
@@ -85,8 +91,12 @@ impl TrajectoryFilter {
         Ok(Some(TrajectoryFilter { subject, operator, value }))
     }
 
-    /// Whether the trajectory meets the condition. `outcomes` are the verdicts of a run on it.
-    pub(super) fn is_met(&self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) -> bool {
+    pub(super) fn asks_for_labels(&self) -> bool {
+        matches!(self.subject, FilterSubject::Label(_))
+    }
+
+    /// Whether the trajectory meets the condition. `outcomes` are the verdicts of a run on it, `labels` what others said.
+    pub(super) fn is_met(&self, trajectory: &Trajectory, outcomes: &[OutcomeLine], labels: &[ItemLabel]) -> bool {
         let found: Vec<&str> = match &self.subject {
             FilterSubject::Tool => trajectory.steps.iter().map(|step| step.tool.as_str()).collect(),
             FilterSubject::Agent => trajectory.agent.as_deref().into_iter().collect(),
@@ -105,6 +115,11 @@ impl TrajectoryFilter {
                 .filter(|line| *line.evaluator == **evaluator)
                 .flat_map(|line| line.label.as_deref().into_iter().chain([kind_name(line.outcome)]))
                 .collect(),
+            FilterSubject::Label(name) => labels
+                .iter()
+                .filter(|label| name.is_none() || label.name == *name)
+                .flat_map(|label| label.values.iter().map(String::as_str))
+                .collect(),
         };
         let value = self.value.to_lowercase();
         let is_found = |test: &dyn Fn(&str) -> bool| found.iter().any(|one| test(&one.to_lowercase()));
@@ -122,9 +137,13 @@ fn split_condition(text: &str) -> Option<(&str, FilterOperator, &str)> {
     if text == "has_error" {
         return Some((text, FilterOperator::Equals, "true"));
     }
-    let end = text.find(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))?;
+    let is_label = text.starts_with("label.");
+    let end = text.find(|letter: char| match is_label {
+        true => "=!~".contains(letter),
+        false => !(letter.is_ascii_alphanumeric() || letter == '_'),
+    })?;
     let (name, rest) = text.split_at(end);
-    let rest = rest.trim_start();
+    let (name, rest) = (name.trim_end(), rest.trim_start());
     if rest.starts_with("==") {
         return None;
     }
@@ -175,6 +194,12 @@ mod tests {
 
     #[test]
     fn simple_conditions_are_met_or_not() {
+        let label = |name: Option<&str>, values: &[&str]| ItemLabel {
+            name: name.map(str::to_owned),
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        };
+        let labels =
+            [label(Some("Tool choice"), &["incorrect"]), label(Some("success"), &["0"]), label(None, &["fine"])];
         for (text, is_met) in [
             ("tool = refund", true),
             ("tool = ref", false),
@@ -189,9 +214,17 @@ mod tests {
             ("outcome=error", false),
             ("agent = shop", true),
             ("session = x", false),
+            ("label = incorrect", true),
+            ("label = correct", false),
+            ("label != incorrect", false),
+            ("label.Tool choice = incorrect", true),
+            ("label.'Tool choice'=incorrect", true),
+            ("label.success = incorrect", false),
+            ("label.success = 0", true),
+            ("label ~ FIN", true),
         ] {
             let filter = TrajectoryFilter::parse(text, None).expect(text).expect(text);
-            assert_eq!(filter.is_met(&recorded(), &[]), is_met, "{text}");
+            assert_eq!(filter.is_met(&recorded(), &[], &labels), is_met, "{text}");
         }
     }
 

@@ -19,10 +19,10 @@ use gradus_eval::run::{EvaluatorRecord, RunFileError, RunFolder};
 use gradus_report::json;
 
 use super::calibration_text::{CalibrationText, print_calibration};
-use super::label_file::{DrawnFrom, FileLabel, LabelFileError, read_label_file};
 use super::label_session::{LabelAnswer, LabelSession, ShownCase, ask_person, reveal_verdict};
 use super::review_sample::{ReviewSampleError, ReviewSampleFile};
 use crate::cli::CommandExit;
+use crate::cli::label_file::{DrawnFrom, FileLabel, LabelFileError, read_label_file};
 use crate::cli::run_lookup::{RunLookupError, find_run, resolve_state_dir};
 use crate::cli::sources::print_diagnostic;
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
@@ -410,7 +410,8 @@ impl<'a> PreparedCalibration<'a> {
     fn read_label_files(&mut self) -> Result<(Vec<CaseLabel>, Option<DrawnFrom>), CalibrateError> {
         let mut labels = Vec::new();
         for path in &self.arguments.labels {
-            labels.extend(read_label_file(path, &self.evaluator.name, &self.evaluator.phoenix_name)?);
+            let names = [&self.evaluator.name, &self.evaluator.phoenix_name];
+            labels.extend(read_label_file(path, |name| names.iter().any(|known| *known == name))?);
         }
         self.resolve_spans(&mut labels)?;
         let draw = labels.first().and_then(|first| first.draw);

@@ -12,7 +12,7 @@ use gradus_eval::outcome::OutcomeLine;
 use gradus_report::{BOLD, DIM, transcript};
 use serde::{Deserialize, Serialize};
 
-use super::label_file::DrawnFrom;
+use crate::cli::label_file::DrawnFrom;
 
 /// The labels of one run, evaluator and draw, by all labellers. The last line about a case counts.
 pub(super) struct LabelSession {

@@ -3,7 +3,6 @@
 mod calibrate;
 mod calibration_text;
 mod judge_test;
-mod label_file;
 mod label_session;
 mod list;
 mod review_sample;
