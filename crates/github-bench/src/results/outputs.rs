@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::trial::TrialLine;
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::outcome::OutcomeKind;
+use gradus_eval::outcome::{OutcomeKind, OutcomeSpans};
 use quick_junit::{TestCase, TestSuite};
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn agent_row(agent: &AgentReport) -> Vec<String> {
 }
 
 /// Columns of `trials.csv`. The order is part of the format.
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 23] = [
     "task",
     "trial",
     "agent",
@@ -83,12 +83,21 @@ const COLUMNS: [&str; 21] = [
     "completion_tokens",
     "cost_usd",
     "seconds",
+    "trace_id",
+    "span_ids",
 ];
 
 impl BenchReport {
     /// The judged trajectory, or the one that the trial named.
     fn trajectory_id<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
-        self.trajectories.get(&line.name()).or(line.trajectory.as_ref()).map(String::as_str)
+        let judged = self.trajectories.get(&line.name()).map(|judged| &judged.trajectory_id);
+        judged.or(line.trajectory.as_ref()).map(String::as_str)
+    }
+
+    /// The root span of the judged trajectory; none of a trial that was not judged.
+    fn root_spans(&self, line: &TrialLine) -> OutcomeSpans {
+        let judged = self.trajectories.get(&line.name());
+        judged.map(|judged| judged.spans.clone()).unwrap_or_default()
     }
 
     /// All tables as Markdown; cells are escaped, since they contain text of agents.
@@ -120,6 +129,7 @@ impl BenchReport {
             let end = end.as_str().unwrap_or_else(|| end["failed"].as_str().unwrap_or_default());
             let rules: Vec<&str> = line.broken.iter().map(|one| one.rule.as_ref()).collect();
             let needless = line.replay.as_ref().map(|replay| replay.needless.len().to_string());
+            let spans = self.root_spans(line);
             let row = [
                 line.task.clone(),
                 line.trial.to_string(),
@@ -142,6 +152,8 @@ impl BenchReport {
                 line.spending.completion_tokens.to_string(),
                 line.spending.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
                 format!("{:.3}", line.spending.seconds),
+                spans.trace_id.unwrap_or_default(),
+                spans.span_ids.join(" "),
             ];
             trials.write_record(row.iter().map(|cell| csv::sanitize_csv_cell(cell)))?;
         }
@@ -182,6 +194,7 @@ impl BenchReport {
     /// Two JSON lines per trial with the keys of an outcome, so that tools for evaluation results can read them.
     pub fn write_lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         for line in self.lines() {
+            let spans = self.root_spans(line);
             for (name, is_well, label) in list_trial_verdicts(line) {
                 let outcome = json!({
                     "run_id": run_id,
@@ -201,9 +214,8 @@ impl BenchReport {
                     "cost_usd": null,
                     "cached": false,
                     "calls": 0,
-                    // A trial is measured in the simulator and not in a span.
-                    "trace_id": null,
-                    "span_ids": [],
+                    "trace_id": spans.trace_id,
+                    "span_ids": spans.span_ids,
                     "task": line.task,
                     "trial": line.trial,
                     "agent": line.agent,

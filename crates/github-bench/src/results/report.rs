@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use crate::trial::TrialLine;
 use crate::trial::statistics::{TaskTally, estimate_pass_hat_k, median_with_interval, tally_trials};
 use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::outcome::OutcomeSpans;
 use gradus_eval::report::{MetricResult, TrialMetricNames};
 use gradus_stats::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,13 @@ pub struct BenchResults {
     pub lines: Vec<TrialLine>,
 }
 
+/// The trajectory of a trial that was judged.
+#[derive(Clone, Debug, Default)]
+pub struct JudgedTrial {
+    pub trajectory_id: String,
+    pub spans: OutcomeSpans,
+}
+
 /// A report ready to be printed, and its JSON document.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
@@ -77,9 +85,9 @@ pub struct BenchReport {
     pub unexpected: Vec<String>,
     /// Set by `RunSupplement::score` once the run was judged.
     pub scores: Option<JudgeAccuracy>,
-    /// Trajectory id by trial name, for trials that were judged.
+    /// By trial name, for trials that were judged.
     #[serde(skip)]
-    pub trajectories: HashMap<String, String>,
+    pub trajectories: HashMap<String, JudgedTrial>,
     #[serde(skip)]
     kept: BenchResults,
     /// One object per trial in the JSON document.

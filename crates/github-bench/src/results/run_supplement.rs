@@ -9,12 +9,13 @@ use crate::policy::StepTruth;
 use crate::trial::TrialLine;
 use anyhow::Context as _;
 use gradus_core::trajectory::Trajectory;
+use gradus_eval::outcome::OutcomeSpans;
 use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames};
 use gradus_eval::run::RunFileError;
 use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
 
 use super::confusion::JudgeAccuracy;
-use super::report::{BenchReport, BenchResults, level_tag};
+use super::report::{BenchReport, BenchResults, JudgedTrial, level_tag};
 
 /// Name in the folder of the run.
 const FILE: &str = "bench.json";
@@ -99,13 +100,15 @@ impl RunSupplement for BenchReport {
                 None => by_session.insert(&line.session, line),
             };
         }
-        let mut trajectories: HashMap<String, String> = HashMap::new();
+        let mut trajectories: HashMap<String, JudgedTrial> = HashMap::new();
         reader.visit_trajectories(|trajectory, outcomes| {
             let session = trajectory.session_id.as_deref().unwrap_or_default();
             let line = by_id.get(trajectory.trajectory_id.as_str()).or_else(|| by_session.get(session));
             if let Some(line) = line {
                 scores.add_trial(line, trajectory, outcomes);
-                trajectories.insert(line.name(), trajectory.trajectory_id.clone());
+                let spans = OutcomeSpans::new(trajectory, None);
+                let judged = JudgedTrial { trajectory_id: trajectory.trajectory_id.clone(), spans };
+                trajectories.insert(line.name(), judged);
             }
             Ok::<(), RunFileError>(())
         })?;

@@ -114,6 +114,12 @@ fn every_output_has_the_bench() {
     assert!(suite.contains(&tolerated), "no gate failed, as the exit code says: {suite}");
     assert_eq!(place.read("tables/trials.csv").lines().count(), trials.len() + 1);
     assert_outcomes(&place);
+    // Results of a trial can be joined with verdicts on its steps.
+    let lines = place.lines("out.jsonl");
+    let trace = |evaluator: &str| lines.iter().find(|line| line["evaluator"] == evaluator).unwrap()["trace_id"].clone();
+    let measured = trace("success");
+    assert!(measured.as_str().is_some_and(|id| place.read("tables/trials.csv").contains(id)), "{measured}");
+    assert!(lines.iter().any(|line| line["evaluator"] == "outcome" && line["trace_id"] == measured), "{measured}");
     let agents = place.read("tables/agents.csv");
     let cells = |line: &str| -> Vec<String> { line.split(',').map(str::to_owned).collect() };
     let (columns, rows): (Vec<String>, Vec<Vec<String>>) =
