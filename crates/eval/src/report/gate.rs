@@ -43,6 +43,8 @@ pub enum GateError {
     Form(String),
     #[error("gate {gate:?}: more than all is never reached\nhint: write a share from 0 to 1 as 0.85 or 85%")]
     Bar { gate: String },
+    #[error("gate {gate:?}: a share is never below 0\nhint: write a share from 0 to 1 as 0.85 or 85%")]
+    NegativeBar { gate: String },
     #[error("gate {gate:?}: percent of what? this metric is an amount\nhint: write a number, or 'baseline + 10%'")]
     PercentOfAmount { gate: String },
     #[error("gate {gate:?}: {source}")]
@@ -129,6 +131,7 @@ impl QualityGate {
         let bar = GateBar::parse(rest.trim(), vocabulary.is_share(&metric)).map_err(|fault| match fault {
             BarFault::Form => form(),
             BarFault::AboveAll => GateError::Bar { gate: gate() },
+            BarFault::BelowNone => GateError::NegativeBar { gate: gate() },
             BarFault::PercentOfAmount => GateError::PercentOfAmount { gate: gate() },
         })?;
         if matches!((&metric, bar), (GateMetric::JudgeCost, GateBar::Baseline(_))) {

@@ -47,6 +47,8 @@ pub(super) enum BarFault {
     Form,
     /// A share above 1, which can never be met: the author probably meant percent.
     AboveAll,
+    /// A share below 0, which is always or never met.
+    BelowNone,
     /// Percent of nothing.
     PercentOfAmount,
 }
@@ -91,6 +93,7 @@ impl GateBar {
             return match parse_number(text).ok_or(BarFault::Form)? {
                 (_, true) if !is_share => Err(BarFault::PercentOfAmount),
                 (number, _) if is_share && number > 1.0 => Err(BarFault::AboveAll),
+                (number, _) if is_share && number < 0.0 => Err(BarFault::BelowNone),
                 (number, _) => Ok(GateBar::Value(number)),
             };
         };

@@ -32,6 +32,9 @@ pub(super) struct CompareArguments {
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     decision: DecisionOptions,
+    /// Decide --fail-on also if a version ended early; without it the exit code is 6.
+    #[arg(long, help_heading = "Comparison")]
+    allow_partial: bool,
     /// Write the comparison as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Outputs (- is standard output)")]
     json: Option<PathBuf>,
@@ -54,7 +57,8 @@ Examples:
 Verdicts: SAME if the whole interval of the difference is smaller than --min-effect, BETTER or WORSE if it excludes 0,
 INCONCLUSIVE otherwise.
 
-Exit codes: 0 done, 2 bad input or versions that cannot be compared, 3 a regression with --fail-on regression.";
+Exit codes: 0 done, 2 bad input or versions that cannot be compared, 3 a regression with --fail-on regression, 6 with
+--fail-on a version ended early.";
 
 /// Entry point of the command.
 pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Result<CommandExit> {
@@ -97,7 +101,17 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
         Err(error) => return Ok(reject_input(&error.to_string())),
     };
     write_outputs(arguments, &comparison)?;
-    Ok(if arguments.decision.is_failure(&comparison) { CommandExit::GateFailed } else { CommandExit::Pass })
+    Ok(match () {
+        () if arguments.decision.is_failure(&comparison) => CommandExit::GateFailed,
+        // A part of a run shows no regression that its other part may have.
+        () if arguments.decision.fail_on.is_some() && !comparison.is_complete() && !arguments.allow_partial => {
+            print_diagnostic(
+                "a version ended early, so --fail-on decides nothing\nhint: finish its run, or add --allow-partial",
+            );
+            CommandExit::GateIncomplete
+        }
+        () => CommandExit::Pass,
+    })
 }
 
 fn is_run(state: &StateFolder, name: &str) -> bool {

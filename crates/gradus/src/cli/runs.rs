@@ -50,7 +50,7 @@ Examples:
   gradus runs --branch main --metrics outcome,steps   two numbers over time
   gradus runs --json                                  for a script
 
-Exit codes: 0 done, 2 there are no such runs.";
+Exit codes: 0 done, 2 there are no such runs or no such score.";
 
 impl RunsArguments {
     /// The arguments that list every run of a folder.
@@ -104,6 +104,9 @@ pub(super) fn run_runs_command(arguments: &RunsArguments) -> anyhow::Result<Comm
         let folder = state_dir.display();
         return Ok(reject_input(&format!("{folder}: there are no such runs\nhint: `gradus eval` makes them")));
     }
+    if let Some(unknown) = find_unknown_metric(&listed, &arguments.metrics) {
+        return Ok(reject_input(&unknown));
+    }
     let mut out = BufWriter::new(anstream::stdout().lock());
     if arguments.json {
         json::write_pretty(&listed, &mut out)?;
@@ -114,6 +117,14 @@ pub(super) fn run_runs_command(arguments: &RunsArguments) -> anyhow::Result<Comm
     }
     out.flush()?;
     Ok(CommandExit::Pass)
+}
+
+/// The message about the first score of `--metrics` that no listed run has.
+fn find_unknown_metric(listed: &[ListedRun], wanted: &[String]) -> Option<String> {
+    let known: BTreeSet<&str> = listed.iter().flat_map(|run| run.metrics.keys()).map(String::as_str).collect();
+    let unknown = wanted.iter().find(|name| !known.contains(name.as_str()))?;
+    let known = known.into_iter().collect::<Vec<_>>().join(", ");
+    Some(format!("--metrics {unknown:?}: no listed run has such a score\nhint: they have {known}"))
 }
 
 /// The runs that the options select, latest first. A run that cannot be read is reported and left out.

@@ -169,6 +169,8 @@ fn what_cannot_be_decided_is_refused_before_anything_is_judged() {
         (vec!["--gate", "steps{tool=read_file} >= 0.5"], "about whole runs"),
         (vec!["--gate", "thought_to_tool >= 85"], "0.85 or 85%"),
         (vec!["--gate", "steps <= 10%"], "percent of what?"),
+        (vec!["--gate", "thought_to_tool >= -0.5"], "a share is never below 0"),
+        (vec!["--name", ""], "--name <NAME>"),
     ] {
         let ran = lab.run_at(&endpoint, &eval(&words)).exits_with(2);
         assert!(ran.err.contains(why), "{words:?}: {}", ran.err);
@@ -201,11 +203,17 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let lines: Vec<&str> = whole.lines().collect();
     refuse("{}\n", "not a known trace format");
     refuse(&whole.replacen("\"gradus_baseline\":2", "\"gradus_baseline\":9", 1), "it has the format 9");
+    refuse(&whole.replacen("\"gradus_baseline\":2", "\"gradus_baseline\":0", 1), "it has the format 0");
     refuse(&format!("{}\n{{\"request\":\n", lines[0]), "line 2");
     let task = lines.iter().find(|line| line.starts_with("{\"request\":")).unwrap();
     refuse(&format!("{}\n{task}\n{task}\n", lines[0]), "the task is there twice");
     refuse(&format!("{}\n{}\n{}\n", lines[0], lines[1], lines[1]), "the metric is there twice");
     refuse(&format!("{}\n{}\n", lines[0], task.replacen("\"scores\":[", "\"scores\":[null,", 1)), "line 2");
+    refuse(&format!("{}\n{}\n", lines[0], task.replacen("[1.0,1]", "[7.0,1]", 1)), "outside of its scale, 0 to 1");
+    refuse(&format!("{}\n{}\n", lines[0], task.replacen("[1.0,1]", "[0.0,0]", 1)), "outside of its scale, 0 to 1");
+    // Some editors put a mark at the beginning.
+    lab.write("marked.baseline", &format!("\u{feff}{whole}"));
+    lab.run(&["compare", "marked.baseline", "rules"]).exits_with(0);
     let ran = lab.run(&["compare", "rules", "nothing"]).exits_with(2);
     assert!(ran.err.contains("there is no such baseline file, run id or run name"), "{}", ran.err);
     // Without a common task the result says so before any number.
@@ -240,6 +248,57 @@ fn gates_of_a_run_that_ended_early_are_not_decided() {
     assert!(lab.read("j.xml").contains("type=\"incomplete\""));
     lab.run(&["report", "--gate", "thought_to_tool >= 0.5"]).exits_with(6);
     lab.run(&["report", "--gate", "thought_to_tool >= 0.5", "--allow-partial"]).exits_with(0);
+    // Neither does a comparison decide.
+    lab.run_at(&endpoint, &eval(&["--name", "whole", "--fresh"])).exits_with(0);
+    lab.run_at(&endpoint, &eval(&["--name", "part", "--fresh", "--max-calls", "4", "--concurrency", "1"]))
+        .exits_with(0);
+    let decide = ["compare", "whole", "part", "--fail-on", "regression"];
+    let ran = lab.run(&decide).exits_with(6);
+    assert!(ran.err.contains("hint: finish its run, or add --allow-partial"), "{}", ran.err);
+    lab.run(&[&decide[..], &["--allow-partial"]].concat()).exits_with(0);
+    lab.run(&["compare", "whole", "part"]).exits_with(0);
+}
+
+#[test]
+fn five_agents_are_compared_in_all_pairs() {
+    let lab = Lab::new();
+    for (number, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+        let file = format!("{name}.jsonl");
+        write_version(&lab, &file, name, 1, |task| name == "e" && task % 2 == 0);
+        let commit = |command: &mut std::process::Command| {
+            let branch = if number < 2 { "main" } else { "trial" };
+            command.env("GITHUB_HEAD_REF", branch).env("GITHUB_SHA", format!("{number}abcdef"));
+        };
+        let mut command = lab.command(&["eval", &file, "--judge", "offline", "--name", name]);
+        commit(&mut command);
+        assert!(command.output().unwrap().status.success());
+    }
+    let ran = lab.run(&["compare", "a", "b", "c", "d", "e", "--json", "five.json", "--fail-on", "regression"]);
+    let out = ran.exits_with(3).out;
+    assert!(out.contains("WORSE"), "{out}");
+    let found: Json = serde_json::from_str(&lab.read("five.json")).unwrap();
+    let pairs = found["report"]["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 10);
+    for pair in pairs {
+        let dimensions = pair["dimensions"].as_array().unwrap();
+        let validity = dimensions.iter().find(|one| one["dimension"] == "call_validity").unwrap();
+        let expected = if pair["second"] == "E" { "worse" } else { "same" };
+        let verdict = validity["verdict"].as_str().unwrap();
+        assert!(verdict == expected || expected == "same" && verdict == "inconclusive", "{pair}");
+    }
+    // The runs of one branch, and some of their scores.
+    let names = |more: &[&str]| -> Vec<String> {
+        let out = lab.run(&[&["runs", "--json"][..], more].concat()).exits_with(0).out;
+        let runs: Json = serde_json::from_str(&out).unwrap();
+        runs.as_array().unwrap().iter().map(|run| run["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&["--branch", "main"]), ["b", "a"]);
+    assert_eq!(names(&["--branch", "trial"]), ["e", "d", "c"]);
+    lab.run(&["runs", "--branch", "none"]).exits_with(2);
+    let out = lab.run(&["runs", "--branch", "main", "--metrics", "steps"]).exits_with(0).out;
+    assert!(out.contains("steps") && !out.contains("outcome") && out.contains("1abcdef"), "{out}");
+    let ran = lab.run(&["runs", "--metrics", "steps,nosuch"]).exits_with(2);
+    assert!(ran.err.contains("\"nosuch\": no listed run has such a score"), "{}", ran.err);
 }
 
 #[test]
@@ -263,6 +322,15 @@ fn judging_stops_when_the_gate_is_decided() {
     lab.run(&["report", "--gate", "steps >= 0"]).exits_with(6);
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early", "--gate", "thought_to_tool <= 0.3"])).exits_with(3);
     assert!(ran.out.contains("FAIL") && ran.out.contains("decided after"), "{}", ran.out);
+    // Close to the bar either decision is accepted, and fewer runs are judged.
+    let near = |more: &[&str]| {
+        let words = eval(&["--stop-early", "--gate", "thought_to_tool >= 0.86", "--json", "near.json", "--seed", "7"]);
+        lab.run_at(&endpoint, &[&words[..], &["--fresh"], more].concat());
+        let summary: Json = serde_json::from_str(&lab.read("near.json")).unwrap();
+        summary["summary"]["trajectories"].as_u64().unwrap()
+    };
+    let (exact, tolerant) = (near(&[]), near(&["--margin", "0.1"]));
+    assert!(tolerant < exact, "{tolerant} of {exact}");
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early"])).exits_with(2);
     assert!(ran.err.contains("--stop-early needs a gate"), "{}", ran.err);
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early", "--gate", "cost <= 1"])).exits_with(2);

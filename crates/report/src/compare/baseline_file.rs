@@ -10,7 +10,9 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::version_results::{RunValues, ScoreTally, TaskKey, TaskRuns, VersionHeader, VersionResults};
+use super::version_results::{
+    RunValues, ScoreTally, ScoredDimension, TaskKey, TaskRuns, VersionHeader, VersionResults,
+};
 
 /// Version of the format. A file with a larger number is refused.
 const BASELINE_SCHEMA: u32 = 2;
@@ -27,6 +29,8 @@ pub enum BaselineError {
          write the baseline anew"
     )]
     Schema { found: u32 },
+    #[error("it has the format 0, which never existed\nhint: write the baseline anew with --save-baseline FILE")]
+    NoSchema,
     #[error("line {line}: {reason}\nhint: baselines are written by --save-baseline and not by hand")]
     Line { line: usize, reason: String },
     #[error("line {line}: the task is there twice\nhint: after a merge, write the baseline anew")]
@@ -127,7 +131,33 @@ pub fn write_baseline(results: &VersionResults, with_content: bool, out: &mut dy
 
 /// Whether a file begins like a baseline.
 pub fn is_baseline(first_bytes: &[u8]) -> bool {
-    first_bytes.trim_ascii_start().starts_with(b"{\"gradus_baseline\":")
+    without_mark(first_bytes).trim_ascii_start().starts_with(b"{\"gradus_baseline\":")
+}
+
+/// Without the byte order mark that some editors put at the beginning.
+fn without_mark(first_bytes: &[u8]) -> &[u8] {
+    first_bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first_bytes)
+}
+
+/// Why the scores of a run cannot be those of these dimensions.
+fn find_score_fault(run: &RunValues, dimensions: &[ScoredDimension]) -> Option<String> {
+    if run.scores.len() != dimensions.len() {
+        return Some(format!("a run has not {} scores, one for each dimension", dimensions.len()));
+    }
+    let is_outside = |dimension: &ScoredDimension, tally: ScoreTally| {
+        let (low, high) = (dimension.worst.min(dimension.best), dimension.worst.max(dimension.best));
+        // Sums of fractions are rounded.
+        let slack = 1e-9 * (1.0 + low.abs().max(high.abs()));
+        tally.count == 0 || !(low - slack..=high + slack).contains(&tally.mean())
+    };
+    let outside = dimensions
+        .iter()
+        .zip(&run.scores)
+        .find(|(dimension, score)| score.is_some_and(|score| is_outside(dimension, score)));
+    outside.map(|(dimension, _)| {
+        let ScoredDimension { name, worst, best, .. } = dimension;
+        format!("a score of {name:?} is outside of its scale, {worst} to {best}")
+    })
 }
 
 /// Reads a baseline. A broken line is an error: a gate must not compare with a part of a baseline.
@@ -141,17 +171,21 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
     if !is_baseline(&line) {
         return Err(BaselineError::NoBaseline);
     }
+    let first_line = without_mark(&line);
     /// Only the version, since the rest of a newer header may look different.
     #[derive(Deserialize)]
     struct SchemaOnly {
         gradus_baseline: u32,
     }
     let bad_line = |line: usize, error: &serde_json::Error| BaselineError::Line { line, reason: error.to_string() };
-    let SchemaOnly { gradus_baseline } = serde_json::from_slice(&line).map_err(|error| bad_line(1, &error))?;
+    let SchemaOnly { gradus_baseline } = serde_json::from_slice(first_line).map_err(|error| bad_line(1, &error))?;
     if gradus_baseline > BASELINE_SCHEMA {
         return Err(BaselineError::Schema { found: gradus_baseline });
     }
-    let HeaderLine { header, .. } = serde_json::from_slice(&line).map_err(|error| bad_line(1, &error))?;
+    if gradus_baseline == 0 {
+        return Err(BaselineError::NoSchema);
+    }
+    let HeaderLine { header, .. } = serde_json::from_slice(first_line).map_err(|error| bad_line(1, &error))?;
     let mut tasks: BTreeMap<TaskKey, TaskRuns> = BTreeMap::new();
     let mut metrics: BTreeMap<String, f64> = BTreeMap::new();
     for number in 2.. {
@@ -170,8 +204,7 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
         }
         let task: TaskLine = serde_json::from_slice(&line).map_err(|error| bad_line(number, &error))?;
         let runs: Vec<RunValues> = task.runs.into_iter().map(RunLine::into_values).collect();
-        if runs.iter().any(|run| run.scores.len() != header.dimensions.len()) {
-            let reason = format!("a run has not {} scores, one for each dimension", header.dimensions.len());
+        if let Some(reason) = runs.iter().find_map(|run| find_score_fault(run, &header.dimensions)) {
             return Err(BaselineError::Line { line: number, reason });
         }
         if tasks.insert(task.key, TaskRuns { request: task.text, runs }).is_some() {

@@ -86,6 +86,17 @@ fn a_baseline_gives_back_what_was_written() {
 }
 
 #[test]
+fn runs_without_a_price_are_counted() {
+    let mut results = version("v1", 4, 1, |_, _| 2);
+    for (at, task) in results.tasks.values_mut().enumerate() {
+        task.runs[0].cost_usd = (at > 0).then_some(0.01);
+    }
+    let comparison = compare(&[results.clone(), version("v2", 4, 1, |_, _| 2)]);
+    let notes: Vec<String> = comparison.notes().collect();
+    assert!(notes.iter().any(|note| note.starts_with("The cost of 1 of 4 runs of A is not known")), "{notes:?}");
+}
+
+#[test]
 fn equal_shares_of_unequal_trials_are_equal() {
     // Thirds are no floating-point numbers, and means of means of them even less.
     let right = |task: usize, trial: usize| ((task + trial) % 2 + 1) as u32;

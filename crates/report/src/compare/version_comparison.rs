@@ -184,6 +184,11 @@ impl VersionComparison {
             .chain(describe_uncalibrated(&self.calibrations, |name| self.title(name)))
     }
 
+    /// Whether no version ended early.
+    pub fn is_complete(&self) -> bool {
+        self.versions.iter().all(|version| version.is_complete)
+    }
+
     /// Whether any two versions have a score in common, so that a regression could be seen.
     pub fn has_common_score(&self) -> bool {
         let mut all = self.report.pairs.iter().flat_map(|pair| &pair.dimensions);
@@ -279,7 +284,19 @@ fn describe_uncompared(versions: &[VersionResults], scored: &[ScoredDimension]) 
     let describe = |(lacking, titles): (Vec<String>, Vec<&str>)| {
         format!("{} has no value of {}: not compared.", lacking.join(", "), titles.join(", "))
     };
-    titles.into_iter().map(describe).collect()
+    let unknown = versions.iter().enumerate().filter_map(|(at, results)| describe_unpriced(at, results));
+    titles.into_iter().map(describe).chain(unknown).collect()
+}
+
+/// Runs without a cost in a version where others have one: what the cheapest or the dearest of them cost is not known.
+fn describe_unpriced(at: usize, results: &VersionResults) -> Option<String> {
+    let runs = || results.tasks.values().flat_map(|task| &task.runs);
+    let unpriced = runs().filter(|run| run.cost_usd.is_none()).count();
+    let all = results.run_count();
+    (unpriced > 0 && unpriced < all).then(|| {
+        let letter = version_letter(at);
+        format!("The cost of {unpriced} of {all} runs of {letter} is not known: costs are those of the others.")
+    })
 }
 
 /// What a reader must know before the numbers: tasks that only some versions ran, and runs that ended early.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::super::destinations::DestinationOptions;
 use super::super::outputs::OutputOptions;
@@ -113,7 +114,7 @@ pub(in crate::cli) struct GradingOptions {
     pub(super) max_time: Option<f64>,
 
     /// Name the run, so that `compare`, `report` and `--baseline` find it.
-    #[arg(long, value_name = "NAME", help_heading = "Runs")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Runs")]
     pub(in crate::cli) name: Option<String>,
     /// Tag the run; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_tag, help_heading = "Runs")]
