@@ -75,9 +75,11 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         if trajectory.steps.is_empty() && trajectory.turn_index.is_none() && trajectory.session_id.is_some() {
             return OfflineVerdict::cannot_judge("Only the user's message is recorded; it may end a conversation.");
         }
-        // A list of messages may be saved at any moment; a trace whose root span has ended is complete.
+        // A list of messages may be saved at any moment, and so may the calls of a client without a span around them. A
+        // trace whose root span has ended is complete.
         let is_open = trajectory.steps.last().is_some_and(|last| last.observation.is_none());
-        if is_open && trajectory.root_span_id.is_none() {
+        let is_root_call = |root: &String| trajectory.steps.iter().any(|step| step.span_ids.contains(root));
+        if is_open && trajectory.root_span_id.as_ref().is_none_or(is_root_call) {
             return OfflineVerdict::cannot_judge("The record ends before the result of the last call.");
         }
         let explanation = match trajectory.steps.last() {

@@ -333,8 +333,11 @@ fn how_a_run_ends() {
     assert_eq!(outcome(&run("Hi", vec![], "Hello")), "answered");
     let open = TrajectoryStep { observation: None, ..step("", "list_orders", json!({}), "") };
     assert_eq!(outcome(&run("Orders?", vec![open.clone()], "")), "cannot", "the list may have been saved too early");
-    let traced = Trajectory { root_span_id: Some("1".to_owned()), ..run("Orders?", vec![open], "") };
+    let traced = Trajectory { root_span_id: Some("1".to_owned()), ..run("Orders?", vec![open.clone()], "") };
     assert_eq!(outcome(&traced), "no_answer");
+    let call = TrajectoryStep { span_ids: vec!["1".to_owned()], ..open };
+    let client = Trajectory { root_span_id: Some("1".to_owned()), ..run("Orders?", vec![call], "") };
+    assert_eq!(outcome(&client), "cannot", "no span is around the run, so nothing shows its end");
     let handed_over = run("Help", vec![step("", "transfer_to_human_agents", json!({}), "ok")], "");
     assert_eq!(outcome(&handed_over), "answered");
     let farewell = Trajectory { turn_index: Some(4), ..run("Bye", vec![], "") };
