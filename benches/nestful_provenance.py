@@ -130,8 +130,8 @@ def build_item(number, item, functions):
 def reported_source(line, name, value):
     """The source that the outcome's evidence gives for an argument: (class, step, text)."""
     for evidence in (line or {}).get("evidence") or []:
-        if evidence.startswith(f'"{name}" = '):
-            if not evidence.startswith(f'"{name}" = "{str(value)[:40]}'):
+        if evidence.startswith(f'`{name}` = '):
+            if not evidence.startswith(f'`{name}` = "{str(value)[:40]}'):
                 continue
             origin = evidence[evidence.index('": ', len(name) + 5) + 3:]
             step = re.match(r"result of step (\d+)", origin)

@@ -165,7 +165,7 @@ def explain_miss(line, path, value):
     if line["outcome"] != "scored":
         return line.get("reason") or line["outcome"]
     name = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
-    start = f'"{name}" = "{value}": '
+    start = f'`{name}` = "{value}": '
     for evidence in line.get("evidence") or []:
         if evidence.startswith(start):
             return evidence[len(start):]
