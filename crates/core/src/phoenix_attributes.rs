@@ -19,7 +19,7 @@ pub(crate) fn restore_phoenix_attributes(attributes: &mut AttributeList<'static>
         gather_json_attribute(name, attributes);
     }
     if attributes.0.iter().any(|(key, _)| key.starts_with("gen_ai.")) {
-        drop_derived(attributes);
+        drop_derived_openinference(attributes);
     }
 }
 
@@ -83,10 +83,10 @@ fn with_lists(json: Json) -> Json {
 }
 
 /// Removes attributes that Phoenix derived from GenAI attributes that are present themselves.
-fn drop_derived(attributes: &mut AttributeList<'static>) {
-    let sources = GenAiSources::from_attributes(attributes);
-    let derived: Vec<bool> = attributes.0.iter().map(|(key, value)| sources.is_made_from(key, value)).collect();
-    let made_kind = sources.kind();
+fn drop_derived_openinference(attributes: &mut AttributeList<'static>) {
+    let sources = SentGenAiAttributes::from_attributes(attributes);
+    let derived: Vec<bool> = attributes.0.iter().map(|(key, value)| sources.is_phoenix_derived(key, value)).collect();
+    let made_kind = sources.derived_span_kind();
     let mut derived = derived.into_iter();
     attributes.0.retain(|_| !derived.next().unwrap_or_default());
     // The derived kind is removed as well, if OpenInference has nothing else to say about the span. Another dialect
@@ -103,7 +103,7 @@ fn drop_derived(attributes: &mut AttributeList<'static>) {
 const KIND: &str = "openinference.span.kind";
 
 /// The GenAI attributes of a span by key, because a hostile span can have many, and facts about the others.
-struct GenAiSources<'a> {
+struct SentGenAiAttributes<'a> {
     by_key: HashMap<&'a str, &'a AttributeValue<'static>>,
     has_request: bool,
     /// System instructions alone become the first message and nothing else.
@@ -111,12 +111,12 @@ struct GenAiSources<'a> {
     output: Option<&'a AttributeValue<'static>>,
 }
 
-impl<'a> GenAiSources<'a> {
+impl<'a> SentGenAiAttributes<'a> {
     /// One pass over the attributes for each question; nothing is copied.
-    fn from_attributes(attributes: &'a AttributeList<'static>) -> GenAiSources<'a> {
+    fn from_attributes(attributes: &'a AttributeList<'static>) -> SentGenAiAttributes<'a> {
         let all = || attributes.0.iter().map(|(key, value)| (key.as_ref(), value));
         let mut inputs = all().filter_map(|(key, _)| key.strip_prefix("llm.input_messages."));
-        GenAiSources {
+        SentGenAiAttributes {
             by_key: all().filter(|(key, _)| key.starts_with("gen_ai.")).collect(),
             has_request: all().any(|(key, _)| key.starts_with("gen_ai.request.")),
             has_first_input_only: inputs.all(|rest| rest.starts_with("0.")),
@@ -134,7 +134,7 @@ impl<'a> GenAiSources<'a> {
 
     /// Whether Phoenix derived this attribute, by the rules of its GenAI conversion. A value that differs from its
     /// source was recorded.
-    fn is_made_from(&self, key: &str, value: &AttributeValue<'static>) -> bool {
+    fn is_phoenix_derived(&self, key: &str, value: &AttributeValue<'static>) -> bool {
         let is = |source: &str| self.by_key.get(source).is_some_and(|known| *known == value);
         let counts = |source: &str| self.by_key.get(source).is_some_and(|known| known.as_u64() == value.as_u64());
         match key {
@@ -154,8 +154,8 @@ impl<'a> GenAiSources<'a> {
             "tool.id" => is("gen_ai.tool.call.id"),
             "tool.description" => is("gen_ai.tool.description"),
             "tool.parameters" => self.has("gen_ai.tool.call.arguments"),
-            "output.value" => is("gen_ai.tool.call.result") || self.is_identity(value),
-            "output.mime_type" => self.output.is_some_and(|output| self.is_made_from("output.value", output)),
+            "output.value" => is("gen_ai.tool.call.result") || self.is_response_identity(value),
+            "output.mime_type" => self.output.is_some_and(|output| self.is_phoenix_derived("output.value", output)),
             _ if key.starts_with("llm.output_messages.") => self.get_text("gen_ai.output.messages").is_some(),
             _ if key.starts_with("llm.input_messages.") => {
                 self.get_text("gen_ai.input.messages").is_some()
@@ -166,7 +166,7 @@ impl<'a> GenAiSources<'a> {
     }
 
     /// Whether an output says only which reply it was: its id and its model.
-    fn is_identity(&self, value: &AttributeValue<'_>) -> bool {
+    fn is_response_identity(&self, value: &AttributeValue<'_>) -> bool {
         // An output that is longer contains more than an id and a model.
         const MAX_IDENTITY_BYTES: usize = 1_000;
         let text = value.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES && text.starts_with('{'));
@@ -179,7 +179,7 @@ impl<'a> GenAiSources<'a> {
     }
 
     /// The kind that Phoenix derives for a GenAI span.
-    fn kind(&self) -> Option<&'static str> {
+    fn derived_span_kind(&self) -> Option<&'static str> {
         const CONTENT: [&str; 3] = ["gen_ai.request.model", "gen_ai.input.messages", "gen_ai.output.messages"];
         Some(match self.get_text("gen_ai.operation.name") {
             Some("chat" | "text_completion" | "generate_content") => "LLM",

@@ -103,7 +103,7 @@ impl TurnReader {
         for reply in turn.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
             if reply[0].role == MessageRole::Assistant {
                 earlier_defects = trajectory.defects.len();
-                read_reply(reply, &mut trajectory, &mut requested_calls, &self.budget);
+                read_assistant_reply(reply, &mut trajectory, &mut requested_calls, &self.budget);
             }
         }
         let ids = RequestedCallIds::from_calls(&requested_calls);
@@ -113,7 +113,7 @@ impl TurnReader {
         self.has_run_text_calls |= requested_calls.iter().any(|call| call.reply.is_some() && call.seen.is_some());
         // Only the reply that ends the turn: a later answer would follow an action that ran.
         let may_be_unrun = self.has_native_calls && !self.has_run_text_calls && trajectory.final_answer.is_none();
-        if may_be_unrun && let Some(reply) = remove_unrun_calls(&mut requested_calls) {
+        if may_be_unrun && let Some(reply) = remove_unrun_text_calls(&mut requested_calls) {
             trajectory.defects.truncate(earlier_defects);
             trajectory.defects.push(ExtractionDefect::new(DefectKind::ActionNeverRan, &*reply, None));
             trajectory.final_answer = Some(reply.as_ref().to_owned());
@@ -140,7 +140,7 @@ impl TurnReader {
 }
 
 /// Reads one reply: structured calls, otherwise ReAct text, otherwise an answer.
-fn read_reply(
+fn read_assistant_reply(
     reply: &[ChatMessage<'_>],
     trajectory: &mut Trajectory,
     requested_calls: &mut Vec<RequestedCall>,
@@ -162,7 +162,7 @@ fn read_reply(
             continue;
         }
         let id = call.id.as_deref().map(str::to_owned);
-        let (thought, tool) = (copy_step_text(thought.as_deref(), parallel, budget), call.name.to_string());
+        let (thought, tool) = (share_step_text(thought.as_deref(), parallel, budget), call.name.to_string());
         let arguments = budget.keep_arguments(arguments);
         requested_calls.push(RequestedCall { thought, tool, id, arguments, raw, parallel, ..RequestedCall::default() });
         parallel = true;
@@ -185,7 +185,7 @@ fn read_reply(
             None => extract_reasoning(reply),
         };
         trajectory.final_answer = answer.or(thought);
-        drop_repeated_thought(trajectory);
+        filter_final_thought(trajectory);
         return;
     }
     let reply: Arc<str> = text.trim().into();
@@ -197,7 +197,7 @@ fn read_reply(
             break;
         }
         requested_calls.push(RequestedCall {
-            thought: copy_step_text(step.thought.as_deref(), step.parallel, budget),
+            thought: share_step_text(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
             arguments: budget.keep_arguments(step.input.json),
             raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
@@ -209,7 +209,7 @@ fn read_reply(
 }
 
 /// Removes the calls that the last reply wrote as text and that nothing followed. Returns the reply.
-pub(super) fn remove_unrun_calls(requested_calls: &mut Vec<RequestedCall>) -> Option<Arc<str>> {
+pub(super) fn remove_unrun_text_calls(requested_calls: &mut Vec<RequestedCall>) -> Option<Arc<str>> {
     let reply = requested_calls.last()?.reply.clone()?;
     let is_of_reply = |call: &RequestedCall| call.reply.as_ref().is_some_and(|other| Arc::ptr_eq(other, &reply));
     let first = requested_calls.iter().rposition(|call| !is_of_reply(call)).map_or(0, |at| at + 1);
@@ -220,8 +220,9 @@ pub(super) fn remove_unrun_calls(requested_calls: &mut Vec<RequestedCall>) -> Op
     Some(reply)
 }
 
-/// Where a reply holds nothing but reasoning, that is the answer, and not its own thought.
-pub(super) fn drop_repeated_thought(trajectory: &mut Trajectory) {
+/// Keeps the thought before the answer only if there is an answer and it is another text: where a reply holds nothing but
+/// reasoning, that is the answer, and not its own thought.
+pub(super) fn filter_final_thought(trajectory: &mut Trajectory) {
     let answer = trajectory.final_answer.as_deref().map(str::trim);
     let is_thought = |thought: &String| !thought.trim().is_empty() && Some(thought.trim()) != answer;
     trajectory.final_thought =
@@ -229,8 +230,8 @@ pub(super) fn drop_repeated_thought(trajectory: &mut Trajectory) {
 }
 
 /// A text for a step. The first step of a reply gets a copy; those beside it get one within the budget.
-fn copy_step_text(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option<String> {
-    if is_beside { budget.share_text(text?) } else { text.map(str::to_owned) }
+fn share_step_text(text: Option<&str>, is_parallel: bool, budget: &AssemblyBudget) -> Option<String> {
+    if is_parallel { budget.share_text(text?) } else { text.map(str::to_owned) }
 }
 
 /// A transcript has no ids, times or tools; what it lacks is reported as defects like anywhere else.
@@ -245,18 +246,18 @@ fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> 
         final_answer: transcript.answer.map(std::borrow::Cow::into_owned),
         ..Trajectory::default()
     };
-    drop_repeated_thought(&mut trajectory);
+    filter_final_thought(&mut trajectory);
     for (kind, detail) in transcript.defects {
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }
     for (index, step) in transcript.steps.into_iter().enumerate() {
         trajectory.steps.push(TrajectoryStep {
             index: index as u32 + 1,
-            thought: copy_step_text(step.thought.as_deref(), step.parallel, budget),
+            thought: share_step_text(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
             arguments: budget.keep_arguments(step.input.json),
             arguments_raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
-            observation: copy_step_text(step.observation.as_deref(), step.parallel, budget),
+            observation: share_step_text(step.observation.as_deref(), step.parallel, budget),
             parallel_with_previous: step.parallel,
             ..TrajectoryStep::default()
         });

@@ -45,7 +45,7 @@ pub(super) fn is_feedback(text: &str) -> bool {
 }
 
 /// The request of the user in a run.
-pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
+pub(super) fn find_confirmed_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
     // All messages of the user, because a frame may state an earlier part of the request.
@@ -59,7 +59,7 @@ pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<S
     };
     // Many frames against many messages: beyond the budget, a text counts as not confirmed.
     let is_in = |message: &str, text: &str| {
-        tree.budget.may_compare(message.len() + text.len()) && contains_folded(message, text)
+        tree.budget.may_compare(message.len() + text.len()) && contains_ignoring_whitespace(message, text)
     };
     let confirmed = |text: &str| asked.is_empty() || asked.iter().any(|message| is_in(message, text));
     for node in speaking_frames(tree, run) {
@@ -110,16 +110,16 @@ pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
     from_text(text, &KEYS, MessageRole::User)
 }
 
-/// The answer of a run. `spoken` is the text of the last reply without tool calls. `exact` says that this text is the
+/// The answer of a run. `spoken` is the text of the last reply without tool calls. `is_whole_reply` says that this text is the
 /// whole reply and was not extracted from a larger one.
 pub(super) fn extract_answer(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
     spoken: Option<&str>,
-    exact: bool,
+    is_whole_reply: bool,
 ) -> Option<String> {
     let reply = spoken.map(str::trim).filter(|text| !text.is_empty());
-    if let Some(reply) = reply.filter(|_| exact) {
+    if let Some(reply) = reply.filter(|_| is_whole_reply) {
         return Some(reply.to_owned());
     }
     for (place, node) in speaking_frames(tree, run).enumerate() {
@@ -131,7 +131,8 @@ pub(super) fn extract_answer(
         let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
         match reply {
             Some(reply)
-                if tree.budget.may_compare(reply.len() + recorded.len()) && contains_folded(reply, &recorded) =>
+                if tree.budget.may_compare(reply.len() + recorded.len())
+                    && contains_ignoring_whitespace(reply, &recorded) =>
             {
                 return Some(recorded.trim().to_owned());
             }
@@ -249,7 +250,7 @@ fn out_of_template(text: &str) -> &str {
 }
 
 /// Whether a text contains another, ignoring differences in white space.
-fn contains_folded(text: &str, part: &str) -> bool {
+fn contains_ignoring_whitespace(text: &str, part: &str) -> bool {
     let part = part.trim();
     if part.is_empty() || text.contains(part) {
         return true;

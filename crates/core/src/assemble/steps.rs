@@ -20,7 +20,7 @@ use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory, TrajectoryStep
 
 use super::budget::LEFT_OUT;
 use super::joins::{self, TextReplies};
-use super::messages::{drop_repeated_thought, remove_unrun_calls};
+use super::messages::{filter_final_thought, remove_unrun_text_calls};
 use super::observations;
 use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
 use super::request;
@@ -285,7 +285,7 @@ impl StepExtractor<'_, '_> {
             return;
         }
         let number = self.run.calls.len() - 1;
-        if let Some(reply) = remove_unrun_calls(&mut self.requested_calls) {
+        if let Some(reply) = remove_unrun_text_calls(&mut self.requested_calls) {
             self.defect_at(number, DefectKind::ActionNeverRan, &reply);
             (self.spoken, self.spoken_thought) = (Some(reply.as_ref().to_owned()), None);
             self.spoken_exactly = true;
@@ -359,7 +359,7 @@ impl StepExtractor<'_, '_> {
         let nodes = || run.calls.iter().chain(&run.tools).chain(&run.frames).map(|at| &tree.nodes[*at]);
         let mut trajectory = Trajectory {
             trace_ids: run.traces.iter().map(ToString::to_string).collect(),
-            query: request::extract_query(tree, run),
+            query: request::find_confirmed_query(tree, run),
             ..Trajectory::default()
         };
         let fact = |get: for<'f> fn(&'f NormalizedSpan<'_>) -> Option<&'f str>| {
@@ -428,7 +428,7 @@ impl StepExtractor<'_, '_> {
             Some(_) => self.code.last().and_then(|reply| reply.thought.clone()),
             None => self.spoken_thought.take().filter(|_| answered),
         };
-        drop_repeated_thought(trajectory);
+        filter_final_thought(trajectory);
         let speaker = if answered { self.speakers.last().copied() } else { None };
         for number in [speaker, code_answer].into_iter().flatten() {
             let ids = self.tree.nodes[self.run.calls[number]].span_ids().map(|id| id.to_string());

@@ -93,7 +93,7 @@ impl CostEstimator {
             let number = job.evaluator_index();
             self.estimates[number].questions += 1;
             for judge in panel.members() {
-                for repeat in 0..panel.repeats() {
+                for repeat in 0..panel.max_repeats() {
                     let cost = self.add_ask(number, judge, &question, self.repeat + repeat, true)?;
                     add_cost(&mut self.estimates[number].cost_usd, cost);
                 }

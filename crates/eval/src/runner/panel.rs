@@ -78,7 +78,7 @@ impl JudgePanel {
             return Err(PanelError::Empty);
         }
         for (at, judge) in members.iter().enumerate() {
-            if members[..at].iter().any(|other| is_same_judge(other, judge)) {
+            if members[..at].iter().any(|other| is_same_model(other, judge)) {
                 return Err(PanelError::SameJudge { judge: judge.name() });
             }
         }
@@ -89,7 +89,7 @@ impl JudgePanel {
             return Err(PanelError::TooManyVotes { judges: members.len(), repeats: repeats.unwrap_or(1) });
         }
         if let Some(policy) = &escalation {
-            if members.iter().any(|member| is_same_judge(member, &policy.judge)) {
+            if members.iter().any(|member| is_same_model(member, &policy.judge)) {
                 return Err(PanelError::SameEscalation { judge: policy.judge.name() });
             }
             if !(0.0..=1.0).contains(&policy.min_probability) {
@@ -120,7 +120,7 @@ impl JudgePanel {
     }
 
     /// How often each member is asked about a question, at most.
-    pub fn repeats(&self) -> u32 {
+    pub fn max_repeats(&self) -> u32 {
         self.repeats
     }
 
@@ -208,7 +208,7 @@ impl EscalationPolicy {
 }
 
 /// Two servers may call different models by one name.
-fn is_same_judge(one: &ModelJudge, other: &ModelJudge) -> bool {
+fn is_same_model(one: &ModelJudge, other: &ModelJudge) -> bool {
     one.name() == other.name() && one.client.shown_url() == other.client.shown_url()
 }
 

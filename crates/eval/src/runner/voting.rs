@@ -21,7 +21,7 @@ impl EvaluationRunner<'_> {
         let number = self.ballot_count;
         self.ballot_count += 1;
         let stage = if panel.are_repeats_optional() { BallotStage::FirstAnswer } else { BallotStage::Members };
-        let repeats = if stage == BallotStage::FirstAnswer { 1 } else { panel.repeats() };
+        let repeats = if stage == BallotStage::FirstAnswer { 1 } else { panel.max_repeats() };
         let members = panel.members().len();
         let mut ballot = OpenBallot { job, votes: Vec::new(), last_vote: None, outstanding: 0, stage };
         for repeat in 0..repeats {
@@ -166,9 +166,9 @@ impl EvaluationRunner<'_> {
         if ballot.stage == BallotStage::FirstAnswer {
             let is_doubt_known = ballot.votes.iter().any(|cast| cast.vote.label_probability.is_some());
             if !is_doubt_known {
-                (1..panel.repeats()).rev().for_each(|repeat| self.next_asks.push_front(ask(0, repeat)));
+                (1..panel.max_repeats()).rev().for_each(|repeat| self.next_asks.push_front(ask(0, repeat)));
                 ballot.stage = BallotStage::Members;
-                ballot.outstanding = panel.repeats() - 1;
+                ballot.outstanding = panel.max_repeats() - 1;
                 return true;
             }
         }

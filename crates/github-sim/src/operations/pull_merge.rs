@@ -91,7 +91,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
         };
         return Err(OperationError::new(405, format!("{name} not allowed on this repository.")));
     }
-    check_rules(call, repository, issue, pull)?;
+    check_branch_protection(call, repository, issue, pull)?;
     // Planned before anything is written: a conflict must leave no trace.
     let plan = merging::plan_merge(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
     let messages = MergeMessageBuilder::for_pull_request(call, id, title, text)?;
@@ -110,7 +110,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
         _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.build_merge_message()),
     };
     // Recorded before the branch moves, so that the stored base is the one before the merge.
-    record_pull_merge(call, id, number, by, made)?;
+    close_as_merged(call, id, number, by, made)?;
     writing::move_branch(call.state, id, &base_name, made);
     close_issues(call, id, number, by, &base_name)?;
     delete_head(call, id, by)?;
@@ -118,7 +118,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Branch protection, unless the caller is an exempt admin.
-fn check_rules(
+fn check_branch_protection(
     call: &OperationCall<'_>,
     repository: &Repository,
     issue: &Issue,
@@ -133,7 +133,7 @@ fn check_rules(
 }
 
 /// Closes the pull request and stores the merge commit with the heads of both branches.
-fn record_pull_merge(
+fn close_as_merged(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,

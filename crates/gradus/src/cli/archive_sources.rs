@@ -7,7 +7,7 @@ use gradus_core::coverage::SourceCoverage;
 use gradus_ingest::archive::{ArchiveError, ArchiveStorage, FetchedShard, FolderStorage, TraceArchive};
 use gradus_ingest::{ReadSummary, RecordIntake, SourceLimits, TraceSelection, TrajectorySink};
 
-use super::s3_support::is_s3_address;
+use super::s3_support::has_s3_scheme;
 
 /// The archives among the sources of a command.
 pub(super) struct ArchiveSources<'s> {
@@ -20,7 +20,7 @@ pub(super) struct ArchiveSources<'s> {
 
 /// Whether a source is an archive, be it a complete one or not. Nothing is asked over the network.
 pub(super) fn is_archive(name: &str) -> bool {
-    is_s3_address(name) || !matches!(TraceArchive::open_folder(Path::new(name)), Ok(None))
+    has_s3_scheme(name) || !matches!(TraceArchive::open_folder(Path::new(name)), Ok(None))
 }
 
 impl ArchiveSources<'_> {
@@ -91,7 +91,7 @@ impl ArchiveSources<'_> {
 }
 
 fn open_archive(name: &str) -> Result<Option<TraceArchive>, ArchiveError> {
-    if is_s3_address(name) {
+    if has_s3_scheme(name) {
         return TraceArchive::open_storage(super::s3_support::open_storage(name)?).map(Some);
     }
     TraceArchive::open_folder(Path::new(name))
@@ -100,7 +100,7 @@ fn open_archive(name: &str) -> Result<Option<TraceArchive>, ArchiveError> {
 /// The storage of a new archive.
 pub(super) fn create_storage(target: &Path) -> Result<Arc<dyn ArchiveStorage>, ArchiveError> {
     match target.to_str() {
-        Some(address) if is_s3_address(address) => super::s3_support::open_storage(address),
+        Some(address) if has_s3_scheme(address) => super::s3_support::open_storage(address),
         _ => Ok(Arc::new(FolderStorage::create(target)?)),
     }
 }

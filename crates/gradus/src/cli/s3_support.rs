@@ -1,7 +1,7 @@
 //! `s3://` addresses, and what a build without S3 says about them.
 
 /// Whether a source or target is in S3, or was meant to be: one with a typing error is refused, and not a new folder.
-pub(super) fn is_s3_address(name: &str) -> bool {
+pub(super) fn has_s3_scheme(name: &str) -> bool {
     name.get(..3).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3:"))
 }
 

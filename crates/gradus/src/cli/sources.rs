@@ -342,7 +342,7 @@ impl ResolvedSources {
             return phoenix.read(intake).map(|()| 0);
         }
         #[cfg(not(feature = "parquet"))]
-        if super::s3_support::is_s3_address(&named.name) {
+        if super::s3_support::has_s3_scheme(&named.name) {
             let missing = super::s3_support::NoS3Support { address: named.name.clone() };
             return Err(SourceError::Told(missing.to_string()));
         }

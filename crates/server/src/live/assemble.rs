@@ -143,7 +143,7 @@ fn assemble_next(server: &ServerState, queue: &AssemblyQueue, judges: &mut RuleJ
         server,
         queue,
         is_large: claim.is_large,
-        waiting: list_claimed_groups(&claim),
+        waiting: reverse_claimed_groups(&claim),
         done: Vec::new(),
     };
     batch.assemble(judges)?;
@@ -151,7 +151,7 @@ fn assemble_next(server: &ServerState, queue: &AssemblyQueue, judges: &mut RuleJ
 }
 
 /// Reversed, because the batch takes groups from the end.
-fn list_claimed_groups(claim: &AssemblyClaim) -> Vec<ReadyTraceGroup> {
+fn reverse_claimed_groups(claim: &AssemblyClaim) -> Vec<ReadyTraceGroup> {
     claim.trace_groups.iter().rev().copied().collect()
 }
 
@@ -171,7 +171,7 @@ impl Drop for AssemblyBatch<'_> {
     fn drop(&mut self) {
         let waiting = self.waiting.drain(..).map(|ready| ready.trace_group);
         let trace_groups = waiting.chain(self.done.drain(..).map(|(trace_group, _)| trace_group.trace_group)).collect();
-        self.give_back(trace_groups);
+        self.cancel_attempts_of(trace_groups);
     }
 }
 
@@ -200,15 +200,15 @@ impl AssemblyBatch<'_> {
             let began = Instant::now();
             let size = if self.is_large { TraceGroupSize::Large } else { TraceGroupSize::Small };
             let assembled =
-                catch_assembly_panic(|| assemble_trace_group(server, &reloadable, judges, ready.trace_group, size));
+                catch_assembly_panic(|| link_and_assemble(server, &reloadable, judges, ready.trace_group, size));
             self.waiting.pop();
             match assembled {
-                Ok(AssemblyOutcome::Story(trace_group)) => {
+                Ok(AssemblyOutcome::Assembled(trace_group)) => {
                     bytes += trace_group.memory_bytes();
                     self.done.push((trace_group, began.elapsed()));
                 }
                 // Linking made it part of another group, which enters the ready queue by itself.
-                Ok(AssemblyOutcome::BelongsToOthers) => self.give_back(vec![ready.trace_group]),
+                Ok(AssemblyOutcome::LinkedToOthers) => self.cancel_attempts_of(vec![ready.trace_group]),
                 Ok(AssemblyOutcome::TooLarge) => {
                     let cancelled = server.store.cancel_attempts(vec![ready.trace_group]).and_then(WriteHandle::wait);
                     if let Err(error) = cancelled {
@@ -219,7 +219,7 @@ impl AssemblyBatch<'_> {
                 }
                 Err(failure) => {
                     judges.by_rule.clear();
-                    self.fail_trace_group(ready.trace_group, failure)?;
+                    self.record_failed_attempt(ready.trace_group, failure)?;
                 }
             }
             if bytes > MAX_STORED_TOGETHER {
@@ -238,7 +238,7 @@ impl AssemblyBatch<'_> {
         while let Some(at) = self.done.iter().position(is_alone) {
             let (trace_group, time) = self.done.swap_remove(at);
             let number = trace_group.trace_group;
-            self.finish_trace_group(number, time, self.server.store.assembled_in_parts(trace_group, now_ns()))?;
+            self.release_trace_group(number, time, self.server.store.assembled_in_parts(trace_group, now_ns()))?;
         }
         if self.done.is_empty() {
             return Ok(());
@@ -258,20 +258,20 @@ impl AssemblyBatch<'_> {
             Err(error) if error.is_of_content() => {
                 let reason = error.to_string();
                 let fail = |(number, _): &(i64, Duration)| {
-                    self.fail_trace_group(*number, StoreError::Sql(reason.clone()).into())
+                    self.record_failed_attempt(*number, StoreError::Sql(reason.clone()).into())
                 };
                 // All of them are recorded, even after recording one of them failed.
                 took.iter().map(fail).fold(Ok(()), Result::and)
             }
             Err(error) => {
-                self.give_back(took.into_iter().map(|(number, _)| number).collect());
+                self.cancel_attempts_of(took.into_iter().map(|(number, _)| number).collect());
                 Err(error)
             }
         }
     }
 
     /// Releases a group that was stored on its own, or records its failure.
-    fn finish_trace_group(
+    fn release_trace_group(
         &self,
         trace_group: i64,
         took: Duration,
@@ -284,12 +284,12 @@ impl AssemblyBatch<'_> {
                 self.server.settling.notify_progress();
                 Ok(())
             }
-            Err(error) => self.fail_trace_group(trace_group, error.into()),
+            Err(error) => self.record_failed_attempt(trace_group, error.into()),
         }
     }
 
     /// Cancels attempts that failed through no fault of their groups, and releases the groups.
-    fn give_back(&self, trace_groups: Vec<i64>) {
+    fn cancel_attempts_of(&self, trace_groups: Vec<i64>) {
         if trace_groups.is_empty() {
             return;
         }
@@ -306,7 +306,7 @@ impl AssemblyBatch<'_> {
 
     /// Records a failed attempt and goes on without the group: the second failure quarantines it. Returns an error only
     /// if the whole store is affected, and then the attempt is not counted.
-    fn fail_trace_group(&self, trace_group: i64, failure: AssemblyFailure) -> Result<(), StoreError> {
+    fn record_failed_attempt(&self, trace_group: i64, failure: AssemblyFailure) -> Result<(), StoreError> {
         let server = self.server;
         let failed = failure.into_group_failure().and_then(|failure| {
             server.meters.record_assembly_failure(failure.kind());
@@ -328,7 +328,7 @@ impl AssemblyBatch<'_> {
                 self.queue.release(trace_group, self.is_large, Duration::ZERO);
                 server.settling.notify_progress();
             }
-            Err(_) => self.give_back(vec![trace_group]),
+            Err(_) => self.cancel_attempts_of(vec![trace_group]),
         }
         failed
     }
@@ -336,16 +336,16 @@ impl AssemblyBatch<'_> {
 
 /// The result of one group.
 enum AssemblyOutcome {
-    Story(AssembledTraceGroup),
+    Assembled(AssembledTraceGroup),
     /// New links tied it to other groups, and it is assembled with them.
-    BelongsToOthers,
+    LinkedToOthers,
     /// It exceeds the limits of small groups and moves to the lane of large ones.
     TooLarge,
 }
 
 /// Reads, links, assembles and grades one group. Only the offline judge runs here: questions for a model are queued
 /// through `ungraded_by`.
-fn assemble_trace_group(
+fn link_and_assemble(
     server: &ServerState,
     reloadable: &ReloadableSettings,
     judges: &mut RuleJudges,
@@ -359,7 +359,7 @@ fn assemble_trace_group(
     let due_ns = trace_group.due_ns;
     let (mut trajectories, links) = read_trace_group(trace_group)?;
     if !links.is_empty() && server.store.link_traces(links, now_ns())?.wait()? {
-        return Ok(AssemblyOutcome::BelongsToOthers);
+        return Ok(AssemblyOutcome::LinkedToOthers);
     }
     server.sessions.link_group(&server.store, &mut trajectories)?;
     let mut records = Vec::with_capacity(trajectories.len());
@@ -367,11 +367,11 @@ fn assemble_trace_group(
         let rule = reloadable.rules.iter().find(|rule| rule.matches_project(project_or_default(&trajectory)));
         let record = record_of(&mut trajectory, &reloadable.prices);
         records.push(match rule.filter(|rule| rule.should_grade(&trajectory)) {
-            Some(rule) => judges.judge(server, rule, trajectory, record),
+            Some(rule) => judges.grade_offline(server, rule, trajectory, record),
             None => record,
         });
     }
-    Ok(AssemblyOutcome::Story(AssembledTraceGroup { trace_group: number, due_ns, records }))
+    Ok(AssemblyOutcome::Assembled(AssembledTraceGroup { trace_group: number, due_ns, records }))
 }
 
 /// The name under which spans without a project are stored.
@@ -397,7 +397,7 @@ impl RuleJudges {
     }
 
     /// Grades one trajectory and marks it for the rule's model if the rule asks one.
-    fn judge(
+    fn grade_offline(
         &mut self,
         server: &ServerState,
         rule: &GradingRule,

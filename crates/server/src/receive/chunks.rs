@@ -33,7 +33,7 @@ const MAX_REPEATED: usize = 128 << 20;
 const MAX_LINKS: usize = 256;
 
 /// The parts of the request head that preparation needs.
-pub(super) struct OtlpRequestRef<'s> {
+pub(super) struct OtlpHeadRef<'s> {
     pub(super) signal: TelemetrySignal,
     pub(super) is_json: bool,
     pub(super) project: Option<&'s Arc<str>>,
@@ -43,7 +43,7 @@ pub(super) struct OtlpRequestRef<'s> {
 /// `partial_success` demands. Redaction comes before anything is compressed or digested.
 pub(super) fn prepare_trace_chunks(
     bytes: Vec<u8>,
-    OtlpRequestRef { signal, is_json, project }: OtlpRequestRef<'_>,
+    OtlpHeadRef { signal, is_json, project }: OtlpHeadRef<'_>,
     redaction: &Redaction,
     limits: &RecordLimits,
     lease: &mut MemoryLease,
@@ -92,7 +92,7 @@ pub(super) fn prepare_trace_chunks(
     }
     // Log records have no ids, so all of them are kept.
     if signal == TelemetrySignal::Span {
-        request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
+        request.parts.iter_mut().for_each(|part| keep_latest_ended(&mut part.records));
     }
     request.parts = std::mem::take(&mut request.parts).into_iter().flat_map(split_part).collect();
     let written: usize = request.parts.iter().map(|part| request.written_length(part)).sum();
@@ -137,7 +137,7 @@ fn split_part(part: TracePart<'_>) -> Vec<TracePart<'_>> {
 
 /// Keeps one version of a span that a request contains several times: the last one that has ended, or else the last
 /// one. The store tells versions apart by their request, so a request must have one version only.
-fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
+fn keep_latest_ended(records: &mut Vec<WireRecord<'_>>) {
     // Duplicates are rare: sorting ids is cheaper than a map for every request.
     let mut ids: Vec<u64> = records.iter().map(|record| record.mark.span_id.0).collect();
     ids.sort_unstable();

@@ -291,8 +291,7 @@ impl OtlpRequestHead {
         lease.grow(size + needed)?;
         let redaction = &server.reloadable().redaction;
         let limits = &server.settings.limits;
-        let sent =
-            chunks::OtlpRequestRef { signal: self.signal, is_json: self.is_json, project: self.project.as_ref() };
+        let sent = chunks::OtlpHeadRef { signal: self.signal, is_json: self.is_json, project: self.project.as_ref() };
         let (chunks, rejected) = chunks::prepare_trace_chunks(bytes, sent, redaction, limits, lease)?;
         // The request's bytes are freed; the compressed chunks wait to be written.
         lease.shrink_to(chunks.iter().map(TraceChunk::memory_bytes).sum());

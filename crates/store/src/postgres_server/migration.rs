@@ -24,14 +24,14 @@ const OLDEST_COMPATIBLE: i64 = 6;
 const MIGRATION_LOCK: i64 = 0x6772_6164;
 
 /// The schema of a database, and the oldest one whose programs can work with it; `None` without our tables.
-fn read_format(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>, StoreError> {
+fn read_own_format(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>, StoreError> {
     let foreign = || StoreError::ForeignSchema { address: address.to_owned() };
     let is_there: bool = client
         .query_one("SELECT to_regclass('gradus.store_format') IS NOT NULL", &[])
         .map_err(|error| StoreError::from_postgres(&error))?
         .get(0);
     if !is_there {
-        return if has_foreign_tables(client)? { Err(foreign()) } else { Ok(None) };
+        return if is_schema_occupied(client)? { Err(foreign()) } else { Ok(None) };
     }
     match client.query_opt("SELECT schema_version, oldest_compatible FROM gradus.store_format", &[]) {
         Ok(row) => Ok(row.map(|row| (row.get(0), row.get(1)))),
@@ -41,13 +41,13 @@ fn read_format(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>,
 }
 
 /// Whether the schema that should be ours has tables, though none of ours.
-fn has_foreign_tables(client: &mut Client) -> Result<bool, StoreError> {
+fn is_schema_occupied(client: &mut Client) -> Result<bool, StoreError> {
     let found = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('gradus'))";
     Ok(client.query_one(found, &[]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
 }
 
 /// Fails if a server could not start with this role, without changing anything.
-pub(super) fn check_startable(client: &mut Client, address: &str) -> Result<(), StoreError> {
+pub(super) fn check_role_rights(client: &mut Client, address: &str) -> Result<(), StoreError> {
     const READ_ONLY: &str = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'";
     let mut ask = |question: &str| -> Result<bool, StoreError> {
         Ok(client.query_one(question, &[]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
@@ -77,13 +77,13 @@ pub(super) fn check_startable(client: &mut Client, address: &str) -> Result<(), 
             return Err(StoreError::MissingRights { reason: reason.to_owned() });
         }
     }
-    read_format(client, address).map(drop)
+    read_own_format(client, address).map(drop)
 }
 
 /// Fails if this program cannot work with the tables as they are.
 pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), StoreError> {
     let path = || address.into();
-    match read_format(client, address)? {
+    match read_own_format(client, address)? {
         None => Err(StoreError::NoTables { address: address.to_owned() }),
         Some((found, oldest)) if oldest > SCHEMA_VERSION => {
             Err(StoreError::TooNew { path: path(), found, known: SCHEMA_VERSION })
@@ -98,7 +98,7 @@ pub(super) fn check_format(client: &mut Client, address: &str) -> Result<(), Sto
 /// Runs the missing migrations in one transaction. If several servers start at once, the others wait here and find the
 /// work done.
 pub(super) fn migrate(client: &mut Client, address: &str) -> Result<(), StoreError> {
-    if matches!(read_format(client, address)?, Some((found, _)) if found >= SCHEMA_VERSION) {
+    if matches!(read_own_format(client, address)?, Some((found, _)) if found >= SCHEMA_VERSION) {
         return check_format(client, address);
     }
     let mut transaction = client.transaction().map_err(|error| StoreError::from_postgres(&error))?;

@@ -98,7 +98,7 @@ fn print_cost_estimate(
 
 /// `3 judges x 2 repeats = 6 votes`
 fn describe_votes(panel: &JudgePanel) -> String {
-    let (judges, repeats) = (panel.members().len() as u64, u64::from(panel.repeats()));
+    let (judges, repeats) = (panel.members().len() as u64, u64::from(panel.max_repeats()));
     format!(
         "{} x {} = {}",
         format_counted_noun(judges, "judge", "judges"),

@@ -202,7 +202,7 @@ impl ExperimentFolder {
     }
 
     /// Marks the experiment as finished: the next call with the same plan starts another one.
-    pub(super) fn finish(&mut self) -> Result<(), ExperimentFolderError> {
+    pub(super) fn mark_finished(&mut self) -> Result<(), ExperimentFolderError> {
         self.plan.is_finished = true;
         write_plan(&self.path, &self.plan)
             .map_err(|source| ExperimentFolderError::File { path: self.path.clone(), source })

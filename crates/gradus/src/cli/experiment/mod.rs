@@ -105,7 +105,7 @@ pub(super) fn run_experiment_command(arguments: &ExperimentArguments) -> anyhow:
     };
     // If grading was cut off, the same command continues with it and runs no trial again.
     if !matches!(exit, CommandExit::Interrupted | CommandExit::Unexpected) {
-        folder.finish()?;
+        folder.mark_finished()?;
     }
     Ok(exit)
 }

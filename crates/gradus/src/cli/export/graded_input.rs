@@ -156,7 +156,7 @@ fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<Gra
         if let Some(bench) =
             BenchReport::of_run(folder.path()).map_err(|error| InputError::Rejected(error.to_string()))?
         {
-            found.iter_mut().for_each(|run| add_truth(run, &bench, &mut used));
+            found.iter_mut().for_each(|run| replace_with_truth(run, &bench, &mut used));
         }
         runs.append(&mut found);
         input.sources.extend(folder.record.sources.iter().cloned());
@@ -188,7 +188,7 @@ fn load_judged(
         let mut verdicts = Vec::new();
         for outcome in outcomes.iter().filter(|outcome| is_wanted(arguments, outcome)) {
             let calibration = trust.calibration_of(outcome);
-            if !trust.is_trusted(outcome, calibration, arguments.min_precision) {
+            if !trust.meets_precision_bar(outcome, calibration, arguments.min_precision) {
                 continue;
             }
             let key = (outcome.evaluator.to_string(), outcome.judge.to_string(), outcome.rubric_hash.to_string());
@@ -242,7 +242,7 @@ fn has_same_steps(judged: &Trajectory, read: &Trajectory) -> bool {
 }
 
 /// Replaces the verdicts on a trial of the benchmark by what is known about it for certain.
-fn add_truth(run: &mut GradedRun, bench: &BenchReport, used: &mut UsedVerdicts) {
+fn replace_with_truth(run: &mut GradedRun, bench: &BenchReport, used: &mut UsedVerdicts) {
     let Some(truth) = bench.trial_truth(&run.trajectory) else { return };
     run.trajectory.annotations.push(RecordedAnnotation {
         name: "success".to_owned(),
@@ -339,7 +339,12 @@ impl LabelTrust {
         })
     }
 
-    fn is_trusted(&self, outcome: &OutcomeLine, calibration: Option<&JudgeCalibration>, bar: Option<f64>) -> bool {
+    fn meets_precision_bar(
+        &self,
+        outcome: &OutcomeLine,
+        calibration: Option<&JudgeCalibration>,
+        bar: Option<f64>,
+    ) -> bool {
         let Some(bar) = bar else { return true };
         let noise = calibration.and_then(|one| label_noise(one, outcome.score.is_some_and(|score| score >= 0.5)));
         noise.is_some_and(|noise| 1.0 - noise >= bar)

@@ -95,7 +95,7 @@ impl TestSettings {
         };
         for name in given {
             let judge = build_judge(arguments, name, &file, &environment, &library, &names)?;
-            if judges.iter().any(|other| is_same_judge(other, &judge)) {
+            if judges.iter().any(|other| is_same_model(other, &judge)) {
                 return Err(TestSettingsError::JudgeTwice { name: judge.name });
             }
             judges.push(judge);
@@ -240,7 +240,7 @@ fn select_flaws(
     }
 }
 
-fn is_same_judge(one: &TestedJudge, other: &TestedJudge) -> bool {
+fn is_same_model(one: &TestedJudge, other: &TestedJudge) -> bool {
     let address = |judge: &TestedJudge| judge.judge.as_ref().map(|model| model.client.shown_url().to_owned());
     one.name == other.name && address(one) == address(other)
 }
