@@ -198,6 +198,9 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+/// Begins the detail of [`DefectKind::RunFailed`]; behind a colon the recorded error follows, if there is one.
+pub const RUN_FAILED: &str = "the run ended in an error";
+
 /// A score or a label that the source recorded about the run or one of its steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedAnnotation {

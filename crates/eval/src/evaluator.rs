@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gradus_llm::AnswerForm;
 
 use crate::judge;
+pub use crate::offline::GAVE_UP;
 use crate::offline::{OUTCOME_LABELS, OfflineJudge, OfflineVerdict, RECOVERY_LABELS, RuleFinding};
 use crate::outcome::{EvaluationOutcome, RuleRemark, ScoredVerdict};
 use crate::rubric::{Rubric, RubricLabels, RubricSubject};

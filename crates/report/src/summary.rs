@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use gradus_eval::evaluator::OUTCOME;
+use gradus_eval::evaluator::{GAVE_UP, OUTCOME};
 use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
@@ -63,7 +63,8 @@ fn print_endings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result
             let interval = outcome.interval.map_or_else(String::new, |found| {
                 format!(" (95 % interval {:.1} to {:.1} %)", found.low * 100.0, found.high * 100.0)
             });
-            format!("; {:.2} % ended well{interval}", value * 100.0)
+            let scored = if outcome.labels.contains_key(GAVE_UP) { " of those with a score" } else { "" };
+            format!("; {:.2} %{scored} ended well{interval}", value * 100.0)
         });
         let counts = format_outcome_counts(outcome);
         writeln!(out, "{:<32} {BOLD}{counts}{BOLD:#}{share}", format!("{}:", printable_line(&outcome.title)))?;

@@ -83,6 +83,7 @@ mod thread_priority;
 mod throttled_log;
 mod time_text;
 mod trace_group;
+mod trace_search;
 mod work_pool;
 
 pub use crate::server_config::{DemoLoadError, DemoPlayer, DemoSink, ServerConfig};

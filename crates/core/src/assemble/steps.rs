@@ -16,7 +16,8 @@ use crate::dialect::{NormalizedSpan, OperationKind};
 use crate::message::{ChatMessage, MessageRole};
 use crate::react::{self, TextStep};
 use crate::short_text::{cut_id, cut_name};
-use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory, TrajectoryStep};
+use crate::span::Span;
+use crate::trajectory::{DefectKind, ExtractionDefect, RUN_FAILED, Trajectory, TrajectoryStep};
 
 use super::budget::LEFT_OUT;
 use super::joins::{self, TextReplies};
@@ -397,8 +398,9 @@ impl StepExtractor<'_, '_> {
         self.build_steps(&mut trajectory);
         // Without its parent, a failed span may be any part of a run that went on.
         let is_part = |root: &SpanNode<'_>| root.is_orphan && trajectory.final_answer.is_some();
-        let failed = root.is_some_and(|root| root.span.is_error() && !is_part(root));
-        self.record_defects(&mut trajectory, failed);
+        let failed = root.filter(|root| root.span.is_error() && !is_part(root));
+        let failure = failed.map(|root| describe_failure(root.span));
+        self.record_defects(&mut trajectory, failure.as_deref());
         trajectory
     }
 
@@ -532,7 +534,7 @@ impl StepExtractor<'_, '_> {
     }
 
     /// Adds defects for everything that is missing, and for spans with a missing parent or in several versions.
-    fn record_defects(mut self, trajectory: &mut Trajectory, failed: bool) {
+    fn record_defects(mut self, trajectory: &mut Trajectory, failure: Option<&str>) {
         let span = |step: &TrajectoryStep| step.span_ids.first().cloned();
         for step in &trajectory.steps {
             let mut miss = |kind, what: &str| {
@@ -553,9 +555,9 @@ impl StepExtractor<'_, '_> {
         if trajectory.query.is_none() {
             miss(DefectKind::MissingQuery, "the request is not in the spans");
         }
-        if failed {
+        if let Some(failure) = failure {
             trajectory.is_error = true;
-            miss(DefectKind::RunFailed, "the run ended in an error");
+            miss(DefectKind::RunFailed, failure);
         }
         if self.tree.budget.take_exceeded() {
             miss(DefectKind::TooLarge, LEFT_OUT);
@@ -586,6 +588,17 @@ pub(super) fn format_timestamp(ns: u64) -> Option<String> {
     let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
     // Always nine digits, so that the order of texts is the order of times.
     Some(format!("{time:.9}"))
+}
+
+/// How the span of a run failed: with the message of its status, which usually begins with the kind of the error, else
+/// with that of its exception.
+fn describe_failure(root: &Span<'_>) -> String {
+    let exception = root.exception_message().unwrap_or_default();
+    let message = [&*root.status.message, exception].into_iter().map(str::trim).find(|message| !message.is_empty());
+    match message {
+        Some(message) => format!("{RUN_FAILED}: {}", shorten_detail(message)),
+        None => RUN_FAILED.to_owned(),
+    }
 }
 
 /// A detail, cut to the length that defects quote.

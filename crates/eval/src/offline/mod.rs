@@ -44,7 +44,8 @@ pub use rule_catalog::{EvidenceClass, OFFLINE_RULES, OfflineRule};
 pub use tools::ToolIndex;
 
 pub(crate) use recovery::RECOVERY_LABELS;
-pub(crate) use run_outcome::{GAVE_UP, OUTCOME_LABELS};
+pub use run_outcome::GAVE_UP;
+pub(crate) use run_outcome::OUTCOME_LABELS;
 
 use crate::rule_remark::RuleRemark;
 use evidence_index::EvidenceIndex;

@@ -12,9 +12,10 @@ use super::vocabulary::contains_phrase;
 use super::{OfflineJudge, OfflineVerdict, RuleFinding, answer_text};
 use crate::rule_remark::RuleRemark;
 
-/// A label without a score: it is neither good nor bad, since the task may be impossible.
-pub(crate) const GAVE_UP: &str = "gave_up";
-/// The other labels of `outcome` with their scores.
+/// The label of `outcome` that has no score.
+pub const GAVE_UP: &str = "gave_up";
+/// The labels of `outcome` with their scores. [`GAVE_UP`] has none: it is neither good nor bad, since the task may be
+/// impossible.
 pub(crate) const OUTCOME_LABELS: &[(&str, f64)] =
     &[("answered", 1.0), ("asked_user", 1.0), ("crashed", 0.0), ("limit_reached", 0.0), ("no_answer", 0.0)];
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::gate_metric::{GateMetric, GateMetricError, MetricSelector, UsageMetric};
+use crate::evaluator::GAVE_UP;
 use crate::evaluator::{OUTCOME, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use crate::offline::{GAVE_UP, OUTCOME_LABELS};
+use crate::offline::OUTCOME_LABELS;
 use crate::run::EvaluatorRecord;
 
 /// Metrics that combine the verdicts of several evaluators, with those that they need.

@@ -61,6 +61,8 @@ fn traces_are_found_by_what_they_are() {
     assert!(!call["span_ids"].as_array().unwrap().is_empty(), "{call}");
     assert!(ids(&server, &format!("label=call_validity={label}")).contains(&6));
     assert!(ids(&server, &format!("label={label}")).contains(&6));
+    assert_eq!(ids(&server, "where=span_kind%20==%20'TOOL'%20and%20name%20==%20'delete_file'"), [4]);
+    assert_eq!(ids(&server, "where=status_code%20==%20'ERROR'&project=q"), [0; 0]);
     assert_eq!(ids(&server, "project=p&agent=librarian&model=gpt-4o&tool=read_file&error=false"), [1]);
     let summary = &server.json("/api/v1/traces?q=zebra")["items"][0];
     assert_eq!((&summary["has_root"], &summary["spans"], &summary["project"]), (&json!(true), &json!(3), &json!("q")));
@@ -119,6 +121,10 @@ fn wrong_questions_are_told_in_one_line() {
         "traces?score=a%3Cb",
         "traces?error=perhaps",
         "traces?projet=p",
+        "traces?sort=colour",
+        "traces?where=span_kind%20==",
+        "traces?sort=steps&where=span_kind%20==%20'TOOL'",
+        "traces?sort=steps&cursor=xyz",
         "metrics?by=color",
         "metrics?by=time&period=7s",
         "metrics?by=time&period=soon",

@@ -107,6 +107,19 @@ fn lists_are_counted_sorted_and_exported() {
     assert!(table.starts_with("trace_id,trajectory_id,project,"), "{table}");
     assert_eq!(table.lines().count(), 5);
     assert_eq!(server.get("/traces/export?format=xml").status, 400);
+    // The button below the list exports what is ticked, and not everything if nothing is.
+    let none = server.get("/traces/export?selection=1&format=jsonl");
+    assert!(none.status == 400 && none.text().contains("No trace is selected"), "{}", none.text());
+    assert_eq!(lines(&format!("selection=1&trace={}&format=jsonl", trace_id(1))).len(), 1);
+    // Programs get the same orders, page by page.
+    let first = server.json("/api/v1/traces?sort=wrong&limit=3");
+    assert_eq!(first["items"][0]["trace_id"], trace_id(8));
+    let next =
+        server.json(&format!("/api/v1/traces?sort=wrong&limit=3&cursor={}", first["next_cursor"].as_str().unwrap()));
+    assert_eq!(
+        (next["items"][0]["trace_id"].clone(), next["items"].as_array().unwrap().len()),
+        (trace_id(5).into(), 3)
+    );
 }
 
 #[test]

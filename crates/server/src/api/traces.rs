@@ -9,7 +9,7 @@ use axum::response::Response;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{ExportedOutcome, OutcomeSpans};
-use gradus_store::{AnnotationFilter, ScoreRow, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow, VerdictLine};
+use gradus_store::{AnnotationFilter, ScoreRow, TraceFilter, TraceRow, TrajectoryRow, VerdictLine};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as JsonValue};
 use utoipa::{IntoParams, ToSchema};
@@ -21,6 +21,7 @@ use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::time_text as time;
 use crate::trace_group::TraceGroupView;
+use crate::trace_search::{TraceSearch, parse_order};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +49,12 @@ pub(super) struct ListParams {
     error: Option<bool>,
     /// Full-text search: all of these words occur in a trajectory.
     q: Option<String>,
+    /// Has a span that meets this condition in Phoenix's filter language. Spans are read for it, so a page may be short.
+    #[serde(rename = "where")]
+    #[param(rename = "where")]
+    condition: Option<String>,
+    /// Another order than newest first: `duration`, `steps`, `cost` or `wrong`. Not together with `where`.
+    sort: Option<String>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
     /// From 1 to 500.
@@ -134,12 +141,10 @@ pub(super) async fn search_traces(
     if !(1..=500).contains(&limit) {
         return Err(ApiError::bad_request(format!("limit={limit}: from 1 to 500")));
     }
-    let cursor: Option<TraceListCursor> = match &params.cursor {
-        Some(text) => {
-            Some(text.parse().map_err(|()| ApiError::bad_request("cursor: give the next_cursor of the page before"))?)
-        }
-        None => None,
-    };
+    let order = parse_order(params.sort.as_deref())?;
+    if order.is_some() && params.condition.is_some() {
+        return Err(ApiError::bad_request("sort: a list with `where` is sorted by time"));
+    }
     let filter = TraceFilter {
         project: params.project,
         from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
@@ -158,9 +163,10 @@ pub(super) async fn search_traces(
     };
     // The JSON is serialized on the thread of the query: a page of traces would hold up the async threads.
     respond_to_query(&server, QueryKind::Rows, move |server| {
-        let page = server.store.traces(&filter, cursor, limit)?;
-        let items = page.traces.into_iter().map(TraceSummary::from_row).collect();
-        Ok(Json(TracePage { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
+        let (condition, cursor) = (params.condition.as_deref(), params.cursor.as_deref());
+        let found = TraceSearch { filter: &filter, order, condition, cursor, limit }.find(server)?;
+        let items = found.traces.into_iter().map(TraceSummary::from_row).collect();
+        Ok(Json(TracePage { items, next_cursor: found.next }))
     })
     .await
 }

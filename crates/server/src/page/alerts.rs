@@ -208,7 +208,7 @@ impl AlertRuleRow {
             origin: if listed.is_stored() { "made here" } else { "from gradus.toml" },
             edit: listed.is_stored().then(|| edit_url(&rule.name)),
             muted: listed.mute().map(|mute| match mute.until_ns {
-                Some(until) => format!("muted until {}", format_timestamp(until)),
+                Some(until) => format!("muted until {} UTC", format_timestamp(until)),
                 None => "muted".to_owned(),
             }),
             project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),

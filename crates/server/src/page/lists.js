@@ -54,10 +54,10 @@ for (const part of all("[data-refresh]")) {
   setTimeout(look, wait);
 }
 
-// Times in lists: in the time zone of whoever reads, with UTC in the tooltip.
+// Times: in the time zone of whoever reads, with UTC in the tooltip.
 const UTC_TIME = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?$/;
 function showLocalTimes(root) {
-  for (const place of all(".when, time", root)) {
+  for (const place of all(".when, time, .facts dd bdi, .said .quiet", root)) {
     const text = place.textContent.trim();
     if (!UTC_TIME.test(text)) continue;
     const time = new Date(`${text.replace(" ", "T")}Z`);
@@ -72,5 +72,5 @@ const isElsewhere = new Date().getTimezoneOffset() !== 0;
 if (isElsewhere) {
   showLocalTimes(document);
   for (const list of all("[data-live]")) new MutationObserver(() => showLocalTimes(list)).observe(list, { childList: true });
-  for (const place of all("[data-times]")) place.textContent = "Times in lists are those of your time zone, with UTC in the tooltip; charts and filters are in UTC.";
+  for (const place of all("[data-times]")) place.textContent = "Times are those of your time zone, with UTC in the tooltip; charts and filters are in UTC.";
 }

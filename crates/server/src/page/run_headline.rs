@@ -1,6 +1,6 @@
 //! One sentence about a run: how it ended, and what went wrong first.
 
-use gradus_core::trajectory::Trajectory;
+use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
 use gradus_eval::evaluator::{OFFLINE, OUTCOME, RULES};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_report::html::{number, text};
@@ -45,8 +45,8 @@ impl RunHeadline {
             let words = given.line.explanation.as_deref().filter(|words| !words.trim().is_empty());
             words.or(given.line.label.as_deref()).map(format_sentence).unwrap_or_default()
         };
-        let (subject, sentence) = if let Some(error) = errors.first().filter(|_| is_bad) {
-            (Some((error.name.clone(), error.href.clone())), error.message.clone())
+        let (subject, sentence) = if let Some(cause) = find_cause(trajectory, errors).filter(|_| is_bad) {
+            cause
         } else if let Some(given) = first_step {
             let step = given.line.step_index;
             let href = at(step).with_fragment(format_step_anchor(step)).to_string();
@@ -82,6 +82,22 @@ impl RunHeadline {
     pub(super) fn is_about(&self, href: &str) -> bool {
         self.subject.as_ref().is_some_and(|(_, known)| known == href)
     }
+}
+
+/// The error that ended the run: the one that its span recorded, with the span where it began, else the latest. Errors
+/// before it are ones that the agent went on from.
+fn find_cause(trajectory: &Trajectory, errors: &[ErrorSpanLink]) -> Option<(Option<(String, String)>, String)> {
+    let link = |error: &ErrorSpanLink| Some((error.name.clone(), error.href.clone()));
+    let failed = trajectory.defects.iter().find(|defect| defect.kind == DefectKind::RunFailed);
+    let recorded = failed.and_then(|defect| defect.detail.strip_prefix(RUN_FAILED)?.strip_prefix(": "));
+    let Some(recorded) = recorded else {
+        return errors.last().map(|error| (link(error), error.message.clone()));
+    };
+    let message = text::format_display_line(recorded);
+    // One of them may be cut, or begin with the kind of the error.
+    let shown = message.trim_end_matches('…');
+    let is_it = |error: &&ErrorSpanLink| shown.contains(&error.message) || error.message.contains(shown);
+    Some((errors.iter().rev().find(is_it).and_then(link), message))
 }
 
 /// Whether the run ended badly, by its verdict or by what it recorded of itself.
@@ -133,7 +149,7 @@ fn capitalize(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use askama::Template;
-    use gradus_core::trajectory::TrajectoryStep;
+    use gradus_core::trajectory::{ExtractionDefect, TrajectoryStep};
     use gradus_eval::evaluator::{CALL_VALIDITY, SEQUENCE_OPTIMALITY};
 
     use super::super::flag_groups::{FlagGroup, build_flag_groups};
@@ -230,6 +246,29 @@ mod tests {
         ] {
             assert_eq!(read(run, &outcomes), (class, words.to_owned()));
         }
+    }
+
+    #[test]
+    fn the_error_that_ended_the_run_is_told() {
+        let error = |name: &str, message: &str| ErrorSpanLink {
+            href: format!("/{name}"),
+            name: name.to_owned(),
+            message: message.to_owned(),
+        };
+        let settings = ReloadableSettings::without_rules();
+        let read = |detail: &str, errors: &[ErrorSpanLink]| {
+            let defects = vec![ExtractionDefect::new(DefectKind::RunFailed, detail, None)];
+            let failed = Trajectory { is_error: true, defects, ..trajectory() };
+            let line = RunHeadline::from_run(&settings, &failed, &[], errors, at);
+            (line.subject.map(|(subject, _)| subject), line.sentence)
+        };
+        let tool = || error("refund", "no such tool");
+        let model = || error("chat", "model did not answer");
+        let timeout = format!("{RUN_FAILED}: TimeoutError: model did not answer");
+        assert_eq!(read(&timeout, &[tool()]), (None, "TimeoutError: model did not answer".to_owned()));
+        let told = "TimeoutError: model did not answer".to_owned();
+        assert_eq!(read(&timeout, &[model(), tool()]), (Some("chat".to_owned()), told));
+        assert_eq!(read(RUN_FAILED, &[tool(), model()]), (Some("chat".to_owned()), "model did not answer".to_owned()));
     }
 
     #[test]

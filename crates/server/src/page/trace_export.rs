@@ -49,11 +49,13 @@ pub(super) async fn export_traces(
     PageQuery(choice): PageQuery<TraceListQuery>,
 ) -> Result<Response, PageError> {
     let pairs: Vec<(String, String)> = serde_urlencoded::from_str(&raw.unwrap_or_default()).unwrap_or_default();
-    let (mut selected, mut format) = (Vec::new(), "jsonl".to_owned());
+    let (mut selected, mut format, mut is_selection) = (Vec::new(), "jsonl".to_owned(), false);
     for (name, value) in pairs {
         match name.as_str() {
             "trace" => selected.push(value),
             "format" => format = value,
+            // Sent by the buttons below the list.
+            "selection" => is_selection = true,
             _ => {}
         }
     }
@@ -64,6 +66,10 @@ pub(super) async fn export_traces(
     };
     let choice = choice.without_blanks();
     let filter = choice.to_trace_filter()?;
+    if is_selection && selected.is_empty() {
+        let reason = "No trace is selected. Go back and tick the traces to export, or choose \"Export all matches\".";
+        return Err(ApiError::bad_request(reason).into());
+    }
     if choice.condition.is_some() && selected.is_empty() {
         let reason = "Select traces to export: with a span filter, the list is not searched as a whole.";
         return Err(ApiError::bad_request(reason).into());

@@ -1,6 +1,6 @@
 //! The filter of the list of traces, as parameters of its URL.
 
-use gradus_store::{TraceFilter, TraceOrder};
+use gradus_store::TraceFilter;
 use serde::Deserialize;
 
 use super::address::PageUrl;
@@ -49,18 +49,6 @@ impl TraceListQuery {
             address = address.with(name, value.as_deref());
         }
         address.with("sort", self.sort.as_deref())
-    }
-
-    /// The order that is asked for. `None` for newest first.
-    pub(super) fn order(&self) -> Result<Option<TraceOrder>, ApiError> {
-        match self.sort.as_deref() {
-            None => Ok(None),
-            Some("duration") => Ok(Some(TraceOrder::Duration)),
-            Some("steps") => Ok(Some(TraceOrder::Steps)),
-            Some("cost") => Ok(Some(TraceOrder::Cost)),
-            Some("wrong") => Ok(Some(TraceOrder::Wrong)),
-            Some(other) => Err(ApiError::bad_request(format!("sort={other}: duration, steps, cost or wrong"))),
-        }
     }
 
     /// The filter as parameters, in the order in which chips and URLs show them.

@@ -240,6 +240,8 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         .iter()
         .flat_map(|trace| &trace.trajectories)
         .flat_map(|trajectory| &trajectory.scores)
+        // A column in which nothing could be judged takes the place of the request.
+        .filter(|score| score.scored > 0 || score.failed > 0 || score.evaluator == OUTCOME)
         .map(|score| score.evaluator.as_str())
         .collect();
     evaluators.sort_unstable_by_key(|name| (*name != OUTCOME, *name));

@@ -1,8 +1,8 @@
 //! The metrics as cards, a chart and a table. Questions without a verdict are shown beside every value, since they are
 //! not part of it.
 
-use gradus_eval::evaluator::OUTCOME;
 use gradus_eval::evaluator::SIMULATOR;
+use gradus_eval::evaluator::{GAVE_UP, OUTCOME};
 use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 use gradus_stats::interval::ConfidenceInterval;
 
@@ -162,7 +162,11 @@ impl MetricCard {
                     true => "right",
                     false => "points",
                 };
-                let of = format!("{} of {} {word}", number::format_score_sum(right), format_count(judged));
+                // Giving up has no score, and is not ending well.
+                let gave_up = metric.labels.get(GAVE_UP).filter(|count| **count > 0 && metric.name == OUTCOME);
+                let gave_up = gave_up.map(|count| format!("; {} gave up, without a score", format_count(*count)));
+                let (right, gave_up) = (number::format_score_sum(right), gave_up.unwrap_or_default());
+                let of = format!("{right} of {} {word}{gave_up}", format_count(judged));
                 (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::format_percent_interval))
             }
             MetricEstimate::Mean(mean, interval) => {
