@@ -35,15 +35,21 @@ pub(crate) fn is_case_of(evaluator: &EvaluatorRecord, row: &JudgedCaseRow) -> bo
         .is_ok_and(|given| given.judge == evaluator.judge && given.rubric_hash == evaluator.rubric_hash)
 }
 
-/// The evaluators of grading rules with this name: one for each judge and rubric.
+/// The evaluators of grading rules with this name: one for each judge and rubric. A project is graded by the first rule
+/// that matches it.
 pub(crate) fn find_live_evaluators(
     rules: &[GradingRule],
     evaluator: &str,
     project: Option<&str>,
 ) -> Vec<EvaluatorRecord> {
     let mut found: Vec<EvaluatorRecord> = Vec::new();
-    let rules = rules.iter().filter(|rule| project.is_none_or(|project| rule.matches_project(project)));
-    for known in rules.flat_map(|rule| &rule.evaluators).filter(|known| &*known.name == evaluator) {
+    let rules = match project {
+        Some(project) => {
+            rules.iter().position(|rule| rule.matches_project(project)).map_or(&[][..], |at| &rules[at..=at])
+        }
+        None => rules,
+    };
+    for known in rules.iter().flat_map(|rule| &rule.evaluators).filter(|known| &*known.name == evaluator) {
         let is_same = |other: &EvaluatorRecord| other.judge == *known.judge && other.rubric_hash == *known.hash;
         if !found.iter().any(is_same) {
             found.push(known.to_record());

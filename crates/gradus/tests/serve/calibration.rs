@@ -65,6 +65,22 @@ fn label_truly(server: &Server, text: &str) -> String {
     server.request("GET", &next).header("accept", "text/html").header("cookie", &cookie).send().text()
 }
 
+/// The first rule that matches a project grades it; a later one for all projects does not make two judges of it.
+#[test]
+fn a_later_rule_does_not_stop_a_sample() {
+    let judge = lenient_judge();
+    let others = "[[rule]]\nname = \"others\"\njudge = \"offline\"\nevaluators = [\"thought_to_tool\"]\n";
+    let lab = Lab::with("", &format!("{}project = \"shop\"\n{others}", rule(&judge)));
+    let server = lab.serve();
+    for trace in 1..=4 {
+        server.export(&Visit::new(trace).export("shop"));
+    }
+    eventually("a sample of the model's verdicts", || {
+        let text = page(&server, "/review?which=sample&evaluator=thought_to_tool&project=shop");
+        text.contains("Random sample of 4 verdicts").then_some(())
+    });
+}
+
 #[test]
 fn a_blind_sample_of_live_traffic_calibrates_its_judge() {
     let judge = lenient_judge();

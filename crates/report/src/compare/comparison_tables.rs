@@ -148,7 +148,10 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
     let is_small = found.effect.abs() < found.equivalence_bound;
     let beyond = plan.beyond_tasks.map(|most| {
         let small = if is_small { "; the difference seen is too small to matter (--min-effect)" } else { "" };
-        format!("; more than {} would be needed{small}", format_counted_noun(most, "task", "tasks"))
+        format!(
+            "; to exclude a difference that matters, more than {} would be needed{small}",
+            format_counted_noun(most, "task", "tasks")
+        )
     });
     let more = more.or(beyond);
     let if_as_seen = plan.more_tasks_if_as_seen.map(|more| {

@@ -7,7 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use gradus_eval::calibration::{CasePopulation, JudgedCase, LabelDraw, LabelSampling, PopulationDigest};
-use gradus_eval::report::MetricCalibration;
 use gradus_eval::run::EvaluatorRecord;
 use gradus_store::{JudgedCaseRow, LabelRow, MetricFilter, ReviewItem, ReviewPlace};
 use serde_json::json;
@@ -108,10 +107,6 @@ impl BlindSample {
         draw: SampleDraw,
     ) -> Result<BlindSample, ApiError> {
         let mut known = find_live_evaluators(&server.reloadable().rules, evaluator, project);
-        // Rules judge what they can before a model is asked; the model is the judge that people measure.
-        if known.iter().any(|record| MetricCalibration::for_judge(&record.judge).is_some()) {
-            known.retain(|record| MetricCalibration::for_judge(&record.judge).is_some());
-        }
         let (Some(record), true) = (known.pop(), known.is_empty()) else {
             return Err(ApiError::bad_request(format!(
                 "{evaluator}: a sample is of the verdicts of one judge; choose a project that one grading rule judges"

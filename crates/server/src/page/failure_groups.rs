@@ -65,6 +65,8 @@ pub(super) struct FailureGroupView {
     pub(super) traces: String,
     /// URL of the review queue with its verdicts only.
     pub(super) review: String,
+    /// Downloads its requests.
+    pub(super) dataset: String,
 }
 
 /// How the share of trajectories changed. `class` is `worse` or `better` only for a change that is surely none by chance.
@@ -141,6 +143,7 @@ impl FailureGroupView {
             example: row.example.as_ref().map(FailureExampleView::new),
             traces: traces.clone().with("group", Some(&row.key)).to_string(),
             review: review_url(&row.key),
+            dataset: dataset_url(&row.key),
         }
     }
 }
@@ -152,6 +155,11 @@ pub(super) fn group_title(row: &FailureGroupRow) -> String {
 /// The stable address of a group.
 pub(super) fn group_url(key: &str) -> String {
     format!("/groups/{}", encode_path_segment(key))
+}
+
+/// The requests of a group as a dataset.
+fn dataset_url(key: &str) -> String {
+    format!("/api/v1/failure-groups/{}/dataset", encode_path_segment(key))
 }
 
 /// The review queue with the verdicts of a group only.
@@ -274,7 +282,7 @@ fn build_group_page(server: &ServerState, key: &str, frame: PageLayout) -> Resul
         traces: PageUrl::from_path("/traces").with("group", Some(key)).to_string(),
         review: review_url(key),
         dataset_about: describe_derived_checks(&row.rule, &row.tool).map_or(NO_CHECKS, |checks| checks.about),
-        dataset: format!("/api/v1/failure-groups/{}/dataset", encode_path_segment(key)),
+        dataset: dataset_url(key),
         max_name: MAX_NAME_CHARS,
         max_note: MAX_NOTE_CHARS,
     })
