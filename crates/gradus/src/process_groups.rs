@@ -2,6 +2,7 @@
 //! its own, so that all of them can be ended with one signal.
 
 use std::collections::BTreeSet;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -24,6 +25,18 @@ struct RunningGroups {
 pub(crate) struct AgentProcessGroup {
     id: Option<Pid>,
     programs: ProcessGroupRegistry,
+}
+
+/// What a gated shell waits for on its standard input, before everything that the program reads.
+pub(crate) const START_LINE: &[u8] = b"\n";
+
+/// A shell that runs `command` in a process group of its own once [`START_LINE`] has arrived on its standard input, and
+/// exits if this process ends before. Without the gate, a program would go on running if this process were killed
+/// between starting it and registering its group. `read` takes one byte at a time, so the program gets the rest.
+pub(crate) fn build_gated_shell(command: &str) -> tokio::process::Command {
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", r#"read -r start && exec sh -c "$1""#, "sh", command]).stdin(Stdio::piped()).process_group(0);
+    shell
 }
 
 impl ProcessGroupRegistry {
@@ -71,5 +84,28 @@ impl Drop for AgentProcessGroup {
             groups.ids.remove(&id.as_raw_nonzero().get());
             groups.watcher = groups.watcher.take().and_then(|watcher| watcher.remove_group(id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[tokio::test]
+    async fn a_program_begins_when_it_is_told_to() {
+        let started = || {
+            let mut shell = build_gated_shell("echo started; cat; exit 7");
+            shell.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+        };
+        let mut child = started();
+        // As the system does when this process is killed.
+        drop(child.stdin.take());
+        let ended = child.wait_with_output().await.unwrap();
+        assert_eq!((ended.stdout, ended.status.code()), (Vec::new(), Some(1)));
+        let mut child = started();
+        child.stdin.take().unwrap().write_all(&[START_LINE, b"the request\nin lines"].concat()).await.unwrap();
+        let ended = child.wait_with_output().await.unwrap();
+        assert_eq!((ended.stdout.as_slice(), ended.status.code()), (&b"started\nthe request\nin lines"[..], Some(7)));
     }
 }

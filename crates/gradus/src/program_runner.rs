@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
-use crate::process_groups::ProcessGroupRegistry;
+use crate::process_groups::{ProcessGroupRegistry, START_LINE, build_gated_shell};
 
 /// A program that is a command line for `sh -c`. One value runs it any number of times, also concurrently.
 #[derive(Clone, Debug)]
@@ -124,17 +124,13 @@ pub(crate) fn collector_variables(collector: &RunningServer) -> [(&'static str, 
 impl ProgramRunner {
     /// Runs the program until it ends or its time is over.
     pub(crate) async fn run(&self, input: ProgramInput) -> ProgramOutput {
-        let mut command = tokio::process::Command::new("sh");
+        // In a process group of its own, so that processes which it starts can be killed with it.
+        let mut command = build_gated_shell(&self.command);
         command
-            .arg("-c")
-            .arg(&self.command)
             .env_clear()
             .envs(child_variables(&self.passed_variables))
-            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A process group of its own, so that processes which it starts can be killed with it.
-            .process_group(0)
             .kill_on_drop(true);
         for name in input.removed_variables {
             command.env_remove(name);
@@ -160,7 +156,7 @@ impl ProgramRunner {
         let tell = async {
             if let Some(mut stdin) = stdin {
                 // A program may close its standard input without reading it: the request is in its environment as well.
-                let _ = stdin.write_all(input.stdin.as_bytes()).await;
+                let _ = stdin.write_all(&[START_LINE, input.stdin.as_bytes()].concat()).await;
             }
         };
         let mut answer = OutputCapture::from_start(MAX_ANSWER_BYTES);

@@ -4,14 +4,14 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use gradus_core::visible::printable_line;
 use gradus_host::child_environment::child_variables;
+use tokio::io::AsyncWriteExt as _;
 
 use super::masked_text::MaskedText;
-use crate::process_groups::{AgentProcessGroup, ProcessGroupRegistry};
+use crate::process_groups::{AgentProcessGroup, ProcessGroupRegistry, START_LINE, build_gated_shell};
 
 /// Why a command of the user failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,19 +46,19 @@ impl SetupCommand<'_> {
         let log = || File::options().create(true).append(true).open(self.log);
         let open = || -> io::Result<(File, File)> { Ok((log()?, log()?)) };
         let (out, err) = open().map_err(|error| failed(format!("{}: {error}", self.log.display())))?;
-        let mut command = tokio::process::Command::new("sh");
+        let mut command = build_gated_shell(self.command);
         command
-            .arg("-c")
-            .arg(self.command)
             .env_clear()
             .envs(child_variables(self.passed_variables))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
             .stdout(out)
-            .stderr(err)
-            .process_group(0);
+            .stderr(err);
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let group = programs.register(child.id());
+        if let Some(mut stdin) = child.stdin.take() {
+            // An error means that the shell has ended, which its exit status tells. Closed, the input is at its end.
+            let _ = stdin.write_all(START_LINE).await;
+        }
         match tokio::time::timeout(self.timeout, child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(group),
             Ok(Ok(status)) => Err(failed(format!("it ended with {status}{}", self.last_line()))),
