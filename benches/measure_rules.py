@@ -12,9 +12,11 @@ Definitions
   wrong by its end state. Precision is flags on wrong units / flags on labelled units, with a Wilson 95 % interval.
 - Totals leave out sources whose labels are not about the evaluator (`grades` in source.json), and sources that mark only
   faults, where every flag would be right by construction.
-- Good runs flagged "without refused calls": a good run counts only if one of its flags is about the whole run, or is on a step
-  that the gold does not class as refused (`refused_call`, `refused_write`). "Without error results" also leaves out steps
-  whose recorded result is an error; sources without step labels need this reading.
+- Good runs flagged "without refused calls": a good run counts only if one of its flags is about something else than steps that
+  the environment rejected. The steps of a flag are the step that it is on; of a flag on the whole run, those that its evidence
+  names ("Step 7 repeats step 6"), and a flag whose evidence names no step is about the whole run. Rejected are the steps that
+  the gold classes as refused (`refused_call`, `refused_write`); in sources without labelled steps, those whose recorded result
+  is an error. "Without error results" takes the results in all sources.
 - A reading in flag_readings.json is one reader's verdict on one flag, made from the recorded run without looking at its label.
 """
 import argparse
@@ -80,11 +82,18 @@ class SourceReader:
         for line in self.outcomes:
             key = line["trajectory_id"], line.get("step_index"), line["evaluator"]
             verdict = dict(state=self.scorer.verdict_state(line), why=line.get("explanation") or line.get("reason") or "",
-                           rule=line.get("rule"), target=key[:2])
+                           rule=line.get("rule"), target=key[:2], steps=steps_of_flag(line))
             states = self.scorer.STATES
             if key not in verdicts or states.index(verdict["state"]) < states.index(verdicts[key]["state"]):
                 verdicts[key] = verdict
         return verdicts
+
+
+def steps_of_flag(line):
+    """What a flag is about: (trajectory, step) pairs, or the trajectory as a whole, with no step."""
+    own = line.get("step_index")
+    named = [own] if own is not None else [int(found) for piece in line.get("evidence") or () for found in re.findall(r"^Step (\d+) ", piece)]
+    return {(line["trajectory_id"], step) for step in named or [None]}
 
 
 def judge_files(scorer, gradus, paths, folder, extra=()):
@@ -159,11 +168,13 @@ def measure_evaluator(scorer, name, sources):
             if is_graded and tally["false_alarms"]["n"]:
                 sums.update(wrong=tally["found"]["n"], found=tally["found"]["k"], right=tally["false_alarms"]["n"], alarms=tally["false_alarms"]["k"])
         refused = {target for unit in result["units"] if str(unit.get("error_class")).startswith("refused") for target in unit.get("targets", ())}
+        if not any(unit["level"] == "step" for unit in result["units"]):
+            refused = result["error_steps"]
         good = [flags_of(unit, name) for unit in result["units"] if unit["level"] == "run" and not unit["wrong"]]
         failed = [flags_of(unit, name) for unit in result["units"] if unit["level"] == "run" and unit["wrong"]]
         if good:
-            without_refused = sum(any(flag["target"] not in refused for flag in flags) for flags in good)
-            without_errors = sum(any(flag["target"] not in refused | result["error_steps"] for flag in flags) for flags in good)
+            without_refused = sum(any(flag["steps"] - refused for flag in flags) for flags in good)
+            without_errors = sum(any(flag["steps"] - refused - result["error_steps"] for flag in flags) for flags in good)
             flagged = sum(map(bool, good))
             row.update(failed_runs_flagged=scorer.rate(sum(map(bool, failed)), len(failed)), good_runs_flagged=scorer.rate(flagged, len(good)),
                        good_runs_flagged_without_refused_calls=scorer.rate(without_refused, len(good)),
