@@ -198,7 +198,8 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Begins the detail of [`DefectKind::RunFailed`]; behind a colon the recorded error follows, if there is one.
+/// The detail of [`DefectKind::RunFailed`] where no error was recorded. With traces, the recorded error follows it behind a
+/// colon; other records have the error alone.
 pub const RUN_FAILED: &str = "the run ended in an error";
 
 /// A score or a label that the source recorded about the run or one of its steps.

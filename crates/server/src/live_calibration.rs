@@ -45,7 +45,8 @@ pub(crate) fn find_live_evaluators(
     let mut found: Vec<EvaluatorRecord> = Vec::new();
     let rules = match project {
         Some(project) => {
-            rules.iter().position(|rule| rule.matches_project(project)).map_or(&[][..], |at| &rules[at..=at])
+            let first = rules.iter().find(|rule| rule.matches_project(project));
+            first.map_or(&[][..], std::slice::from_ref)
         }
         None => rules,
     };

@@ -14,7 +14,7 @@ const TRIED_AT_ONCE: usize = 10;
 /// Limits of testing a condition in one request, since spans are not indexed. Afterwards the page is short and the
 /// cursor continues from there.
 const MAX_TRIED: usize = 1_000;
-const TRIES_FOR: Duration = Duration::from_millis(50);
+const MAX_TRY_TIME: Duration = Duration::from_millis(50);
 
 /// What is searched for.
 pub(crate) struct TraceSearch<'s> {
@@ -51,7 +51,11 @@ pub(crate) fn parse_order(sort: Option<&str>) -> Result<Option<TraceOrder>, ApiE
 
 impl TraceSearch<'_> {
     pub(crate) fn find(&self, server: &ServerState) -> Result<FoundTraces, ApiError> {
-        let bad_cursor = || ApiError::bad_request("cursor: not a position in this list");
+        let bad_cursor = || {
+            ApiError::bad_request(
+                "cursor: not a position in this list; give the next_cursor of the page before, with the same sort",
+            )
+        };
         if let (None, Some(order)) = (self.condition, self.order) {
             let skip = match self.cursor {
                 None => 0,
@@ -94,22 +98,27 @@ impl TraceSearch<'_> {
         let started = Instant::now();
         let (mut found, mut tried) = (Vec::new(), 0);
         loop {
-            let page = server.store.traces(self.filter, cursor, TRIED_AT_ONCE)?;
+            // Full-text results cannot be continued in the middle of a batch.
+            let batch = match self.filter.text {
+                Some(_) => TRIED_AT_ONCE.min(self.limit - found.len()),
+                None => TRIED_AT_ONCE,
+            };
+            let page = server.store.traces(self.filter, cursor, batch)?;
             let last = page.traces.len();
             for (at, trace) in page.traces.into_iter().enumerate() {
                 tried += 1;
-                let place = TraceListCursor::Time { start_ns: trace.start_ns, trace: trace.no };
+                let resume_cursor = TraceListCursor::Time { start_ns: trace.start_ns, trace: trace.no };
                 if phoenix::has_matching_span(server, &trace.project, trace.trace_id, condition)? {
                     found.push(trace);
                 }
                 // Checked after each trace, since one can be large. Full-text results have an order of their own, in which
                 // a trace is not a valid cursor, so those pages are finished.
-                let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
+                let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > MAX_TRY_TIME;
                 if is_enough && self.filter.text.is_none() && at + 1 < last {
-                    return Ok((found, Some(place)));
+                    return Ok((found, Some(resume_cursor)));
                 }
             }
-            let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
+            let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > MAX_TRY_TIME;
             if page.next.is_none() || is_enough {
                 return Ok((found, page.next));
             }

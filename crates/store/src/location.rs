@@ -86,11 +86,11 @@ impl Store {
     }
 
     /// Fails if a server could not start with this store. Nothing is checked for a folder, which is tried otherwise.
-    pub fn check_role_rights(location: &StoreLocation) -> Result<(), StoreError> {
+    pub fn check_can_start(location: &StoreLocation) -> Result<(), StoreError> {
         match location.engine()? {
             StoreEngine::File(_) => Ok(()),
             #[cfg(feature = "postgres")]
-            StoreEngine::Postgres(server) => server.check_role_rights(),
+            StoreEngine::Postgres(server) => server.check_can_start(),
         }
     }
 

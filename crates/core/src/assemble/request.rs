@@ -45,7 +45,7 @@ pub(super) fn is_feedback(text: &str) -> bool {
 }
 
 /// The request of the user in a run.
-pub(super) fn find_confirmed_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
+pub(super) fn find_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
     // All messages of the user, because a frame may state an earlier part of the request.

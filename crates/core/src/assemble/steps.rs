@@ -360,7 +360,7 @@ impl StepExtractor<'_, '_> {
         let nodes = || run.calls.iter().chain(&run.tools).chain(&run.frames).map(|at| &tree.nodes[*at]);
         let mut trajectory = Trajectory {
             trace_ids: run.traces.iter().map(ToString::to_string).collect(),
-            query: request::find_confirmed_query(tree, run),
+            query: request::find_query(tree, run),
             ..Trajectory::default()
         };
         let fact = |get: for<'f> fn(&'f NormalizedSpan<'_>) -> Option<&'f str>| {

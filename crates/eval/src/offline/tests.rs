@@ -326,6 +326,10 @@ fn limits_are_the_choice_of_the_agent() {
 fn how_a_run_ends() {
     let failed = Trajectory { is_error: true, ..run("Cancel o-1.", vec![], "") };
     assert_eq!(outcome(&failed), "crashed");
+    // As the reader of traces quotes the recorded error.
+    let detail = "the run ended in an error: GraphRecursionError: Recursion limit of 25 reached";
+    let limit = Trajectory { defects: vec![ExtractionDefect::new(DefectKind::RunFailed, detail, None)], ..failed };
+    assert_eq!(outcome(&limit), "limit_reached");
     assert_eq!(outcome(&run("Cancel o-1.", vec![step("", "list_orders", json!({}), "[]")], "")), "no_answer");
     assert_eq!(outcome(&run("Hi", vec![], "Agent stopped due to iteration limit or time limit.")), "limit_reached");
     assert_eq!(outcome(&run("Cancel it.", vec![], "Which order do you mean?")), "asked_user");

@@ -7,6 +7,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use super::CommandExit;
 use super::gates::collect_baseline_metrics;
 use super::report_addition::ReportAddition;
 use super::run_lookup::{RunNameError, find_run_id};
@@ -181,6 +182,17 @@ impl DecisionOptions {
             suite.add_test_case(case);
         }
         Some(suite)
+    }
+
+    /// The exit code of `--fail-on`. A part of a run shows no regression that its other part may have, and one that it
+    /// shows may be one of its tasks.
+    pub(super) fn decide(&self, comparison: &VersionComparison, allow_partial: bool) -> CommandExit {
+        match self.fail_on {
+            None => CommandExit::Pass,
+            Some(_) if !allow_partial && !comparison.is_complete() => CommandExit::GateIncomplete,
+            Some(_) if self.is_failure(comparison) => CommandExit::GateFailed,
+            Some(_) => CommandExit::Pass,
+        }
     }
 
     pub(super) fn is_failure(&self, comparison: &VersionComparison) -> bool {

@@ -101,17 +101,13 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
         Err(error) => return Ok(reject_input(&error.to_string())),
     };
     write_outputs(arguments, &comparison)?;
-    Ok(match () {
-        () if arguments.decision.is_failure(&comparison) => CommandExit::GateFailed,
-        // A part of a run shows no regression that its other part may have.
-        () if arguments.decision.fail_on.is_some() && !comparison.is_complete() && !arguments.allow_partial => {
-            print_diagnostic(
-                "a version ended early, so --fail-on decides nothing\nhint: finish its run, or add --allow-partial",
-            );
-            CommandExit::GateIncomplete
-        }
-        () => CommandExit::Pass,
-    })
+    let exit = arguments.decision.decide(&comparison, arguments.allow_partial);
+    if exit == CommandExit::GateIncomplete {
+        print_diagnostic(
+            "a version ended early, so --fail-on decides nothing\nhint: finish its run, or add --allow-partial",
+        );
+    }
+    Ok(exit)
 }
 
 fn is_run(state: &StateFolder, name: &str) -> bool {

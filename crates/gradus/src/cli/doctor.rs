@@ -131,7 +131,7 @@ fn nearest_existing_folder(data: &Path) -> &Path {
 
 fn check_store(location: &StoreLocation) -> DoctorFinding {
     let Some(folder) = location.folder() else {
-        return describe_store(Store::check_role_rights(location).and_then(|()| Store::open_at_to_read(location)));
+        return describe_store(Store::check_can_start(location).and_then(|()| Store::open_at_to_read(location)));
     };
     let path = folder.join(FILE_NAME);
     if !path.exists() {

@@ -249,10 +249,10 @@ impl RunReport {
         if decision.fail_on.is_some() && !self.summary.complete && !options.gates.allow_partial {
             return CommandExit::GateIncomplete;
         }
-        let is_regression = self.comparison.as_ref().is_some_and(|comparison| decision.is_failure(comparison));
-        match gate_exit(if self.decides { &self.gates } else { &[] }) {
-            CommandExit::Pass if is_regression => CommandExit::GateFailed,
-            exit => exit,
+        let compared = self.comparison.as_ref().map(|found| decision.decide(found, options.gates.allow_partial));
+        match (gate_exit(if self.decides { &self.gates } else { &[] }), compared) {
+            (CommandExit::Pass, Some(exit)) => exit,
+            (exit, _) => exit,
         }
     }
 }

@@ -123,8 +123,11 @@ pub(super) fn run_runs_command(arguments: &RunsArguments) -> anyhow::Result<Comm
 fn find_unknown_metric(listed: &[ListedRun], wanted: &[String]) -> Option<String> {
     let known: BTreeSet<&str> = listed.iter().flat_map(|run| run.metrics.keys()).map(String::as_str).collect();
     let unknown = wanted.iter().find(|name| !known.contains(name.as_str()))?;
-    let known = known.into_iter().collect::<Vec<_>>().join(", ");
-    Some(format!("--metrics {unknown:?}: no listed run has such a score\nhint: they have {known}"))
+    let hint = match known.is_empty() {
+        true => String::new(),
+        false => format!("\nhint: they have {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!("--metrics {unknown:?}: no listed run has such a score{hint}"))
 }
 
 /// The runs that the options select, latest first. A run that cannot be read is reported and left out.

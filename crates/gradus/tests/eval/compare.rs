@@ -210,7 +210,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     refuse(&format!("{}\n{}\n{}\n", lines[0], lines[1], lines[1]), "the metric is there twice");
     refuse(&format!("{}\n{}\n", lines[0], task.replacen("\"scores\":[", "\"scores\":[null,", 1)), "line 2");
     refuse(&format!("{}\n{}\n", lines[0], task.replacen("[1.0,1]", "[7.0,1]", 1)), "outside of its scale, 0 to 1");
-    refuse(&format!("{}\n{}\n", lines[0], task.replacen("[1.0,1]", "[0.0,0]", 1)), "outside of its scale, 0 to 1");
+    refuse(&format!("{}\n{}\n", lines[0], task.replacen("[1.0,1]", "[0.0,0]", 1)), "counts nothing");
     // Some editors put a mark at the beginning.
     lab.write("marked.baseline", &format!("\u{feff}{whole}"));
     lab.run(&["compare", "marked.baseline", "rules"]).exits_with(0);
@@ -257,6 +257,9 @@ fn gates_of_a_run_that_ended_early_are_not_decided() {
     assert!(ran.err.contains("hint: finish its run, or add --allow-partial"), "{}", ran.err);
     lab.run(&[&decide[..], &["--allow-partial"]].concat()).exits_with(0);
     lab.run(&["compare", "whole", "part"]).exits_with(0);
+    // Nor does a run against a part of one.
+    let against = ["--fresh", "--baseline", "part", "--fail-on", "regression"];
+    lab.run_at(&endpoint, &eval(&against)).exits_with(6);
 }
 
 #[test]

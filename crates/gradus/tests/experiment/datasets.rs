@@ -131,6 +131,21 @@ fn labels_of_people_choose_trajectories() {
         let ran = place.run(&words).exits_with(0);
         assert_eq!(ran.out.lines().count(), expected, "{condition}: {}", ran.err);
     }
+    // Of annotations, the span says what they are about; labels of models are none.
+    // The second call; only the first trace has one.
+    let span = "00000000000000b1";
+    let annotation = |kind: &str| serde_json::json!({"span_id": span, "name": "Tool choice", "annotator_kind": kind, "result": {"label": "bad"}});
+    for (kind, code) in [("HUMAN", 0), ("LLM", 4)] {
+        place.write("annotations.jsonl", &annotation(kind).to_string());
+        let condition = "label.tool choice = bad";
+        let words = ["dataset", "create", "-", "traces/", "--labels", "annotations.jsonl", "--where", condition];
+        let ran = place.run(&words).exits_with(code);
+        assert_eq!(ran.out.lines().count(), usize::from(code == 0), "{kind}: {}", ran.err);
+    }
+    place.write("others.jsonl", &label("another", 0, "incorrect").to_string());
+    let words = ["dataset", "create", "-", "traces/", "--labels", "others.jsonl", "--where", "label = incorrect"];
+    let ran = place.run(&words).exits_with(4);
+    assert!(ran.err.contains("no label is about them; hint: labels are joined by trajectory_id"), "{}", ran.err);
     let ran = place.run(&["dataset", "create", "-", "traces/", "--where", "label = incorrect"]).exits_with(4);
     assert!(ran.err.contains("none has a label; hint: name a file of labels with --labels"), "{}", ran.err);
     let ran = place.run(&["dataset", "create", "-", "traces/", "--labels", "labels.jsonl"]).exits_with(2);

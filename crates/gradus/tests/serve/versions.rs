@@ -93,6 +93,8 @@ fn lists_are_counted_sorted_and_exported() {
     let (_lab, server) = two_versions();
     let text = page(&server, "/traces?wrong=call_validity");
     assert!(text.contains("2 matches") && text.contains("<option value=\"read_file\">"), "{text}");
+    // What could not be judged in any of them has no column.
+    assert!(text.contains("Call validity</bdi></th>") && !text.contains("Request to tool</bdi></th>"), "{text}");
     // Every one of the runs has a flagged verdict; equal ones stay newest first.
     let sorted = page(&server, "/traces?sort=wrong");
     assert!(sorted.split("data-id=\"").nth(1).unwrap().starts_with(trace_id(8).as_str()), "{sorted}");

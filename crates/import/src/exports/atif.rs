@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use gradus_core::message::ArgumentsText;
-use gradus_core::trajectory::{DefectKind, RecordedAnnotation, TokenUsage};
+use gradus_core::trajectory::{DefectKind, RUN_FAILED, RecordedAnnotation, TokenUsage};
 use serde_json::{Map, Value as Json};
 
 use super::atif_text_replies::{read_text_reply, strip_example};
@@ -130,7 +130,7 @@ impl<'a> TrajectoryReader<'a> {
         let annotations: Vec<RecordedAnnotation> = serde_json::from_value(annotations).unwrap_or_default();
         annotations.into_iter().for_each(|annotation| self.session.add_annotation(annotation));
         if is_set(own, "is_error") {
-            self.session.fail_turn("the run ended in an error");
+            self.session.fail_turn(RUN_FAILED);
         }
     }
 

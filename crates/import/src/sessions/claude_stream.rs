@@ -2,7 +2,7 @@
 //! lines of the main conversation and are told apart by `parent_tool_use_id`. The prompt is not printed unless the
 //! messages of the user are replayed.
 
-use gradus_core::trajectory::{TokenUsage, ToolDefinition};
+use gradus_core::trajectory::{RUN_FAILED, TokenUsage, ToolDefinition};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -284,7 +284,7 @@ impl ClaudeStreamReader {
         }
         let result = line.result.get();
         if line.is_error.0 || line.subtype.get().is_some_and(|subtype| subtype.starts_with("error")) {
-            builder.fail_turn(result.or(line.subtype.get()).unwrap_or("the run ended in an error"));
+            builder.fail_turn(result.or(line.subtype.get()).unwrap_or(RUN_FAILED));
         } else if let Some(answer) = result {
             builder.set_answer(answer);
         }

@@ -2,7 +2,7 @@
 //! The prompt and the model are not printed.
 
 use gradus_core::message::ArgumentsText;
-use gradus_core::trajectory::TokenUsage;
+use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::{Value as Json, json};
 
 use super::codex_rollout::AGENT_NAME;
@@ -75,7 +75,7 @@ impl SessionReader for CodexExecReader {
                 self.builder.fail_turn(text_field(&event["error"], "message").unwrap_or("the turn failed"));
             }
             "error" if self.builder.has_turn() => {
-                self.builder.fail_turn(text_field(&event, "message").unwrap_or("the run ended in an error"));
+                self.builder.fail_turn(text_field(&event, "message").unwrap_or(RUN_FAILED));
             }
             _ => {}
         }

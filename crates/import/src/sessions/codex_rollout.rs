@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use gradus_core::message::ArgumentsText;
-use gradus_core::trajectory::{DefectKind, TokenUsage};
+use gradus_core::trajectory::{DefectKind, RUN_FAILED, TokenUsage};
 use serde_json::value::RawValue;
 
 use super::codex_lines::{
@@ -256,7 +256,7 @@ impl CodexReader {
             }
             "thread_rolled_back" => self.roll_back(event.num_turns.0, sink),
             "error" if self.builder.has_turn() => {
-                self.builder.fail_turn(event.message.get().unwrap_or("the run ended in an error"));
+                self.builder.fail_turn(event.message.get().unwrap_or(RUN_FAILED));
             }
             "mcp_tool_call_end" => self.note_failure(event, is_failed_mcp_result(event.result)),
             "patch_apply_end" => self.note_failure(event, is_false(event.success)),

@@ -2,7 +2,7 @@
 //! comes in pieces.
 
 use gradus_core::message::ArgumentsText;
-use gradus_core::trajectory::TokenUsage;
+use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
 use super::json_reader::{add_named_call, joined_part_texts, parse_record, recorded_arguments};
@@ -186,7 +186,7 @@ impl CursorReader {
             self.builder.set_usage(tokens, None, cost);
         }
         if is_set(event, "is_error") {
-            self.builder.fail_turn(text_field(event, "result").unwrap_or("the run ended in an error"));
+            self.builder.fail_turn(text_field(event, "result").unwrap_or(RUN_FAILED));
         }
         self.is_reply_over = true;
     }

@@ -1,7 +1,7 @@
 //! goose: sessions as JSON lines (a line about the session, then messages), and what `goose run --output-format
 //! stream-json` prints, where a message comes in pieces with the same id.
 
-use gradus_core::trajectory::TokenUsage;
+use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
 
 use super::json_reader::{add_known_result, add_named_call, parse_record, recorded_arguments};
@@ -63,7 +63,7 @@ impl SessionReader for GooseReader {
             }
             Some("error") => {
                 self.end_pieces();
-                self.builder.fail_turn(text_field(&record, "error").unwrap_or("the run ended in an error"));
+                self.builder.fail_turn(text_field(&record, "error").unwrap_or(RUN_FAILED));
             }
             None if record["role"].is_string() => self.read_message(&record, sink),
             _ => {}

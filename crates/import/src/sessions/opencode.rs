@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gradus_core::trajectory::TokenUsage;
+use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::{Map, Value as Json};
 
 use super::json_reader::{add_named_call, parse_record, recorded_arguments};
@@ -241,5 +241,5 @@ fn child_session(state: &Json) -> Option<&str> {
 
 fn error_text(error: &Json) -> String {
     let message = text_field(&error["data"], "message").or(text_field(error, "message")).or(text_field(error, "name"));
-    message.or(error.as_str()).unwrap_or("the run ended in an error").to_owned()
+    message.or(error.as_str()).unwrap_or(RUN_FAILED).to_owned()
 }

@@ -444,3 +444,24 @@ fn a_reply_that_was_not_recorded_is_reported() {
     assert_eq!((steps(&read), read.final_answer.as_deref()), (vec![FIND_SHIP], None));
     assert!(read.defects.iter().any(|defect| defect.kind == DefectKind::MissingReply), "{:?}", read.defects);
 }
+
+#[test]
+fn a_failed_run_quotes_its_error() {
+    let read = |status: Json, events: Json| {
+        let mut root = agent();
+        root["status"] = status;
+        root["events"] = events;
+        let model = chat(1, 2, 1, (1, 2), json!([user()]), json!([reply(Some("I will look."), Some("c"))]));
+        let read = read_one(&[root, model]);
+        assert!(read.is_error);
+        read.defects.into_iter().find(|defect| defect.kind == DefectKind::RunFailed).unwrap().detail
+    };
+    let message = [json!({"key": "exception.message", "value": {"stringValue": "no answer in 60 s"}})];
+    let exception = json!([{"name": "exception", "timeUnixNano": "1790000000000000000", "attributes": message}]);
+    let timeout = json!({"code": 2, "message": "TimeoutError: no answer in 60 s"});
+    assert_eq!(read(timeout, exception.clone()), "the run ended in an error: TimeoutError: no answer in 60 s");
+    assert_eq!(read(json!({"code": 2}), exception), "the run ended in an error: no answer in 60 s");
+    assert_eq!(read(json!({"code": 2}), json!([])), "the run ended in an error");
+    let long = read(json!({"code": 2, "message": "x".repeat(5_000)}), json!([]));
+    assert!(long.ends_with('…') && long.len() < 250, "{long}");
+}

@@ -148,8 +148,12 @@ fn find_score_fault(run: &RunValues, dimensions: &[ScoredDimension]) -> Option<S
         let (low, high) = (dimension.worst.min(dimension.best), dimension.worst.max(dimension.best));
         // Sums of fractions are rounded.
         let slack = 1e-9 * (1.0 + low.abs().max(high.abs()));
-        tally.count == 0 || !(low - slack..=high + slack).contains(&tally.mean())
+        !(low - slack..=high + slack).contains(&tally.mean())
     };
+    let empty = dimensions.iter().zip(&run.scores).find(|(_, score)| score.is_some_and(|score| score.count == 0));
+    if let Some((dimension, _)) = empty {
+        return Some(format!("a score of {:?} counts nothing", dimension.name));
+    }
     let outside = dimensions
         .iter()
         .zip(&run.scores)

@@ -87,13 +87,18 @@ fn a_baseline_gives_back_what_was_written() {
 
 #[test]
 fn runs_without_a_price_are_counted() {
-    let mut results = version("v1", 4, 1, |_, _| 2);
-    for (at, task) in results.tasks.values_mut().enumerate() {
-        task.runs[0].cost_usd = (at > 0).then_some(0.01);
-    }
-    let comparison = compare(&[results.clone(), version("v2", 4, 1, |_, _| 2)]);
-    let notes: Vec<String> = comparison.notes().collect();
-    assert!(notes.iter().any(|note| note.starts_with("The cost of 1 of 4 runs of A is not known")), "{notes:?}");
+    let priced = |first: usize| {
+        let mut results = version("v1", 4, 1, |_, _| 2);
+        for (at, task) in results.tasks.values_mut().enumerate() {
+            task.runs[0].cost_usd = (at >= first).then_some(0.01);
+        }
+        results
+    };
+    let notes = |before, after| compare(&[priced(before), priced(after)]).notes().collect::<Vec<String>>();
+    let found = notes(1, 0);
+    assert!(found.iter().any(|note| note.starts_with("The cost of 1 of 4 runs of A is not known")), "{found:?}");
+    // Without a single price there is no cost to compare, and that is said once.
+    assert_eq!(notes(1, 4), ["B has no value of Agent cost ($): not compared."]);
 }
 
 #[test]

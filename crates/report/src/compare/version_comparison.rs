@@ -284,11 +284,15 @@ fn describe_uncompared(versions: &[VersionResults], scored: &[ScoredDimension]) 
     let describe = |(lacking, titles): (Vec<String>, Vec<&str>)| {
         format!("{} has no value of {}: not compared.", lacking.join(", "), titles.join(", "))
     };
-    let unknown = versions.iter().enumerate().filter_map(|(at, results)| describe_unpriced(at, results));
+    let has_costs = versions
+        .iter()
+        .all(|results| results.tasks.values().flat_map(|task| &task.runs).any(|run| run.cost_usd.is_some()));
+    let priced = versions.iter().enumerate().filter(|_| has_costs);
+    let unknown = priced.filter_map(|(at, results)| describe_unpriced(at, results));
     titles.into_iter().map(describe).chain(unknown).collect()
 }
 
-/// Runs without a cost in a version where others have one: what the cheapest or the dearest of them cost is not known.
+/// Runs without a cost in a version where others have one: means of the cost leave them out.
 fn describe_unpriced(at: usize, results: &VersionResults) -> Option<String> {
     let runs = || results.tasks.values().flat_map(|task| &task.runs);
     let unpriced = runs().filter(|run| run.cost_usd.is_none()).count();

@@ -57,7 +57,7 @@ for (const part of all("[data-refresh]")) {
 // Times: in the time zone of whoever reads, with UTC in the tooltip.
 const UTC_TIME = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?$/;
 function showLocalTimes(root) {
-  for (const place of all(".when, time, .facts dd bdi, .said .quiet", root)) {
+  for (const place of all(".when, time, .facts dd bdi, .amounts dd bdi, .said .quiet", root)) {
     const text = place.textContent.trim();
     if (!UTC_TIME.test(text)) continue;
     const time = new Date(`${text.replace(" ", "T")}Z`);

@@ -78,12 +78,16 @@ pub(super) fn build_trace_url(trace: &str, trajectory: Option<&str>, step: Optio
 
 /// URL of a step with its fragment; for verdicts on the whole trajectory the top of the page, where a sentence says what
 /// went wrong.
-pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
+pub(super) fn build_step_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
     let page = build_trace_url(trace, trajectory, step);
     match step {
-        Some(_) => page.with_fragment(format_step_anchor(step)).to_string(),
-        None => page.to_string(),
+        Some(_) => page.with_fragment(format_step_anchor(step)),
+        None => page,
     }
+}
+
+pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
+    build_step_url(trace, trajectory, step).to_string()
 }
 
 /// Loads a trace with the trajectory `wanted`, or with the first one. 404 if either does not exist. Reads and possibly

@@ -1,4 +1,4 @@
-//! One sentence about a run: how it ended, and what went wrong first.
+//! One sentence about a run: how it ended, and why, or what went wrong first.
 
 use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
 use gradus_eval::evaluator::{OFFLINE, OUTCOME, RULES};
@@ -25,7 +25,7 @@ pub(super) struct RunHeadline {
 }
 
 impl RunHeadline {
-    /// The first cause that is known: an error of a span if the run failed, else the earliest flagged step, else a
+    /// What is known of the cause: the error that ended the run if it failed, else the earliest flagged step, else a
     /// verdict on the whole. `at` gives the URL of the page that contains a step.
     pub(super) fn from_run(
         settings: &ReloadableSettings,
@@ -89,7 +89,9 @@ impl RunHeadline {
 fn find_cause(trajectory: &Trajectory, errors: &[ErrorSpanLink]) -> Option<(Option<(String, String)>, String)> {
     let link = |error: &ErrorSpanLink| Some((error.name.clone(), error.href.clone()));
     let failed = trajectory.defects.iter().find(|defect| defect.kind == DefectKind::RunFailed);
-    let recorded = failed.and_then(|defect| defect.detail.strip_prefix(RUN_FAILED)?.strip_prefix(": "));
+    // Traces have the error behind a fixed text; imported records and experiments have it alone.
+    let recorded = failed.map(|defect| defect.detail.strip_prefix(RUN_FAILED).unwrap_or(&defect.detail));
+    let recorded = recorded.map(|text| text.trim_start_matches(": ")).filter(|text| !text.is_empty());
     let Some(recorded) = recorded else {
         return errors.last().map(|error| (link(error), error.message.clone()));
     };
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_that_ended_the_run_is_told() {
+    fn the_error_that_ended_the_run_is_shown() {
         let error = |name: &str, message: &str| ErrorSpanLink {
             href: format!("/{name}"),
             name: name.to_owned(),
@@ -268,6 +270,7 @@ mod tests {
         assert_eq!(read(&timeout, &[tool()]), (None, "TimeoutError: model did not answer".to_owned()));
         let told = "TimeoutError: model did not answer".to_owned();
         assert_eq!(read(&timeout, &[model(), tool()]), (Some("chat".to_owned()), told));
+        assert_eq!(read("exit status 3", &[]), (None, "exit status 3".to_owned()), "of an imported record");
         assert_eq!(read(RUN_FAILED, &[tool(), model()]), (Some("chat".to_owned()), "model did not answer".to_owned()));
     }
 

@@ -129,7 +129,7 @@ impl FailedSpan {
     }
 }
 
-/// The earliest first.
+/// The latest ones, in order of time.
 fn list_error_origins(trace: &str, mut failed: Vec<FailedSpan>) -> Vec<ErrorSpanLink> {
     let parents: HashSet<SpanId> = failed.iter().filter_map(|span| span.parent).collect();
     failed.retain(|span| !parents.contains(&span.id));
@@ -144,7 +144,9 @@ fn list_error_origins(trace: &str, mut failed: Vec<FailedSpan>) -> Vec<ErrorSpan
         name: if span.name.is_empty() { span.id.to_string() } else { span.name },
         message: if span.message.is_empty() { "ended in an error".to_owned() } else { span.message },
     };
-    failed.into_iter().take(MAX_ERROR_SPANS).map(link).collect()
+    // The last one may be what ended the run.
+    let later = failed.len().saturating_sub(MAX_ERROR_SPANS);
+    failed.into_iter().skip(later).map(link).collect()
 }
 
 #[cfg(test)]
@@ -167,5 +169,8 @@ mod tests {
         let wanted = [("4", "500"), ("9", "ended in an error")];
         let wanted = wanted.map(|(id, message)| (format!("/traces/t/spans/{id:0>16}"), message.to_owned()));
         assert_eq!(shown, wanted);
+        let many = (1..=6).map(|id| failed(id, 0, &format!("error {id}"))).collect();
+        let shown: Vec<String> = list_error_origins("t", many).into_iter().map(|one| one.message).collect();
+        assert_eq!(shown, ["error 2", "error 3", "error 4", "error 5", "error 6"]);
     }
 }

@@ -67,7 +67,8 @@ pub(super) async fn export_traces(
     let choice = choice.without_blanks();
     let filter = choice.to_trace_filter()?;
     if is_selection && selected.is_empty() {
-        let reason = "No trace is selected. Go back and tick the traces to export, or choose \"Export all matches\".";
+        let all = if choice.condition.is_none() { ", or choose \"Export all matches\"" } else { "" };
+        let reason = format!("No trace is selected. Go back and tick the traces to export{all}.");
         return Err(ApiError::bad_request(reason).into());
     }
     if choice.condition.is_some() && selected.is_empty() {

@@ -23,7 +23,6 @@ use super::{PageLayout, SelectOption, build_project_options};
 use crate::evaluators;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::{ApiError, blocking_large, run_store_query};
-use crate::page::address::format_step_anchor;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::number;
@@ -351,8 +350,7 @@ fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceLis
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
         let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
         let step = Some(step).filter(|step| *step > 0);
-        return Ok(loaded_trace::build_trace_url(&trace.trace_id.to_string(), trajectory, step)
-            .with_fragment(format_step_anchor(step)));
+        return Ok(loaded_trace::build_step_url(&trace.trace_id.to_string(), trajectory, step));
     }
     Ok(first_wrong(trace, choice.evaluator()))
 }
@@ -371,7 +369,7 @@ fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
         Some((at, trajectory, step)) => {
             let trajectory = Some(trajectory.trajectory_id.as_str()).filter(|_| at > 0);
             let step = Some(step).filter(|step| *step > 0);
-            loaded_trace::build_trace_url(&id, trajectory, step).with_fragment(format_step_anchor(step))
+            loaded_trace::build_step_url(&id, trajectory, step)
         }
         None => loaded_trace::build_trace_url(&id, None, None),
     }

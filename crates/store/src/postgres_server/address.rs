@@ -147,8 +147,8 @@ impl PostgresServer {
     }
 
     /// Fails if a server could not start here.
-    pub(crate) fn check_role_rights(&self) -> Result<(), StoreError> {
-        outside_runtime(|| migration::check_role_rights(&mut self.connect()?, &self.shown))
+    pub(crate) fn check_can_start(&self) -> Result<(), StoreError> {
+        outside_runtime(|| migration::check_can_start(&mut self.connect()?, &self.shown))
     }
 
     fn connect(&self) -> Result<Client, StoreError> {

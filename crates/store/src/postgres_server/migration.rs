@@ -47,7 +47,7 @@ fn is_schema_occupied(client: &mut Client) -> Result<bool, StoreError> {
 }
 
 /// Fails if a server could not start with this role, without changing anything.
-pub(super) fn check_role_rights(client: &mut Client, address: &str) -> Result<(), StoreError> {
+pub(super) fn check_can_start(client: &mut Client, address: &str) -> Result<(), StoreError> {
     const READ_ONLY: &str = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'";
     let mut ask = |question: &str| -> Result<bool, StoreError> {
         Ok(client.query_one(question, &[]).map_err(|error| StoreError::from_postgres(&error))?.get(0))

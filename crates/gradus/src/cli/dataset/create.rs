@@ -210,7 +210,7 @@ impl ItemCollector {
                 None => spans.push(text.as_str()),
             }
         }
-        if !arguments.labels.is_empty() && !filters.iter().any(TrajectoryFilter::asks_for_labels) {
+        if !arguments.labels.is_empty() && !filters.iter().any(TrajectoryFilter::is_about_labels) {
             return Err(CreateError::UnusedLabels);
         }
         let labels = LabelIndex::read(&arguments.labels)?;
@@ -361,7 +361,10 @@ impl ItemCollector {
             self.nested += 1;
             return;
         }
-        let labels = self.labels.labels_about(trajectory);
+        let labels = match self.filters.iter().any(TrajectoryFilter::is_about_labels) {
+            true => self.labels.labels_about(trajectory),
+            false => Vec::new(),
+        };
         self.has_labels |= !labels.is_empty();
         if !self.filters.iter().all(|filter| filter.is_met(trajectory, outcomes, &labels)) {
             self.unmet += 1;
@@ -411,8 +414,11 @@ impl ItemCollector {
                 text.push_str(&format!("; {} {why}", format_counted_noun(count, one, several)));
             }
         }
-        if added == 0 && !self.has_labels && self.filters.iter().any(TrajectoryFilter::asks_for_labels) {
-            text.push_str("; none has a label; hint: name a file of labels with --labels");
+        if added == 0 && !self.has_labels && self.filters.iter().any(TrajectoryFilter::is_about_labels) {
+            text.push_str(match self.labels.is_empty() {
+                true => "; none has a label; hint: name a file of labels with --labels",
+                false => "; no label is about them; hint: labels are joined by trajectory_id or span_id",
+            });
         }
         text
     }

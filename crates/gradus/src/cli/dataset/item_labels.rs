@@ -1,4 +1,4 @@
-//! What people and other tools said about trajectories: annotations in their records, and files of labels.
+//! Labels of people and other tools on trajectories: annotations in their records, and files of labels.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use gradus_core::trajectory::Trajectory;
 
 use crate::cli::label_file::{LabelFileError, read_label_file};
 
-/// What was said about a run or one of its steps.
+/// A label of a run or one of its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ItemLabel {
     /// The evaluator or the annotation; none in files that do not name it.
@@ -41,13 +41,18 @@ impl LabelIndex {
         Ok(index)
     }
 
-    /// All labels of a trajectory and its steps: of the files, and of its record.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_trajectory.is_empty() && self.by_span.is_empty()
+    }
+
+    /// All labels of a trajectory and its steps: of the files, and of its record. Those of models are left out.
     pub(super) fn labels_about(&self, trajectory: &Trajectory) -> Vec<ItemLabel> {
         let mut labels = self.by_trajectory.get(&trajectory.trajectory_id).cloned().unwrap_or_default();
         let spans = trajectory.steps.iter().flat_map(|step| &step.span_ids);
         let spans = spans.chain(&trajectory.root_span_id).chain(&trajectory.answer_span_ids);
         labels.extend(spans.filter_map(|span| self.by_span.get(span)).flatten().cloned());
-        labels.extend(trajectory.annotations.iter().map(|recorded| ItemLabel {
+        let recorded = trajectory.annotations.iter().filter(|one| one.annotator.as_deref() != Some("model"));
+        labels.extend(recorded.map(|recorded| ItemLabel {
             name: Some(recorded.name.clone()),
             values: recorded.label.clone().into_iter().chain(recorded.score.map(|score| score.to_string())).collect(),
         }));

@@ -28,7 +28,7 @@ enum FilterSubject {
     HasError,
     /// A label, or the kind of outcome, of an evaluator in a run.
     Verdict(String),
-    /// What people or other tools said, under this name or any.
+    /// A label of people or other tools, under this name or any.
     Label(Option<String>),
 }
 
@@ -46,6 +46,8 @@ pub(super) enum FilterError {
     Value { text: String, subject: &'static str, value: String, known: &'static str },
     #[error("condition refused: --where {text:?}: the run has no such evaluation; hint: it has {known}")]
     UnknownEvaluator { text: String, known: String },
+    #[error("condition refused: --where {text:?}: hint: --where 'label.NAME = LABEL', with =, != or ~")]
+    Label { text: String },
     #[error("condition refused: --where {text:?}: the value is missing; hint: --where 'tool = search'")]
     MissingValue { text: String },
 }
@@ -54,13 +56,21 @@ impl TrajectoryFilter {
     /// `None` if the text is no simple condition. `evaluators` are those of `--run`; without a run there are none, and
     /// `outcome` means the same as `status`.
     pub(super) fn parse(text: &str, evaluators: Option<&[String]>) -> Result<Option<TrajectoryFilter>, FilterError> {
-        let Some((name, operator, value)) = split_condition(text) else { return Ok(None) };
+        let Some((name, operator, value)) = split_condition(text) else {
+            return match text.trim().starts_with("label.") {
+                true => Err(FilterError::Label { text: text.to_owned() }),
+                false => Ok(None),
+            };
+        };
         let subject = match name {
             _ if evaluators.is_some_and(|known| known.iter().any(|one| one == name)) => {
                 FilterSubject::Verdict(name.to_owned())
             }
             "label" => FilterSubject::Label(None),
-            _ if let Some(of) = name.strip_prefix("label.") => FilterSubject::Label(Some(unquote(of).to_owned())),
+            _ if let Some(annotation) = name.strip_prefix("label.") => match unquote(annotation.trim()) {
+                "" => return Err(FilterError::Label { text: text.to_owned() }),
+                annotation => FilterSubject::Label(Some(annotation.to_lowercase())),
+            },
             "tool" => FilterSubject::Tool,
             "agent" => FilterSubject::Agent,
             "session" => FilterSubject::Session,
@@ -91,11 +101,12 @@ impl TrajectoryFilter {
         Ok(Some(TrajectoryFilter { subject, operator, value }))
     }
 
-    pub(super) fn asks_for_labels(&self) -> bool {
+    pub(super) fn is_about_labels(&self) -> bool {
         matches!(self.subject, FilterSubject::Label(_))
     }
 
-    /// Whether the trajectory meets the condition. `outcomes` are the verdicts of a run on it, `labels` what others said.
+    /// Whether the trajectory meets the condition. `outcomes` are the verdicts of a run on it, `labels` those of
+    /// people and other tools.
     pub(super) fn is_met(&self, trajectory: &Trajectory, outcomes: &[OutcomeLine], labels: &[ItemLabel]) -> bool {
         let found: Vec<&str> = match &self.subject {
             FilterSubject::Tool => trajectory.steps.iter().map(|step| step.tool.as_str()).collect(),
@@ -117,7 +128,7 @@ impl TrajectoryFilter {
                 .collect(),
             FilterSubject::Label(name) => labels
                 .iter()
-                .filter(|label| name.is_none() || label.name == *name)
+                .filter(|label| name.is_none() || label.name.as_ref().map(|name| name.to_lowercase()) == *name)
                 .flat_map(|label| label.values.iter().map(String::as_str))
                 .collect(),
         };
@@ -239,7 +250,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["status = good", "has_error = maybe", "tool ="] {
+        for text in ["status = good", "has_error = maybe", "tool =", "label. = x", "label.success > 0"] {
             assert!(TrajectoryFilter::parse(text, None).is_err(), "{text}");
         }
         let known = ["thought_to_tool".to_owned()];
