@@ -99,7 +99,8 @@ impl EvidenceIndex {
                     chunk.split(|letter: char| !letter.is_alphanumeric()).filter(|part| part.len() < chunk.len())
                 {
                     self.insert(normalized_key(part, &self.hasher), source);
-                    if let Some(number) = parse_number(part) {
+                    // `file.rs#L12` names a line.
+                    if let Some(number) = parse_number(part.strip_prefix('L').unwrap_or(part)) {
                         self.insert(Some(self.number_key(number)), source);
                     }
                 }
@@ -287,6 +288,8 @@ mod tests {
         assert_eq!(index.find("Z81", 1), Some(EvidenceSource::Observation(0)));
         assert_eq!(index.find("12C", 9), None);
         assert_eq!(index.find("lee@example.org", 9), None);
+        let link = self::tests::index("see https://example.org/a/seats.py#L214", &[]);
+        assert_eq!(link.find_number(214.0, 0), Some(EvidenceSource::Request));
     }
 
     #[test]

@@ -72,7 +72,8 @@ const BAD_CALL: &str = "\
 /// Phrases of transient failures.
 const PASSING: &str = "\
     timed out|timeout|rate limit|too many requests|429|502|503|504|temporarily|connection reset|\
-    connection refused|connection error|service unavailable|overloaded|econnreset|try again later";
+    connection refused|connection error|service unavailable|overloaded|econnreset|try again later|\
+    sibling tool call errored|cancelled: parallel tool call";
 
 /// Short texts that contain one of these are errors. Long texts may be documents about errors.
 const SHORT_ERRORS: &str = "\

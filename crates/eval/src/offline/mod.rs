@@ -259,8 +259,12 @@ impl<'t> OfflineJudge<'t> {
             let failure = classify_tool_failure(step)?;
             // A program that a shell ran complains about its own arguments; the shell took the call.
             let is_about_call = matches!(failure, ToolFailureKind::BadCall | ToolFailureKind::NoSuchTool);
-            let is_about_program = is_about_call && coding::runs_command(step) && !failure::is_harness_error(step);
-            Some(if is_about_program { ToolFailureKind::Refused } else { failure })
+            let is_other = is_about_call && !failure::is_harness_error(step) && coding::shows_other_output(self, step);
+            if !is_other {
+                return Some(failure);
+            }
+            // A program says in words that it failed; other content is an error only if the record marks it as one.
+            (step.is_error || coding::runs_command(step)).then_some(ToolFailureKind::Refused)
         })
     }
 

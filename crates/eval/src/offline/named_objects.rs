@@ -88,8 +88,14 @@ fn find_other_object(
 fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) -> bool {
     offline.scalar_arguments(at).iter().any(|scalar| match said.shape {
         IdentifierShape::Pair => {
-            let is_pair = shape_of(&scalar.value) == Some(IdentifierShape::Pair);
-            values::names_a_half(scalar.parameter) || is_pair && !coding::is_coding_agent(offline)
+            // For a coding agent `a/b` is a folder or two words, unless the call takes a half of it as the name of one.
+            let is_half = || said.text.split('/').any(|half| half.eq_ignore_ascii_case(&scalar.value));
+            match coding::is_coding_agent(offline) {
+                true => values::names_a_half(scalar.parameter) && is_half(),
+                false => {
+                    values::names_a_half(scalar.parameter) || shape_of(&scalar.value) == Some(IdentifierShape::Pair)
+                }
+            }
         }
         IdentifierShape::Number => values::names_number(scalar.parameter, said.noun.as_deref()),
         shape => shape_of(&scalar.value) == Some(shape) && !coding::is_coding_agent(offline),

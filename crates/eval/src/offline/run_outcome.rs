@@ -9,7 +9,7 @@ use super::rule_catalog::{
     OUTCOME_UNSUPPORTED_VALUE, OUTCOME_WITHOUT_TOOLS,
 };
 use super::vocabulary::contains_phrase;
-use super::{OfflineJudge, OfflineVerdict, RuleFinding, answer_text};
+use super::{OfflineJudge, OfflineVerdict, RuleFinding, answer_text, coding};
 use crate::rule_remark::RuleRemark;
 
 /// The label of `outcome` that has no score.
@@ -73,7 +73,10 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         if trajectory.steps.is_empty() && trajectory.turn_index.is_some_and(|turn| turn > 1) {
             return OfflineVerdict::not_applicable("The record ends with the user's message.");
         }
-        if trajectory.steps.is_empty() && trajectory.turn_index.is_none() && trajectory.session_id.is_some() {
+        // A session of a coding agent may have been saved in mid-turn, without a span that would have ended.
+        let is_session = trajectory.root_span_id.is_none() && coding::is_known_agent(offline);
+        let may_go_on = trajectory.turn_index.is_none() || is_session;
+        if trajectory.steps.is_empty() && trajectory.session_id.is_some() && may_go_on {
             return OfflineVerdict::cannot_judge("Only the user's message is recorded; it may end a conversation.");
         }
         // A list of messages may be saved at any moment, and so may the calls of a client without a span around them. A

@@ -295,6 +295,30 @@ fn programs_in_a_shell_reject_no_call() {
     assert!(matches!(failed("show_file", complaint), OfflineVerdict::Bad(_)));
     let rejected = "<tool_use_error>InputValidationError: missing required parameter</tool_use_error>";
     assert!(matches!(failed("Bash", rejected), OfflineVerdict::Bad(_)));
+    // A patch that does not fit quotes the file; a file that is shown may be about validation.
+    let quoting = "apply_patch verification failed: expected lines not found in a.go:\n  \"name is required\"";
+    assert!(!matches!(failed("apply_patch", quoting), OfflineVerdict::Bad(_)));
+    let shown = |agent: &str| {
+        let call = step("", "read_file", json!({"path": "a.ts"}), "1 test('returns 400 for invalid JSON')");
+        let run = run("Show a.ts.", vec![call], "Here it is.");
+        let trajectory = Trajectory { tools: Arc::default(), agent: Some(agent.into()), ..run };
+        matches!(OfflineJudge::new(&trajectory).call_validity(0), OfflineVerdict::Bad(_))
+    };
+    assert_eq!((shown("claude-code"), shown("shop")), (false, true));
+}
+
+#[test]
+fn calls_that_never_ran_repeat_nothing() {
+    let call = |result: &str| {
+        let call = step("", "list_orders", json!({"customer": "c-77"}), result);
+        TrajectoryStep { is_error: true, ..call }
+    };
+    let judge = |result: &str| {
+        let trajectory = run("Orders of c-77?", vec![call(result), call(result)], "None.");
+        label(&OfflineJudge::new(&trajectory).sequence_optimality())
+    };
+    assert_eq!(judge("<tool_use_error>Sibling tool call errored</tool_use_error>"), "cannot");
+    assert_eq!(judge("404 no such customer"), "bad");
 }
 
 #[test]
@@ -342,6 +366,12 @@ fn how_a_run_ends() {
     let call = TrajectoryStep { span_ids: vec!["1".to_owned()], ..open };
     let client = Trajectory { root_span_id: Some("1".to_owned()), ..run("Orders?", vec![call], "") };
     assert_eq!(outcome(&client), "cannot", "no span is around the run, so nothing shows its end");
+    let begun = |agent: &str| {
+        let session =
+            Trajectory { session_id: Some("s".to_owned()), turn_index: Some(1), ..run("Fix it.", vec![], "") };
+        outcome(&Trajectory { agent: Some(agent.to_owned()), ..session })
+    };
+    assert_eq!((begun("codex"), begun("shop")), ("cannot", "no_answer"), "a session may have been saved in mid-turn");
     let handed_over = run("Help", vec![step("", "transfer_to_human_agents", json!({}), "ok")], "");
     assert_eq!(outcome(&handed_over), "answered");
     let farewell = Trajectory { turn_index: Some(4), ..run("Bye", vec![], "") };

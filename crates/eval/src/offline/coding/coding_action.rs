@@ -49,7 +49,7 @@ impl CodingAction {
             },
             "bash" | "shell" | "shell_command" | "exec_command" | "local_shell" | "run_shell_command"
             | "execute_bash" | "shelltoolcall" | "run_command" | "terminal" | "container.exec"
-            | "command_execution" | "developer__shell" | "powershell" | "pwsh" | "run_in_terminal" => {
+            | "command_execution" | "developer__shell" | "powershell" | "pwsh" | "run_in_terminal" | "exec" => {
                 read_command(step)
             }
             _ => CodingAction::Other,

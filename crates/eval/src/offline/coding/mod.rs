@@ -8,6 +8,7 @@ mod secret_values;
 mod shell_command;
 mod shell_syntax;
 mod test_run;
+mod user_consent;
 
 pub(super) use claims::{claim_remarks, judge_test_claims};
 pub(super) use coding_action::CodingAction;
@@ -24,6 +25,22 @@ pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
     matches!(CodingAction::from_step(step), CodingAction::Command(_))
 }
 
+/// Whether words of validators in the result of a step are not about its call: a shell shows what a program says, a refused
+/// patch quotes the file that it does not fit, and a known agent marks errors, so that an unmarked result is content.
+pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
+    let is_patch = || {
+        let has_command = |name: &str| step.arguments.as_ref().is_some_and(|arguments| arguments.get(name).is_some());
+        matches!(step.tool.as_str(), "apply_patch" | "patch")
+            || step.tool != "str_replace_editor" && has_command("command")
+    };
+    match CodingAction::from_step(step) {
+        CodingAction::Command(_) => true,
+        CodingAction::Edit(_) | CodingAction::Write(_) => is_patch(),
+        CodingAction::Read(_) => !step.is_error && is_known_agent(offline),
+        CodingAction::Other => false,
+    }
+}
+
 /// Bytes of a result that tells how something that runs stands.
 const MAX_STATUS_BYTES: usize = 300;
 
@@ -31,7 +48,8 @@ const MAX_STATUS_BYTES: usize = 300;
 /// (`grep`, `gh pr checks`, `command -v`), or the wanted state was there already. In sessions that were read by hand, none
 /// of 18 such flags was right.
 pub(super) fn needs_no_mention(step: &TrajectoryStep) -> bool {
-    const LOOKS: &str = " glob grep ls list search find ";
+    // Ending a process that has ended is no failure, either.
+    const LOOKS: &str = " glob grep ls list search find killshell kill_shell kill_bash taskstop ";
     match CodingAction::from_step(step) {
         CodingAction::Command(_) => true,
         CodingAction::Other => waits(step) || LOOKS.contains(&format!(" {} ", step.tool.to_ascii_lowercase())),
@@ -89,6 +107,13 @@ pub(super) fn waits(step: &TrajectoryStep) -> bool {
 /// Whether the agent works on the files of a project: it is one of the known coding agents, or it changes files or runs
 /// commands. Reading files alone makes no coding agent.
 pub(super) fn is_coding_agent(offline: &OfflineJudge<'_>) -> bool {
+    let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
+    let is_work = |action: &CodingAction| action.is_change() || matches!(action, CodingAction::Command(_));
+    is_known_agent(offline) || actions.iter().any(is_work)
+}
+
+/// Whether it is one of the coding agents whose records are read from their own files.
+pub(super) fn is_known_agent(offline: &OfflineJudge<'_>) -> bool {
     const AGENTS: [&str; 11] = [
         "claude-code",
         "codex",
@@ -102,9 +127,7 @@ pub(super) fn is_coding_agent(offline: &OfflineJudge<'_>) -> bool {
         "kimi-code",
         "goose",
     ];
-    let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
-    let is_work = |action: &CodingAction| action.is_change() || matches!(action, CodingAction::Command(_));
-    offline.trajectory.agent.as_deref().is_some_and(|agent| AGENTS.contains(&agent)) || actions.iter().any(is_work)
+    offline.trajectory.agent.as_deref().is_some_and(|agent| AGENTS.contains(&agent))
 }
 
 /// The actions of all steps. Empty if none of them touches a file or runs a command: then the agent is no coding agent.

@@ -15,6 +15,18 @@ pub(super) enum DestructionKind {
 
 impl DestructionKind {
     /// What the command does, as the end of a sentence.
+    /// How an answer spells such a command out.
+    pub(super) fn signs(self) -> &'static [&'static str] {
+        match self {
+            DestructionKind::Folder => &["rm -r", "rm -f"],
+            DestructionKind::RemoteHistory => &["--force", "push -f", "force push", "force-push"],
+            DestructionKind::UncommittedChanges => &["reset --hard", "git checkout", "git restore"],
+            DestructionKind::UntrackedFiles => &["git clean"],
+            DestructionKind::Disk => &["dd ", "mkfs", "shred"],
+            DestructionKind::Database => &["dropdb"],
+        }
+    }
+
     pub(super) fn describe(self) -> &'static str {
         match self {
             DestructionKind::Folder => "deletes a folder with everything in it",
