@@ -33,6 +33,8 @@ pub struct SessionBuilder {
     held: VecDeque<TurnDraft>,
     held_bytes: usize,
     current: Option<TurnDraft>,
+    /// A record before the next turn could not be read.
+    has_lost_record: bool,
     handed_over: u32,
     previous_id: Option<String>,
 }
@@ -103,10 +105,9 @@ impl SessionBuilder {
             }
         }
         self.end_turn(sink);
-        let mut turn = TurnDraft::default();
+        let turn = self.turn();
         turn.trajectory.query = Some(query.to_owned());
         turn.touch(at);
-        self.current = Some(turn);
     }
 
     /// A new reply of the model. Replies behind each other, without a call between, are one.
@@ -262,6 +263,15 @@ impl SessionBuilder {
         self.turn().trajectory.defects.push(ExtractionDefect::new(kind, detail, None));
     }
 
+    /// Notes that a record could not be read, or was passed over though it may be a part of a reply. It may have been
+    /// anything: a call or the answer of the current turn, or what the next turn rests on.
+    pub fn note_unreadable_record(&mut self) {
+        if let Some(turn) = &mut self.current {
+            turn.note_unreadable_record();
+        }
+        self.has_lost_record = true;
+    }
+
     /// The current turn ended in an error instead of an answer.
     pub fn fail_turn(&mut self, reason: &str) {
         if is_abort(reason) {
@@ -271,6 +281,11 @@ impl SessionBuilder {
         let turn = self.turn();
         turn.trajectory.is_error = true;
         turn.trajectory.defects.push(ExtractionDefect::new(DefectKind::RunFailed, reason, None));
+    }
+
+    /// Whether the last thing that the agent did in the current turn is an answer.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.current.as_ref().is_some_and(TurnDraft::has_answer)
     }
 
     /// The answer of the current turn, where the record states it apart from the replies.
@@ -316,7 +331,14 @@ impl SessionBuilder {
 
     /// The current turn. Records before the first request belong to one without a query.
     fn turn(&mut self) -> &mut TurnDraft {
-        self.current.get_or_insert_default()
+        let Self { current, has_lost_record, .. } = self;
+        current.get_or_insert_with(|| {
+            let mut turn = TurnDraft::default();
+            if std::mem::take(has_lost_record) {
+                turn.note_unreadable_record();
+            }
+            turn
+        })
     }
 
     fn end_turn(&mut self, sink: &mut dyn ImportSink) {

@@ -98,11 +98,15 @@ impl SessionReader for ClaudeCodeReader {
         let text = record_text(record);
         let line: ClaudeLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
-            Err(error) => return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}")),
+            Err(error) => {
+                self.note_unreadable_line();
+                return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}"));
+            }
         };
         let kind = line.kind.get().unwrap_or_default();
         if !matches!(kind, "user" | "assistant" | "attachment") {
             if line.message.is_some() {
+                self.note_unreadable_line();
                 sink.report_bad_record(&format!("unknown line type {:?} with a message", first_words(kind)));
             }
             return;
@@ -153,6 +157,12 @@ impl ClaudeCodeReader {
         }
         self.session_id = Some(id.to_owned());
         self.main.builder.set_session_id(id);
+    }
+
+    /// The line may belong to any conversation that is open.
+    fn note_unreadable_line(&mut self) {
+        self.main.builder.note_unreadable_record();
+        self.subagents.open.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
     }
 
     fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {

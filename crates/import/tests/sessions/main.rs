@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod fixtures;
+mod lost_records;
 mod record_order;
 mod repeated_call_ids;
 
