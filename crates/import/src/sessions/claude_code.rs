@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::anthropic_content::AnthropicMessage;
 use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL};
 use super::claude_lines::{ClaudeLine, QueuedCommand};
-use super::claude_requests::{UserLine, classify_user_text};
+use super::claude_requests::{UserLine, classify_user_text, describe_api_error};
 use super::field_types::TextField;
 use super::record_text::{first_words, normal_timestamp, record_text};
 use super::seen_ids::{SeenIds, hash_id};
@@ -104,6 +104,9 @@ impl SessionReader for ClaudeCodeReader {
             }
         };
         let kind = line.kind.get().unwrap_or_default();
+        if kind == "system" && line.subtype.get() == Some("api_error") {
+            return self.read_api_error(&line);
+        }
         if !matches!(kind, "user" | "assistant" | "attachment") {
             if line.message.is_some() {
                 self.note_unreadable_line();
@@ -157,6 +160,23 @@ impl ClaudeCodeReader {
         }
         self.session_id = Some(id.to_owned());
         self.main.builder.set_session_id(id);
+    }
+
+    /// A request to the API that failed. Its conversation must be known.
+    fn read_api_error(&mut self, line: &ClaudeLine<'_>) {
+        let is_other = line.session_id.get().is_some() && line.session_id.get() != self.session_id.as_deref();
+        if is_other || line.uuid.get().is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
+            return;
+        }
+        let error = line.error.and_then(|error| serde_json::from_str(error.get()).ok());
+        let reason = describe_api_error(&error.unwrap_or_default());
+        if !line.is_sidechain.0 {
+            self.main.note_api_error(reason);
+        } else if let Some(agent_id) = line.agent_id.get()
+            && let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| id == agent_id)
+        {
+            chain.note_api_error(reason);
+        }
     }
 
     /// The line may belong to any conversation that is open.
@@ -305,6 +325,7 @@ impl ClaudeChain {
         };
         let at = normal_timestamp(line.timestamp.get());
         if line.is_api_error_message.0 {
+            self.clear_api_error();
             let reason = line.first_text().unwrap_or("the API returned an error").to_owned();
             self.run_command(sink);
             if self.builder.has_turn() {

@@ -17,6 +17,8 @@ pub(crate) struct ClaudeLine<'a> {
     #[serde(rename = "type", borrow)]
     pub(crate) kind: TextField<'a>,
     #[serde(borrow)]
+    pub(crate) subtype: TextField<'a>,
+    #[serde(borrow)]
     pub(crate) uuid: TextField<'a>,
     #[serde(borrow)]
     pub(crate) parent_uuid: TextField<'a>,
@@ -43,6 +45,9 @@ pub(crate) struct ClaudeLine<'a> {
     pub(crate) tool_use_result: ToolUseSummary<'a>,
     #[serde(borrow)]
     pub(crate) attachment: Option<&'a RawValue>,
+    /// Of a failed request to the API.
+    #[serde(borrow)]
+    pub(crate) error: Option<&'a RawValue>,
 }
 
 impl<'a> ClaudeLine<'a> {
