@@ -156,6 +156,13 @@ impl TurnDraft {
         found
     }
 
+    /// Notes that a step started a subagent. A later record of the step names the subagent again.
+    pub(crate) fn add_subagent(&mut self, step_index: u32, key: String) {
+        if !self.subagents.iter().any(|start| start.step_index == step_index && start.key == key) {
+            self.subagents.push(SubagentStart { step_index, key });
+        }
+    }
+
     /// Notes, once, that a record in the turn or before it could not be read.
     pub(crate) fn note_unreadable_record(&mut self) {
         let defects = &mut self.trajectory.defects;

@@ -78,3 +78,15 @@ fn an_item_of_an_unknown_kind_may_be_a_call() {
     ];
     assert_eq!(lost(&read_damaged(&lines.each_ref().map(String::as_str))), [1]);
 }
+
+#[test]
+fn the_copy_of_a_subagent_lacks_its_last_reply() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/imports/claude-code");
+    let text = std::fs::read_to_string(format!("{folder}/subagents_in_progress.jsonl")).unwrap();
+    let lines: Vec<Json> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let turns = super::read_lines(&lines);
+    let is_open = |turn: &Trajectory| turn.defects.iter().any(|defect| defect.kind == DefectKind::MissingReply);
+    let found: Vec<_> = turns.iter().map(|turn| (turn.is_copy, is_open(&turn.trajectory))).collect();
+    assert_eq!(found, [(false, false), (true, true), (true, true)]);
+    assert_eq!(turns[0].subagents.len(), 2, "the results name the subagents again");
+}
