@@ -79,7 +79,7 @@ fn a_run_of_gemini_ends_in_its_last_error() {
     let result = json!({"type": "result", "status": "error", "error": {"type": "Error", "message": "bad request"}});
     let text = json!({"type": "message", "role": "assistant", "content": "Done.", "delta": true});
     let failures = |lines: &[Json]| failure(&read_trajectories(&gemini(lines))[0]).map(str::to_owned);
-    assert_eq!(failures(&[error.clone()]).as_deref(), Some("Maximum session turns exceeded"));
+    assert_eq!(failures(std::slice::from_ref(&error)).as_deref(), Some("Maximum session turns exceeded"));
     assert_eq!(failures(&[error.clone(), result]).as_deref(), Some("bad request"));
     assert_eq!(failures(&[error, text, json!({"type": "result", "status": "success"})]), None);
 }
