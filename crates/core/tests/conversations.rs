@@ -188,3 +188,21 @@ fn a_call_without_a_tool_name_is_reported() {
     let defect = turns[0].defects.iter().find(|defect| defect.kind == DefectKind::MissingToolName).unwrap();
     assert!(defect.detail.contains("Anna"), "{defect:?}");
 }
+
+#[test]
+fn the_text_of_a_skill_is_no_request() {
+    let load = |id: &str| json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "Skill", "input": {}}]});
+    let result =
+        |id: &str| json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "ok"}]});
+    let text = json!({"role": "user", "content": "Base directory for this skill: /skills/review\n\nRead all of it."});
+    let answer = json!({"role": "assistant", "content": "Reviewed."});
+    let request = json!({"role": "user", "content": "Review it."});
+    let turns = read(json!([request, load("a"), result("a"), text, text, answer, text, answer]));
+    let found: Vec<_> = turns.iter().map(|turn| (turn.query.as_deref(), turn.final_answer.as_deref())).collect();
+    // A user can send such a text, too.
+    let pasted = text["content"].as_str();
+    assert_eq!(found, [(Some("Review it."), Some("Reviewed.")), (pasted, Some("Reviewed."))]);
+    let read_file =
+        json!({"role": "assistant", "content": [{"type": "tool_use", "id": "b", "name": "Read", "input": {}}]});
+    assert_eq!(read(json!([request, read_file, result("b"), text, answer])).len(), 2);
+}

@@ -9,7 +9,7 @@ use crate::exports::{
 use crate::format_kinds::{DocumentFormat, SessionFormat, UnreadableFormat};
 use crate::sessions::{
     claude_code, claude_stream, codex_exec, codex_lines, codex_rollout, copilot_cli, cursor_stream, cursor_transcript,
-    gemini_cli, goose, kimi_wire, opencode, pi_session, qwen_code, unread_records,
+    gemini_cli, gemini_stream, goose, kimi_wire, opencode, pi_session, qwen_code, unread_records,
 };
 
 /// All formats of sessions. The first that matches reads the file.
@@ -27,6 +27,11 @@ pub const SESSION_FORMATS: &[SessionFormat] = &[
     SessionFormat::personal("Codex rollout", codex_lines::is_codex_rollout, codex_rollout::open_codex_rollout),
     SessionFormat::personal("codex exec --json", codex_exec::is_codex_exec, codex_exec::open_codex_exec),
     SessionFormat::personal("Gemini CLI session", gemini_cli::is_gemini_session, gemini_cli::open_gemini_session),
+    SessionFormat::personal(
+        "Gemini CLI stream JSON",
+        gemini_stream::is_gemini_stream,
+        gemini_stream::open_gemini_stream,
+    ),
     SessionFormat::personal("Cursor stream JSON", cursor_stream::is_cursor_stream, cursor_stream::open_cursor_stream),
     SessionFormat::personal("OpenCode JSON output", opencode::is_opencode_stream, opencode::open_opencode_stream),
     SessionFormat::personal("Copilot CLI session", copilot_cli::is_copilot_session, copilot_cli::open_copilot_session),

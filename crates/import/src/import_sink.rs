@@ -29,6 +29,9 @@ pub struct ImportedTurn {
     pub subagents: Vec<SubagentStart>,
     /// The key by which the step that started this session names it; `None` for a session that a person started.
     pub started_as: Option<String>,
+    /// Taken from the record of the session that started this one. A record of its own is complete, and takes the place
+    /// of all copies with the same key in `started_as`.
+    pub is_copy: bool,
 }
 
 /// A step that started a subagent, whose session is recorded elsewhere.

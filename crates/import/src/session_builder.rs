@@ -9,7 +9,7 @@ use gradus_core::trajectory::{
     DefectKind, ExtractionDefect, RecordedAnnotation, TokenUsage, ToolDefinition, Trajectory, TrajectoryStep,
 };
 
-use crate::import_sink::{ImportSink, ImportedTurn, SubagentStart};
+use crate::import_sink::{ImportSink, ImportedTurn};
 use crate::turn_draft::{ImportedCall, ImportedResult, TurnDraft, read_arguments};
 
 /// Turns that are held back, so that a later record can take them back. A conversation that was rolled back further is
@@ -23,6 +23,7 @@ const MAX_HELD_BYTES: usize = 16 << 20;
 pub struct SessionBuilder {
     session_id: String,
     started_as: Option<String>,
+    is_copy: bool,
     agent: Option<String>,
     agent_version: Option<String>,
     project: Option<String>,
@@ -33,6 +34,8 @@ pub struct SessionBuilder {
     held: VecDeque<TurnDraft>,
     held_bytes: usize,
     current: Option<TurnDraft>,
+    /// A record before the next turn could not be read.
+    has_lost_record: bool,
     handed_over: u32,
     previous_id: Option<String>,
 }
@@ -57,6 +60,11 @@ impl SessionBuilder {
     /// Makes this the session of a subagent. See [`ImportedTurn::started_as`].
     pub fn set_started_as(&mut self, key: String) {
         self.started_as = Some(key);
+    }
+
+    /// Marks the turns as copies from the session that started this one. See [`ImportedTurn::is_copy`].
+    pub fn set_copied(&mut self) {
+        self.is_copy = true;
     }
 
     /// The folder or project that the agent worked on.
@@ -103,10 +111,9 @@ impl SessionBuilder {
             }
         }
         self.end_turn(sink);
-        let mut turn = TurnDraft::default();
+        let turn = self.turn();
         turn.trajectory.query = Some(query.to_owned());
         turn.touch(at);
-        self.current = Some(turn);
     }
 
     /// A new reply of the model. Replies behind each other, without a call between, are one.
@@ -223,22 +230,19 @@ impl SessionBuilder {
         Some(step.arguments.as_ref()?.get(key)?.as_str()?.to_owned())
     }
 
-    /// Notes that the call of this id started a subagent. See [`SubagentStart`].
+    /// Notes that the call of this id started a subagent. See
+    /// [`SubagentStart`](crate::SubagentStart).
     pub fn add_subagent(&mut self, call_id: &str, key: String) {
         let turn = self.turn();
         if let Some(step) = turn.find_call(call_id) {
             let step_index = turn.trajectory.steps[step].index;
-            turn.subagents.push(SubagentStart { step_index, key });
+            turn.add_subagent(step_index, key);
         }
     }
 
     /// Notes that a step started a subagent, for records that tie results to calls by position.
     pub fn add_step_subagent(&mut self, step_index: u32, key: String) {
-        let subagents = &mut self.turn().subagents;
-        // A record that repeats the step names the subagent again.
-        if !subagents.iter().any(|start| start.step_index == step_index && start.key == key) {
-            subagents.push(SubagentStart { step_index, key });
-        }
+        self.turn().add_subagent(step_index, key);
     }
 
     /// Usage of the current reply. A later call for the same reply replaces it.
@@ -262,6 +266,15 @@ impl SessionBuilder {
         self.turn().trajectory.defects.push(ExtractionDefect::new(kind, detail, None));
     }
 
+    /// Notes that a record could not be read, or was passed over though it may be a part of a reply. It may have been
+    /// anything: a call or the answer of the current turn, or what the next turn rests on.
+    pub fn note_unreadable_record(&mut self) {
+        if let Some(turn) = &mut self.current {
+            turn.note_unreadable_record();
+        }
+        self.has_lost_record = true;
+    }
+
     /// The current turn ended in an error instead of an answer.
     pub fn fail_turn(&mut self, reason: &str) {
         if is_abort(reason) {
@@ -271,6 +284,11 @@ impl SessionBuilder {
         let turn = self.turn();
         turn.trajectory.is_error = true;
         turn.trajectory.defects.push(ExtractionDefect::new(DefectKind::RunFailed, reason, None));
+    }
+
+    /// Whether the last thing that the agent did in the current turn is an answer.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.current.as_ref().is_some_and(TurnDraft::has_answer)
     }
 
     /// The answer of the current turn, where the record states it apart from the replies.
@@ -300,13 +318,16 @@ impl SessionBuilder {
     /// Ends the conversation and hands over its last turns.
     pub fn finish(mut self, sink: &mut dyn ImportSink) {
         self.end_turn(sink);
-        // A session is a file that is written on: it can be saved between two replies.
+        // A session is a file that is written on: it can be saved between two replies. Copies go to the last call.
         if let Some(last) = self.held.back_mut().map(|turn| &mut turn.trajectory)
             && last.final_answer.is_none()
             && !last.is_error
-            && last.steps.last().is_some_and(|step| step.observation.is_some())
+            && (self.is_copy || last.steps.last().is_some_and(|step| step.observation.is_some()))
         {
-            let detail = "the session ends with the result of a call; a reply may have followed";
+            let detail = match self.is_copy {
+                true => "the session that started this one does not record its last reply",
+                false => "the session ends with the result of a call; a reply may have followed",
+            };
             last.defects.push(ExtractionDefect::new(DefectKind::MissingReply, detail, None));
         }
         while let Some(turn) = self.held.pop_front() {
@@ -316,7 +337,14 @@ impl SessionBuilder {
 
     /// The current turn. Records before the first request belong to one without a query.
     fn turn(&mut self) -> &mut TurnDraft {
-        self.current.get_or_insert_default()
+        let Self { current, has_lost_record, .. } = self;
+        current.get_or_insert_with(|| {
+            let mut turn = TurnDraft::default();
+            if std::mem::take(has_lost_record) {
+                turn.note_unreadable_record();
+            }
+            turn
+        })
     }
 
     fn end_turn(&mut self, sink: &mut dyn ImportSink) {
@@ -366,7 +394,8 @@ impl SessionBuilder {
         if tells_why && trajectory.defects.last().is_some_and(is_missing_answer) {
             trajectory.defects.pop();
         }
-        sink.add_turn(ImportedTurn { trajectory, subagents, started_as: self.started_as.clone() });
+        let (started_as, is_copy) = (self.started_as.clone(), self.is_copy);
+        sink.add_turn(ImportedTurn { trajectory, subagents, started_as, is_copy });
     }
 }
 

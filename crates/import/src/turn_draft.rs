@@ -156,6 +156,28 @@ impl TurnDraft {
         found
     }
 
+    /// Notes that a step started a subagent. A later record of the step names the subagent again.
+    pub(crate) fn add_subagent(&mut self, step_index: u32, key: String) {
+        if !self.subagents.iter().any(|start| start.step_index == step_index && start.key == key) {
+            self.subagents.push(SubagentStart { step_index, key });
+        }
+    }
+
+    /// Notes, once, that a record in the turn or before it could not be read.
+    pub(crate) fn note_unreadable_record(&mut self) {
+        let defects = &mut self.trajectory.defects;
+        if !defects.iter().any(|defect| defect.kind == DefectKind::UnreadableRecord) {
+            let detail = "a record in this turn, or in the one before, could not be read";
+            defects.push(ExtractionDefect::new(DefectKind::UnreadableRecord, detail, None));
+        }
+    }
+
+    /// Whether there is an answer, and no call behind it.
+    pub(crate) fn has_answer(&self) -> bool {
+        let is_last = self.trajectory.steps.len() == self.reply.first_step;
+        is_last && (self.trajectory.final_answer.is_some() || self.reply.thought().is_some())
+    }
+
     /// Whether another text fits into the turn. One that does not is left out.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = self.text_bytes.saturating_add(bytes) <= MAX_TURN_BYTES;

@@ -2,14 +2,15 @@
 //! are recorded apart from the step that started them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_core::stable_digest;
 use gradus_core::trajectory::{RecordedAnnotation, Trajectory, TrajectoryStep};
 use gradus_import::ImportedTurn;
 
-/// Turns of subagents that wait for the step that started them. The oldest ones then go on without it.
+/// Turns of subagents that wait for the step that started them, and copies that wait for a record of their own. The
+/// oldest ones then go on without it.
 const MAX_WAITING_TURNS: usize = 256;
 
 /// What is known of the sessions that were read so far.
@@ -23,6 +24,10 @@ pub(crate) struct ImportedTurns {
     /// The step that started each subagent: the id of its trajectory, and its number.
     starts: HashMap<String, (String, u32)>,
     waiting: VecDeque<ImportedTurn>,
+    /// Turns of subagents that were copied from the session that started them. The files of subagents come later.
+    copies: VecDeque<ImportedTurn>,
+    /// The keys of subagents that have a record of their own.
+    recorded: HashSet<String>,
 }
 
 impl ImportedTurns {
@@ -36,7 +41,7 @@ impl ImportedTurns {
             .iter()
             .map(|step| (&step.tool, &step.tool_call_id, step.arguments_text(), &step.observation))
             .collect();
-        let content = format!("{:?}", (start, end, query, calls, final_answer, &turn.started_as));
+        let content = format!("{:?}", (start, end, query, calls, final_answer, &turn.started_as, turn.is_copy));
         let id = &turn.trajectory.trajectory_id;
         match self.seen.entry(stable_digest(content.as_bytes())) {
             Entry::Vacant(place) => {
@@ -59,8 +64,25 @@ impl ImportedTurns {
     }
 
     /// Takes a turn in, and returns those that are complete now: the turn itself, unless the step that started it is
-    /// not known yet, and turns that waited for a step of it.
-    pub(crate) fn admit(&mut self, mut turn: ImportedTurn) -> Vec<Trajectory> {
+    /// not known yet, and turns that waited for a step of it. A copy waits until all sources are read, and is left out if
+    /// the subagent has a record of its own.
+    pub(crate) fn admit(&mut self, turn: ImportedTurn) -> Vec<Trajectory> {
+        let Some(key) = turn.started_as.clone() else { return self.admit_once(turn) };
+        if !turn.is_copy {
+            self.copies.retain(|copy| copy.started_as.as_ref() != Some(&key));
+            self.recorded.insert(key);
+            return self.admit_once(turn);
+        }
+        if !self.recorded.contains(&key) {
+            self.copies.push_back(turn);
+        }
+        if self.copies.len() <= MAX_WAITING_TURNS {
+            return Vec::new();
+        }
+        self.copies.pop_front().map(|oldest| self.admit_once(oldest)).unwrap_or_default()
+    }
+
+    fn admit_once(&mut self, mut turn: ImportedTurn) -> Vec<Trajectory> {
         self.link_to_first(&mut turn.trajectory);
         for start in &turn.subagents {
             let step = (turn.trajectory.trajectory_id.clone(), start.step_index);
@@ -86,9 +108,14 @@ impl ImportedTurns {
         complete
     }
 
-    /// The turns whose start was never found, when all sources are read.
+    /// The turns whose start was never found, and the copies whose own record was not, when all sources are read.
     pub(crate) fn take_waiting(&mut self) -> Vec<Trajectory> {
-        std::mem::take(&mut self.waiting).into_iter().map(|turn| turn.trajectory).collect()
+        let mut left = Vec::new();
+        for copy in std::mem::take(&mut self.copies) {
+            left.extend(self.admit_once(copy));
+        }
+        left.extend(std::mem::take(&mut self.waiting).into_iter().map(|turn| turn.trajectory));
+        left
     }
 
     fn link_to_parent(&self, turn: ImportedTurn) -> Trajectory {
@@ -142,6 +169,7 @@ mod tests {
             trajectory,
             subagents: starts.iter().map(start).collect(),
             started_as: started_as.map(str::to_owned),
+            is_copy: false,
         }
     }
 
@@ -163,6 +191,19 @@ mod tests {
         assert_eq!(links(&found), [("main", None, None), ("sub", Some("main"), Some(3))]);
         assert_eq!(links(&turns.admit(turn("sub-2", &[], Some("s/a")))), [("sub-2", Some("main"), Some(3))]);
         assert_eq!(links(&turns.take_waiting()), [("lost", None, None)]);
+    }
+
+    #[test]
+    fn a_record_of_its_own_takes_the_place_of_copies() {
+        let copy = |id: &str, key: &str| ImportedTurn { is_copy: true, ..turn(id, &[], Some(key)) };
+        let mut turns = ImportedTurns::default();
+        assert_eq!(links(&turns.admit(turn("main", &[(1, "s/a"), (2, "s/b")], None))), [("main", None, None)]);
+        for (id, key) in [("copy", "s/a"), ("copy-2", "s/a"), ("other", "s/b")] {
+            assert!(turns.admit(copy(id, key)).is_empty(), "{id}");
+        }
+        assert_eq!(links(&turns.admit(turn("whole", &[], Some("s/a")))), [("whole", Some("main"), Some(1))]);
+        assert!(turns.admit(copy("late", "s/a")).is_empty());
+        assert_eq!(links(&turns.take_waiting()), [("other", Some("main"), Some(2))]);
     }
 
     #[test]

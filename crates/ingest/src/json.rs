@@ -70,6 +70,7 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
             Err(DocumentError::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
             Err(failure) => {
                 let failure = if complete { failure } else { lines.skip_rest()? };
+                conversation.note_line_failure(&failure);
                 report_line_failure(&failure, lines.number, intake, &mut first_failure);
             }
         }

@@ -31,6 +31,7 @@ mod spool;
 mod text;
 mod trace_source;
 mod turn_links;
+mod unread_tools;
 
 pub use crate::records::{ReadSummary, TrajectorySink};
 pub use error::{ReadError, SourceError};

@@ -14,6 +14,7 @@ use crate::document_error::DocumentError;
 use crate::imports;
 use crate::intake::RecordIntake;
 use crate::intake::documents::DocumentIds;
+use crate::unread_tools::{has_unread_tool, lack_tool_parts, names_tool};
 
 /// Messages that stand on lines of their own. Consecutive ones are one conversation, which ends at a line of another
 /// kind or with the file.
@@ -21,6 +22,8 @@ use crate::intake::documents::DocumentIds;
 pub(crate) struct MessageBuffer {
     messages: Vec<ChatMessage<'static>>,
     digest_of: Vec<u8>,
+    /// A line was damaged, or names a tool in a form that is not read.
+    has_lost_record: bool,
 }
 
 impl MessageBuffer {
@@ -28,11 +31,18 @@ impl MessageBuffer {
         self.messages.is_empty()
     }
 
+    /// Notes that a line behind a message could not be read: a damaged one may have been a message.
+    pub(crate) fn note_line_failure(&mut self, failure: &DocumentError) {
+        let is_damaged = matches!(failure, DocumentError::Incomplete | DocumentError::Malformed(_));
+        self.has_lost_record |= is_damaged && !self.is_empty();
+    }
+
     /// Adds the collected messages as one conversation.
     pub(crate) fn flush(&mut self, intake: &mut RecordIntake<'_>) {
         if !self.messages.is_empty() {
-            let (messages, source) = (std::mem::take(&mut self.messages), std::mem::take(&mut self.digest_of));
-            intake.add_messages(&messages, &DocumentIds::default(), &source, &[]);
+            let MessageBuffer { messages, digest_of, has_lost_record } = std::mem::take(self);
+            let ids = DocumentIds { has_lost_record, ..DocumentIds::default() };
+            intake.add_messages(&messages, &ids, &digest_of, &[]);
         }
     }
 }
@@ -185,9 +195,10 @@ fn ingest_json_list(
 
 /// Adds a bare list of messages as one conversation.
 pub(crate) fn ingest_conversation(messages: Vec<Json>, intake: &mut RecordIntake<'_>) {
+    let has_lost_record = messages.iter().any(has_unread_tool);
     let list = Json::Array(messages);
     let source = list.to_string();
-    let ids = DocumentIds { is_agent_chat: is_agent_chat(&list), ..DocumentIds::default() };
+    let ids = DocumentIds { is_agent_chat: is_agent_chat(&list), has_lost_record, ..DocumentIds::default() };
     intake.add_messages(&messages_from_json(list), &ids, source.as_bytes(), &[]);
 }
 
@@ -231,7 +242,10 @@ fn ingest_json_object(
     }
     if is_message(&object) {
         conversation.digest_of.extend_from_slice(source);
-        conversation.messages.extend(messages_from_json(Json::Object(object)));
+        let names_tool = names_tool(&object);
+        let messages = messages_from_json(Json::Object(object));
+        conversation.has_lost_record |= names_tool && lack_tool_parts(&messages);
+        conversation.messages.extend(messages);
         return Ok(());
     }
     // Keys under which datasets, SWE-agent trajectories and recorded requests keep their messages.
@@ -253,6 +267,7 @@ fn ingest_json_object(
             return ingest_json_list(items, intake, conversation);
         }
     }
+    conversation.has_lost_record |= names_tool(&object);
     Err(DocumentError::Unrecognised)
 }
 
@@ -306,7 +321,7 @@ fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8]
         id: text(&["id", "trajectory_id", "session_id", "conversation_id", "task_id"]),
         session: text(&["session_id", "conversation_id", "thread_id"]),
         model: text(&["model"]),
-        is_agent_chat: false,
+        ..DocumentIds::default()
     };
     let tools = object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
     let tools = tools.unwrap_or_default();

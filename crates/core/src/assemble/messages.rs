@@ -1,5 +1,6 @@
 //! Message lists and plain transcripts, which have no spans, as trajectories.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::message::{ChatMessage, MessageRole};
@@ -13,6 +14,10 @@ use super::reply_text::{extract_reasoning, extract_reply_text, join_texts};
 use super::turns::{SystemPromptBuilder, TurnWindow, is_user_turn};
 use crate::assemble::requested_call::{RequestedCall, RequestedCallIds, read_arguments};
 
+/// Claude Code's tool that loads a skill, and how the text of a skill begins.
+const SKILL_TOOL: &str = "Skill";
+const SKILL_START: &str = "Base directory for this skill:";
+
 /// Reads a message list. Each time the user speaks and the assistant acts or answers is one trajectory. Later ones
 /// share the earlier turns and the system prompt with those before them. Ids are left to the caller.
 pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
@@ -25,10 +30,11 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
     let mut system_prompt = SystemPromptBuilder::default();
     let mut window = TurnWindow::default();
     let mut trajectories: Vec<Trajectory> = Vec::new();
+    let is_request = find_requests(messages);
     let mut at = 0;
     while at < messages.len() {
         // Consecutive messages of the user are one request.
-        let asked = messages[at..].iter().take_while(|message| is_user_turn(message)).count();
+        let asked = is_request[at..].iter().take_while(|is_request| **is_request).count();
         let mut query: Vec<_> =
             messages[at..at + asked].iter().map(|message| message.joined_text().trim().to_owned()).collect();
         // Exports of coding agents keep the mark with which the program told that the user stopped the turn before.
@@ -40,7 +46,7 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
             }
         }
         let begin = at + asked;
-        let length = messages[begin..].iter().take_while(|message| !is_user_turn(message)).count();
+        let length = is_request[begin..].iter().take_while(|is_request| !**is_request).count();
         let turn = &messages[begin..begin + length];
         let query = (!query.is_empty()).then(|| query.join("\n"));
         // Instructions that come with the request count for it; later ones for the next turn.
@@ -64,6 +70,28 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
         (1..).zip(&mut trajectories).for_each(|(number, trajectory)| trajectory.turn_index = Some(number));
     }
     trajectories
+}
+
+/// Which messages are requests: the user really speaks, and not Claude Code, which shows the model the text of a skill
+/// in the name of the user, directly behind the result of the call that loads it.
+fn find_requests(messages: &[ChatMessage<'_>]) -> Vec<bool> {
+    let mut skill_calls: HashSet<&str> = HashSet::new();
+    let mut is_behind_skill = false;
+    let mut is_request = Vec::with_capacity(messages.len());
+    for message in messages {
+        let loads = message.tool_calls().filter(|call| call.name == SKILL_TOOL);
+        skill_calls.extend(loads.filter_map(|call| call.id.as_deref()));
+        let is_turn = is_user_turn(message);
+        // Skills that are loaded together have their texts behind each other.
+        let is_skill_text = is_turn && is_behind_skill && message.joined_text().trim_start().starts_with(SKILL_START);
+        is_behind_skill = is_skill_text
+            || message.tool_results().any(|result| {
+                let has_id = result.id.as_deref().is_some_and(|id| skill_calls.contains(id));
+                has_id || result.name.as_deref() == Some(SKILL_TOOL)
+            });
+        is_request.push(is_turn && !is_skill_text);
+    }
+    is_request
 }
 
 /// Whether a message of the user is a mark of the program: of Claude Code, or of Codex.

@@ -24,9 +24,13 @@ const LIMIT_TEXTS: &str = "\
     agent stopped due to|iteration limit|max iterations|maximum iterations|maximum number of iterations|\
     need more steps to process|maximum number of steps|max steps|reached the maximum number|recursion limit|\
     recursion_limit|graphrecursionerror|max turns|max_turns|maxturnsexceeded|maximum number of turns|\
+    reached maximum iteration|reached max session turns|maximum session turns exceeded|\
     usagelimitexceeded|context_length_exceeded|maximum context length|prompt is too long|token limit exceeded";
 /// A longer text is an answer, whatever it mentions.
 const MAX_LIMIT_TEXT: usize = 300;
+
+/// Why the end of a run is not judged whose answer may have stood in a record that could not be read.
+const RECORD_LOST: &str = "A record of the run could not be read; the answer may have been in it.";
 
 /// The verdict of `outcome`.
 pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
@@ -46,6 +50,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         let last = trajectory.steps.last().and_then(|step| offline.find_tool(step));
         last.is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
     };
+    let has_lost_record = || trajectory.defects.iter().any(|defect| defect.kind == DefectKind::UnreadableRecord);
     if answer.is_empty() {
         if let Some(failed) = failed.filter(|failed| limit(&failed.detail)) {
             let explanation = "The run was stopped at a limit before there was an answer.".to_owned();
@@ -69,6 +74,9 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         }
         if trajectory.defects.iter().any(|defect| defect.kind == DefectKind::MissingReply) {
             return OfflineVerdict::cannot_judge("The reply of the last model call is not recorded.");
+        }
+        if has_lost_record() {
+            return OfflineVerdict::cannot_judge(RECORD_LOST);
         }
         if trajectory.steps.is_empty() && trajectory.turn_index.is_some_and(|turn| turn > 1) {
             return OfflineVerdict::not_applicable("The record ends with the user's message.");
@@ -95,6 +103,9 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         return labelled("no_answer", OUTCOME_NO_ANSWER, explanation, Vec::new());
     }
     if answer_text::is_cut_off(trajectory) {
+        if has_lost_record() {
+            return OfflineVerdict::cannot_judge(RECORD_LOST);
+        }
         let explanation =
             "The run broke off: its last words are a thought, or an action that was written as text and never ran."
                 .to_owned();

@@ -263,6 +263,15 @@ fn what_was_not_recorded_proves_nothing() {
     assert_eq!(outcome(&cut), "no_answer");
     cut.defects.push(ExtractionDefect::new(DefectKind::MissingReply, "not recorded", None));
     assert!(matches!(OfflineJudge::new(&cut).outcome(), OfflineVerdict::CannotJudge { .. }));
+    let lost_record = ExtractionDefect::new(DefectKind::UnreadableRecord, "damaged", None);
+    let damaged = |answer: &str, is_error: bool| Trajectory {
+        is_error,
+        defects: vec![lost_record.clone()],
+        ..run("Cancel o-1.", vec![step("", "list_orders", json!({}), "[]")], answer)
+    };
+    assert_eq!(outcome(&damaged("", false)), "cannot", "the answer may have stood there");
+    assert_eq!(outcome(&damaged("", true)), "crashed");
+    assert_eq!(outcome(&damaged("Hello", false)), "answered");
     let cancel = || step("", "cancel_order", json!({"order_id": "o-77813"}), "ok");
     let found = step("", "list_orders", json!({}), "[]");
     let lost = TrajectoryStep { observation: None, ..found.clone() };
@@ -354,6 +363,13 @@ fn how_a_run_ends() {
     let detail = "the run ended in an error: GraphRecursionError: Recursion limit of 25 reached";
     let limit = Trajectory { defects: vec![ExtractionDefect::new(DefectKind::RunFailed, detail, None)], ..failed };
     assert_eq!(outcome(&limit), "limit_reached");
+    for detail in [
+        "RuntimeError: Agent reached maximum iteration. Current iteration: 30, max iteration: 30",
+        "Maximum session turns exceeded",
+    ] {
+        let defects = vec![ExtractionDefect::new(DefectKind::RunFailed, detail, None)];
+        assert_eq!(outcome(&Trajectory { defects, ..limit.clone() }), "limit_reached", "{detail}");
+    }
     assert_eq!(outcome(&run("Cancel o-1.", vec![step("", "list_orders", json!({}), "[]")], "")), "no_answer");
     assert_eq!(outcome(&run("Hi", vec![], "Agent stopped due to iteration limit or time limit.")), "limit_reached");
     assert_eq!(outcome(&run("Cancel it.", vec![], "Which order do you mean?")), "asked_user");

@@ -42,6 +42,8 @@ pub(crate) struct ClaudeChain {
     early_results: Vec<(String, EarlyResult)>,
     /// A slash command, with its time, until a reply shows that the model was asked.
     command: Option<(String, Option<String>)>,
+    /// Why the last request to the API failed, until the agent goes on. Failed requests are repeated.
+    api_error: Option<String>,
     version: Option<String>,
     project: Option<String>,
 }
@@ -116,6 +118,7 @@ impl ClaudeChain {
                 UserLine::Command(command) => self.command = Some((command, at.map(str::to_owned))),
                 UserLine::CommandOutput => self.command = None,
                 UserLine::Interruption => {
+                    self.api_error = None;
                     if self.builder.has_turn() {
                         self.builder.add_defect(DefectKind::MissingAnswer, "the user interrupted the request");
                     }
@@ -131,22 +134,33 @@ impl ClaudeChain {
     /// A request of the user.
     pub(crate) fn begin_request(&mut self, request: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.command = None;
-        self.end_early_results(sink);
-        self.end_reply();
+        self.end_turn(sink);
         self.builder.begin_turn(request, at, sink);
+    }
+
+    /// Notes that a request to the API failed. A turn that has its answer does not end in it.
+    pub(crate) fn note_api_error(&mut self, reason: String) {
+        if self.builder.has_turn() && !self.builder.has_answer() {
+            self.api_error = Some(reason);
+        }
+    }
+
+    /// Notes that the agent went on.
+    pub(crate) fn clear_api_error(&mut self) {
+        self.api_error = None;
     }
 
     /// Makes a slash command a request, because the model replies to it.
     pub(crate) fn run_command(&mut self, sink: &mut dyn ImportSink) {
         if let Some((command, at)) = self.command.take() {
-            self.end_early_results(sink);
-            self.end_reply();
+            self.end_turn(sink);
             self.builder.begin_turn(&command, at.as_deref(), sink);
         }
     }
 
     /// A reply or a part of one.
     pub(crate) fn add_reply(&mut self, message: &AnthropicMessage<'_>, at: Option<&str>, cost_usd: Option<f64>) {
+        self.clear_api_error();
         let id = message.id.get();
         let is_repeated = id.is_some_and(|id| self.ended_replies.contains(id));
         if !is_repeated && (id.is_none() || self.reply_id.as_deref() != id) {
@@ -207,6 +221,7 @@ impl ClaudeChain {
         if !is_new {
             return;
         }
+        self.clear_api_error();
         let result = ImportedResult { id: id.get(), content, status, at };
         let is_answer = self.builder.has_turn() && id.get().is_none_or(|id| self.builder.has_call(id));
         if is_answer && self.builder.add_result(&result) || self.builder.add_late_result(&result) {
@@ -252,8 +267,18 @@ impl ClaudeChain {
 
     /// Ends the conversation.
     pub(crate) fn finish(mut self, sink: &mut dyn ImportSink) {
-        self.end_early_results(sink);
+        self.end_turn(sink);
         self.builder.finish(sink);
+    }
+
+    /// Ends what is open in the current turn.
+    fn end_turn(&mut self, sink: &mut dyn ImportSink) {
+        self.end_early_results(sink);
+        self.end_reply();
+        if let Some(reason) = self.api_error.take() {
+            self.builder.begin_reply(None);
+            self.builder.fail_turn(&reason);
+        }
     }
 
     fn end_reply(&mut self) {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::anthropic_content::AnthropicMessage;
 use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL};
 use super::claude_lines::{ClaudeLine, QueuedCommand};
-use super::claude_requests::{UserLine, classify_user_text};
+use super::claude_requests::{UserLine, classify_user_text, describe_api_error};
 use super::field_types::TextField;
 use super::record_text::{first_words, normal_timestamp, record_text};
 use super::seen_ids::{SeenIds, hash_id};
@@ -98,11 +98,21 @@ impl SessionReader for ClaudeCodeReader {
         let text = record_text(record);
         let line: ClaudeLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
-            Err(error) => return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}")),
+            Err(error) => {
+                self.note_unreadable_line();
+                return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}"));
+            }
         };
         let kind = line.kind.get().unwrap_or_default();
+        if kind == "system" && line.subtype.get() == Some("api_error") {
+            return self.read_api_error(&line);
+        }
+        if kind == "progress" {
+            return self.read_progress(&line, sink);
+        }
         if !matches!(kind, "user" | "assistant" | "attachment") {
             if line.message.is_some() {
+                self.note_unreadable_line();
                 sink.report_bad_record(&format!("unknown line type {:?} with a message", first_words(kind)));
             }
             return;
@@ -153,6 +163,57 @@ impl ClaudeCodeReader {
         }
         self.session_id = Some(id.to_owned());
         self.main.builder.set_session_id(id);
+    }
+
+    /// A request to the API that failed. Its conversation must be known.
+    fn read_api_error(&mut self, line: &ClaudeLine<'_>) {
+        if !self.is_new_line(line) {
+            return;
+        }
+        let error = line.error.and_then(|error| serde_json::from_str(error.get()).ok());
+        let reason = describe_api_error(&error.unwrap_or_default());
+        if !line.is_sidechain.0 {
+            self.main.note_api_error(reason);
+        } else if let Some(agent_id) = line.agent_id.get()
+            && let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| id == agent_id)
+        {
+            chain.note_api_error(reason);
+        }
+    }
+
+    /// A notice about a call that runs. Those about subagents repeat their lines, up to the last call: the last reply is
+    /// only in the result.
+    fn read_progress(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+        let repeated = match line.repeated_line() {
+            Ok(Some(repeated)) => repeated,
+            Ok(None) => return,
+            Err(error) => {
+                self.note_unreadable_line();
+                return sink.report_bad_record(&format!("not a line of a Claude Code session: {error}"));
+            }
+        };
+        // Notices of one line differ in their own id.
+        if !self.is_new_line(line) || !self.is_new_line(&repeated) {
+            return;
+        }
+        let agent_id = repeated.agent_id.get().unwrap_or_default();
+        if !self.subagents.open.iter().any(|(id, _)| id == agent_id) {
+            let session_id = self.session_id.clone().unwrap_or_default();
+            self.subagents.begin_copied_chain(agent_id, line, &repeated, &mut self.main, &session_id, sink);
+        }
+        self.read_subagent_line(&repeated, sink);
+    }
+
+    /// Whether a line belongs to the session that is read, and was not read before.
+    fn is_new_line(&mut self, line: &ClaudeLine<'_>) -> bool {
+        let is_other = line.session_id.get().is_some() && line.session_id.get() != self.session_id.as_deref();
+        !is_other && line.uuid.get().is_none_or(|uuid| self.seen_lines.insert(uuid))
+    }
+
+    /// The line may belong to any conversation that is open.
+    fn note_unreadable_line(&mut self) {
+        self.main.builder.note_unreadable_record();
+        self.subagents.open.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
     }
 
     fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
@@ -221,6 +282,29 @@ impl SubagentChains {
             self.open.remove(0).1.finish(sink);
         }
         self.open.push((chain_id.to_owned(), chain));
+    }
+
+    /// Begins the chain of a subagent with the first notice about it, and ties it to the call that the notice names.
+    fn begin_copied_chain(
+        &mut self,
+        agent_id: &str,
+        notice: &ClaudeLine<'_>,
+        repeated: &ClaudeLine<'_>,
+        main: &mut ClaudeChain,
+        session_id: &str,
+        sink: &mut dyn ImportSink,
+    ) {
+        let parents = std::iter::once(&mut *main).chain(self.open.iter_mut().map(|(_, chain)| chain));
+        for parent in parents {
+            if let Some(call_id) = notice.running_call_ids().find(|call_id| parent.builder.has_call(call_id)) {
+                parent.builder.add_subagent(call_id, format!("{session_id}/{agent_id}"));
+                break;
+            }
+        }
+        self.begin_chain(agent_id, repeated, main, session_id, sink);
+        if let Some((_, chain)) = self.open.last_mut() {
+            chain.builder.set_copied();
+        }
     }
 
     /// The oldest call whose prompt is the first line of a subagent.
@@ -295,6 +379,7 @@ impl ClaudeChain {
         };
         let at = normal_timestamp(line.timestamp.get());
         if line.is_api_error_message.0 {
+            self.clear_api_error();
             let reason = line.first_text().unwrap_or("the API returned an error").to_owned();
             self.run_command(sink);
             if self.builder.has_turn() {

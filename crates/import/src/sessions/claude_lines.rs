@@ -17,6 +17,8 @@ pub(crate) struct ClaudeLine<'a> {
     #[serde(rename = "type", borrow)]
     pub(crate) kind: TextField<'a>,
     #[serde(borrow)]
+    pub(crate) subtype: TextField<'a>,
+    #[serde(borrow)]
     pub(crate) uuid: TextField<'a>,
     #[serde(borrow)]
     pub(crate) parent_uuid: TextField<'a>,
@@ -43,6 +45,28 @@ pub(crate) struct ClaudeLine<'a> {
     pub(crate) tool_use_result: ToolUseSummary<'a>,
     #[serde(borrow)]
     pub(crate) attachment: Option<&'a RawValue>,
+    /// Of a failed request to the API.
+    #[serde(borrow)]
+    pub(crate) error: Option<&'a RawValue>,
+    // Of a notice about a call that runs.
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(rename = "parentToolUseID", borrow)]
+    parent_tool_use_id: TextField<'a>,
+    #[serde(rename = "toolUseID", borrow)]
+    tool_use_id: TextField<'a>,
+}
+
+/// A notice that repeats a line of a subagent while the call runs that started it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AgentProgress<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: TextField<'a>,
+    #[serde(rename = "agentId", borrow)]
+    agent_id: TextField<'a>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
 }
 
 impl<'a> ClaudeLine<'a> {
@@ -68,6 +92,32 @@ impl<'a> ClaudeLine<'a> {
             AnthropicBlock::ToolResult { id, .. } => id.get(),
             _ => None,
         })
+    }
+
+    /// The ids that may be that of the call which a notice is about.
+    pub(crate) fn running_call_ids(&self) -> impl Iterator<Item = &str> {
+        [&self.parent_tool_use_id, &self.tool_use_id].into_iter().filter_map(TextField::get)
+    }
+
+    /// The line of a subagent that a notice repeats, with what it leaves out; `None` for other notices. The error is one
+    /// of the repeated line.
+    pub(crate) fn repeated_line(&self) -> Result<Option<ClaudeLine<'a>>, serde_json::Error> {
+        let progress: AgentProgress<'a> = match self.data.map(|data| serde_json::from_str(data.get())) {
+            Some(progress) => progress?,
+            None => return Ok(None),
+        };
+        if progress.kind.get() != Some("agent_progress") || progress.agent_id.get().is_none() {
+            return Ok(None);
+        }
+        let Some(message) = progress.message else { return Ok(None) };
+        let line = serde_json::from_str::<ClaudeLine<'a>>(message.get())?;
+        Ok(Some(ClaudeLine {
+            agent_id: progress.agent_id,
+            session_id: self.session_id.clone(),
+            cwd: self.cwd.clone(),
+            version: self.version.clone(),
+            ..line
+        }))
     }
 
     fn blocks(&self) -> impl Iterator<Item = &AnthropicBlock<'a>> {

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
+use crate::json_fields::text_field;
 use crate::turn_draft::ResultStatus;
 
 /// Elements that Claude Code adds to a request. They are not what the user wrote.
@@ -95,6 +98,20 @@ pub(crate) fn classify_result(is_error: bool, content: &str, summary: Option<&st
         true if is_denial(content) || summary.is_some_and(is_denial) => ResultStatus::Denied,
         true => ResultStatus::Error,
         false => ResultStatus::Success,
+    }
+}
+
+/// Why a request to the API failed: what the provider says, otherwise what the network says.
+pub(crate) fn describe_api_error(error: &Json) -> String {
+    let bodies = ["/error/error", "/error", ""].map(|path| error.pointer(path).unwrap_or(&Json::Null));
+    let message = bodies.iter().find_map(|body| text_field(body, "message"));
+    let causes = ["/cause", "/cause/cause"].map(|path| error.pointer(path).unwrap_or(&Json::Null));
+    let code = causes.iter().find_map(|cause| text_field(cause, "code"));
+    let status = error["status"].as_u64().map(|status| status.to_string());
+    let details: Vec<&str> = [status.as_deref(), message.or(code)].into_iter().flatten().collect();
+    match details.as_slice() {
+        [] => "the request to the API failed".to_owned(),
+        details => format!("the request to the API failed: {}", details.join(" ")),
     }
 }
 

@@ -130,7 +130,10 @@ impl SessionReader for ClaudeStreamReader {
         let text = record_text(record);
         let line: StreamLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
-            Err(error) => return sink.report_bad_record(&format!("not a line of Claude Code's stream JSON: {error}")),
+            Err(error) => {
+                self.note_unreadable_line();
+                return sink.report_bad_record(&format!("not a line of Claude Code's stream JSON: {error}"));
+            }
         };
         if line.uuid.get().is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
             return;
@@ -159,6 +162,12 @@ impl ClaudeStreamReader {
         self.session_id = id.to_owned();
         self.main.builder.set_session_id(id);
         self.main.builder.set_agent(AGENT_NAME, None);
+    }
+
+    /// The line may belong to any conversation that is open.
+    fn note_unreadable_line(&mut self) {
+        self.main.builder.note_unreadable_record();
+        self.subagents.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
     }
 
     fn end_session(&mut self, sink: &mut dyn ImportSink) {

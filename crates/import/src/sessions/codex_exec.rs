@@ -44,7 +44,9 @@ fn item_kind(item: &Json) -> Option<&str> {
 
 impl SessionReader for CodexExecReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(event) = parse_record(record, "codex exec", sink) else { return };
+        let Some(event) = parse_record(record, "codex exec", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         match event["type"].as_str().unwrap_or_default() {
             "thread.started" => {
                 // A resumed thread is started again, under the same id.
@@ -134,7 +136,11 @@ impl CodexExecReader {
                 self.begin_item(item);
                 self.end_call(item);
             }
-            _ => sink.report_bad_record("an item of an unknown type"),
+            _ => {
+                // It may be a call of a kind that is newer than this reader.
+                self.builder.note_unreadable_record();
+                sink.report_bad_record("an item of an unknown type");
+            }
         }
     }
 

@@ -61,6 +61,7 @@ impl SessionReader for CodexReader {
         let text = record_text(record);
         let result = serde_json::from_str(&text).and_then(|line| self.read_line(&line, &text, sink));
         if let Err(error) = result {
+            self.builder.note_unreadable_record();
             sink.report_bad_record(&format!("not a line of a Codex rollout: {error}"));
         }
     }
@@ -196,7 +197,11 @@ impl CodexReader {
             }
             // Context that stands for earlier items.
             "compaction" | "context_compaction" | "compaction_summary" | "ghost_snapshot" | "other" => {}
-            kind => sink.report_bad_record(&format!("unknown item {:?}", first_words(kind))),
+            kind => {
+                // It may be a call of a kind that is newer than this reader.
+                self.builder.note_unreadable_record();
+                sink.report_bad_record(&format!("unknown item {:?}", first_words(kind)));
+            }
         }
         Ok(())
     }

@@ -56,7 +56,11 @@ struct CopilotConversation {
 
 impl SessionReader for CopilotReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(event) = parse_record(record, "a Copilot CLI session", sink) else { return };
+        let Some(event) = parse_record(record, "a Copilot CLI session", sink) else {
+            // It may belong to any conversation that is open.
+            let conversations = std::iter::once(&mut self.main).chain(self.subagents.iter_mut().map(|(_, open)| open));
+            return conversations.for_each(|conversation| conversation.builder.note_unreadable_record());
+        };
         let data = &event["data"];
         let at = normal_timestamp(text_field(&event, "timestamp"));
         let at = at.as_deref();

@@ -49,7 +49,9 @@ struct CursorReader {
 
 impl SessionReader for CursorReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(event) = parse_record(record, "Cursor's stream JSON", sink) else { return };
+        let Some(event) = parse_record(record, "Cursor's stream JSON", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         self.note_session(&event, sink);
         let at = event.get("timestamp_ms").and_then(read_timestamp);
         let at = at.as_deref();

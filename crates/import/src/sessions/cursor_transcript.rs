@@ -50,7 +50,10 @@ impl SessionReader for CursorTranscriptReader {
         let text = record_text(record);
         let line: TranscriptLine<'_> = match serde_json::from_str(&text) {
             Ok(line) => line,
-            Err(error) => return sink.report_bad_record(&format!("not a line of a Cursor transcript: {error}")),
+            Err(error) => {
+                self.chain.builder.note_unreadable_record();
+                return sink.report_bad_record(&format!("not a line of a Cursor transcript: {error}"));
+            }
         };
         self.chain.builder.set_agent(AGENT_NAME, None);
         let Some(message) = &line.message else { return sink.report_bad_record("a line without a message") };

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use gradus_core::trajectory::TokenUsage;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::json_reader::{add_named_call, joined_part_texts, parse_record, recorded_arguments};
 use super::record_text::normal_timestamp;
@@ -14,9 +14,11 @@ use crate::json_fields::{content_text, count_field, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
-const AGENT_NAME: &str = "gemini-cli";
+pub(crate) const AGENT_NAME: &str = "gemini-cli";
 /// Bytes of messages that are held because a later record can replace or take them back.
 const MAX_HELD_BYTES: usize = 64 << 20;
+/// The type of what is held in the place of a record that could not be read. No message has it.
+const UNREADABLE: &str = "$unreadable";
 
 /// Whether the records are those of a Gemini CLI session.
 pub(crate) fn is_gemini_session(records: &[Json]) -> bool {
@@ -79,7 +81,9 @@ struct HeldMessages {
 
 impl SessionReader for GeminiReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(record) = parse_record(record, "a Gemini CLI session", sink) else { return };
+        let Some(record) = parse_record(record, "a Gemini CLI session", sink) else {
+            return self.messages.note_unreadable();
+        };
         if let Some(id) = record["$rewindTo"].as_str() {
             if !self.messages.rewind(id) {
                 sink.report_bad_record("the conversation was taken back further than messages are held");
@@ -151,6 +155,12 @@ impl HeldMessages {
         }
     }
 
+    /// Holds the place of a record that could not be read, because messages become turns much later.
+    fn note_unreadable(&mut self) {
+        let id = format!("{UNREADABLE} {}", self.first_number + self.messages.len());
+        self.put(&json!({"type": UNREADABLE, "id": id}));
+    }
+
     fn update(&mut self, update: &Json, sink: &mut dyn ImportSink) {
         let position = text_field(update, "id").and_then(|id| self.position(id));
         let message = position.and_then(|position| serde_json::from_str::<Json>(&self.messages[position].1).ok());
@@ -207,7 +217,7 @@ impl GeminiConversation {
                 // What is displayed is what the user typed, before files were put in.
                 let shown = Some(joined_part_texts(&message["displayContent"], "\n")).filter(|text| !text.is_empty());
                 let text = shown.unwrap_or_else(|| joined_part_texts(&message["content"], "\n"));
-                if !text.trim().is_empty() {
+                if !text.trim().is_empty() && !is_session_context(&text) {
                     self.end_in_error();
                     self.builder.begin_turn(&text, at, sink);
                 }
@@ -215,6 +225,7 @@ impl GeminiConversation {
             Some("gemini") => self.add_reply(message, at),
             Some("error") => self.error = Some(joined_part_texts(&message["content"], "\n")),
             Some("info" | "warning") => {}
+            Some(UNREADABLE) => self.builder.note_unreadable_record(),
             _ => sink.report_bad_record("a message of an unknown type"),
         }
     }
@@ -296,12 +307,23 @@ fn part_result(part: &Json) -> Option<String> {
 }
 
 fn result_status(call: &Json, result: &str) -> ResultStatus {
+    match call["status"].as_str() {
+        Some("cancelled" | "error") => failure_status(result),
+        _ => ResultStatus::Success,
+    }
+}
+
+/// Whether a call failed or was not allowed to run, from its result.
+pub(crate) fn failure_status(result: &str) -> ResultStatus {
     let is_denial = ["User denied execution", "did not allow", "denied by policy", "User did not approve"]
         .iter()
         .any(|denial| result.contains(denial));
-    match call["status"].as_str() {
-        Some("cancelled" | "error") if is_denial => ResultStatus::Denied,
-        Some("cancelled" | "error") => ResultStatus::Error,
-        _ => ResultStatus::Success,
-    }
+    if is_denial { ResultStatus::Denied } else { ResultStatus::Error }
+}
+
+/// Whether a text of the user is the context that the program sends in front of a conversation, and nothing else.
+pub(crate) fn is_session_context(text: &str) -> bool {
+    const END: &str = "</session_context>";
+    let inside = text.trim().strip_prefix("<session_context>").and_then(|rest| rest.strip_suffix(END));
+    inside.is_some_and(|context| !context.contains(END))
 }

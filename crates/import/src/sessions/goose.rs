@@ -42,7 +42,9 @@ struct GooseReader {
 
 impl SessionReader for GooseReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(record) = parse_record(record, "a goose session", sink) else { return };
+        let Some(record) = parse_record(record, "a goose session", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         self.builder.set_agent(AGENT_NAME, None);
         if let Some(folder) = text_field(&record, "working_dir") {
             self.builder.set_project(folder);

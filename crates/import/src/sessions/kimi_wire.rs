@@ -42,7 +42,9 @@ struct KimiReader {
 
 impl SessionReader for KimiReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(entry) = parse_record(record, "a Kimi Code session", sink) else { return };
+        let Some(entry) = parse_record(record, "a Kimi Code session", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         let at = entry.get("time").and_then(read_timestamp);
         let at = at.as_deref();
         match entry["type"].as_str().unwrap_or_default() {

@@ -15,6 +15,7 @@ pub(crate) mod cursor_stream;
 pub(crate) mod cursor_transcript;
 mod field_types;
 pub(crate) mod gemini_cli;
+pub(crate) mod gemini_stream;
 pub(crate) mod goose;
 mod json_reader;
 pub(crate) mod kimi_wire;

@@ -74,7 +74,9 @@ struct OpenCodeReader {
 
 impl SessionReader for OpenCodeReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(event) = parse_record(record, "OpenCode's JSON output", sink) else { return };
+        let Some(event) = parse_record(record, "OpenCode's JSON output", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         self.note_session(&event, sink);
         let at = event.get("timestamp").and_then(read_timestamp);
         let at = at.as_deref();

@@ -51,7 +51,9 @@ struct PiReader {
 
 impl SessionReader for PiReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(entry) = parse_record(record, "a session of pi", sink) else { return };
+        let Some(entry) = parse_record(record, "a session of pi", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         let at = normal_timestamp(text_field(&entry, "timestamp"));
         let at = at.as_deref();
         match entry["type"].as_str().unwrap_or_default() {

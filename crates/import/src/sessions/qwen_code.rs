@@ -38,7 +38,9 @@ struct QwenReader {
 
 impl SessionReader for QwenReader {
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink) {
-        let Some(line) = parse_record(record, "a Qwen Code session", sink) else { return };
+        let Some(line) = parse_record(record, "a Qwen Code session", sink) else {
+            return self.builder.note_unreadable_record();
+        };
         if text_field(&line, "uuid").is_some_and(|uuid| !self.seen_lines.insert(uuid)) {
             return;
         }

@@ -16,6 +16,7 @@ const FORMATS: &[(&str, &[&str])] = &[
     ("codex-rollout", &["Codex rollout"]),
     ("codex-exec", &["codex exec --json"]),
     ("gemini-cli", &["Gemini CLI session"]),
+    ("gemini-stream", &["Gemini CLI stream JSON"]),
     ("cursor-stream", &["Cursor stream JSON"]),
     ("opencode", &["OpenCode JSON output", "OpenCode export"]),
     ("copilot-cli", &["Copilot CLI session"]),

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod ended_in_errors;
 mod fixtures;
+mod lost_records;
 mod record_order;
 mod repeated_call_ids;
 

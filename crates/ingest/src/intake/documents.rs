@@ -17,6 +17,8 @@ pub(crate) struct DocumentIds {
     pub model: Option<String>,
     /// The messages are those of several agents that speak under their names.
     pub is_agent_chat: bool,
+    /// A record among the messages was not read, though it may have been a call or a reply.
+    pub has_lost_record: bool,
 }
 
 impl RecordIntake<'_> {
@@ -33,6 +35,11 @@ impl RecordIntake<'_> {
         for trajectory in &mut trajectories {
             trajectory.session_id = ids.session.clone().or_else(|| ids.id.clone());
             trajectory.model.clone_from(&ids.model);
+            if ids.has_lost_record {
+                // Which turn it belongs to is not known any more.
+                let detail = "a record of the conversation is damaged, or names a tool in a form that is not read";
+                trajectory.defects.push(ExtractionDefect::new(DefectKind::UnreadableRecord, detail, None));
+            }
             if ids.is_agent_chat && trajectory.steps.is_empty() {
                 let detail = "a chat log of several agents without tool calls: there are no steps to grade";
                 let defect = ExtractionDefect::new(DefectKind::ChatWithoutToolCalls, detail, None);

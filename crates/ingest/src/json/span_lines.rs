@@ -51,6 +51,7 @@ pub(super) fn read_span_lines(
                 LineOutcome::Other(text) => shapes::ingest_document(text.trim_ascii(), intake, conversation),
             };
             if let Err(failure) = read {
+                conversation.note_line_failure(&failure);
                 report_line_failure(&failure, line.number, intake, &mut first_failure);
             }
         }
