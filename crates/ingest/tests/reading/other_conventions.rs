@@ -236,8 +236,15 @@ fn vendors_that_record_input_and_output_are_read() {
 #[test]
 fn a_reply_whose_calls_only_the_history_has_is_continued() {
     let words = json!({"role": "assistant", "parts": [{"type": "text", "content": "I will look."}]});
-    let spans = plain_client(words, &[reply(Some("I will look."), None), result(None)]);
+    let spans = plain_client(words.clone(), &[reply(Some("I will look."), None), result(None)]);
     assert_found(&read_one(&spans));
+    // LiteLLM has calls, and the call of a result, beside the parts.
+    let mut beside = words.clone();
+    beside["tool_calls"] =
+        json!([{"id": "c", "type": "function", "function": {"name": "find_ship", "arguments": "{}"}}]);
+    let text = json!([{"type": "text", "content": "berth 7"}]);
+    let returned = json!({"role": "tool", "parts": text, "tool_call_id": "c"});
+    assert_found(&read_one(&plain_client(words, &[beside, returned])));
 }
 
 #[test]
