@@ -28,16 +28,17 @@ pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
 /// Whether words of validators in the result of a step are not about its call: a shell shows what a program says, a refused
 /// patch quotes the file that it does not fit, and a known agent marks errors, so that an unmarked result is content.
 pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
-    let is_patch = || {
-        let has_command = |name: &str| step.arguments.as_ref().is_some_and(|arguments| arguments.get(name).is_some());
-        matches!(step.tool.as_str(), "apply_patch" | "patch")
-            || step.tool != "str_replace_editor" && has_command("command")
+    let is_patch = matches!(step.tool.as_str(), "apply_patch" | "patch");
+    // A patch through a shell; the editor of SWE-agent has a parameter of this name.
+    let has_command = || {
+        let command = step.arguments.as_ref().and_then(|arguments| arguments.get("command"));
+        command.is_some() && step.tool != "str_replace_editor"
     };
     match CodingAction::from_step(step) {
         CodingAction::Command(_) => true,
-        CodingAction::Edit(_) | CodingAction::Write(_) => is_patch(),
+        CodingAction::Edit(_) | CodingAction::Write(_) => is_patch || has_command(),
         CodingAction::Read(_) => !step.is_error && is_known_agent(offline),
-        CodingAction::Other => false,
+        CodingAction::Other => is_patch,
     }
 }
 
