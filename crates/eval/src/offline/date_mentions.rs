@@ -231,6 +231,10 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T) {
 }
 
 fn month_number(word: &str) -> Option<i8> {
+    // Asked of every word of every result, and most of them begin with another letter.
+    if !matches!(word.as_bytes().first()? | 0x20, b'j' | b'f' | b'm' | b'a' | b's' | b'o' | b'n' | b'd') {
+        return None;
+    }
     let start = word.get(..3)?;
     let at = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(start))?;
     let is_month = word.len() == 3 || [LONG_MONTHS[at], "sept"].iter().any(|name| name.eq_ignore_ascii_case(word));

@@ -2,7 +2,7 @@
 //! answers where a value occurs first, in constant time, so that long runs stay linear.
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use foldhash::fast::FixedState;
 use gradus_core::trajectory::Trajectory;
@@ -20,6 +20,10 @@ const MAX_TOTAL_BYTES: usize = 8 * 1024 * 1024;
 /// everything.
 const MAX_TERMS: usize = 160;
 
+/// Bytes of text for which room for one value is reserved.
+const BYTES_OF_A_VALUE: usize = 16;
+const MAX_RESERVED: usize = 4_096;
+
 /// Bytes of a value whose key is made without an allocation.
 const MAX_STACK_KEY: usize = 64;
 
@@ -36,10 +40,28 @@ pub(super) enum EvidenceSource {
     Observation(u32),
 }
 
+/// Keys are hashes already, so they are not hashed again.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+}
+
 /// The first occurrence of each value, in order of time.
 #[derive(Debug)]
 pub(super) struct EvidenceIndex {
-    first: HashMap<u64, EvidenceSource, FixedState>,
+    first: HashMap<u64, EvidenceSource, BuildHasherDefault<KeyHasher>>,
     hasher: FixedState,
     pub dates: DateMentions,
     /// Numbers with the position of the step that returned them; `None` before the first step.
@@ -87,6 +109,8 @@ impl EvidenceIndex {
         let kept = take_prefix(text, MAX_TEXT_BYTES.min(MAX_TOTAL_BYTES.saturating_sub(self.bytes)));
         self.is_cut |= kept.len() < text.len();
         self.bytes += kept.len();
+        // About as many values as there are; a long text repeats its words.
+        self.first.reserve((kept.len() / BYTES_OF_A_VALUE).min(MAX_RESERVED));
         let step = match source {
             EvidenceSource::Observation(at) => Some(at),
             _ => None,
@@ -210,6 +234,10 @@ fn is_before(source: EvidenceSource, before: usize) -> bool {
 /// Letters and digits in lower case, so that `#W-12` and `w12` are equal; `None` if there are none. An `@` stays: an
 /// address is not the name in it.
 fn normalized_key(chunk: &str, hasher: &FixedState) -> Option<u64> {
+    // Most chunks are words that are written so already.
+    if chunk.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+        return (!chunk.is_empty()).then(|| hasher.hash_one(chunk.as_bytes()));
+    }
     let mut letters = [0; MAX_STACK_KEY];
     if chunk.len() <= MAX_STACK_KEY && chunk.is_ascii() {
         let mut count = 0;

@@ -12,6 +12,9 @@ pub(super) fn parse_number(chunk: &str) -> Option<f64> {
         let is_unit = (1..=7).contains(&unit.len()) && unit.bytes().all(|byte| byte.is_ascii_alphabetic());
         return (digits > 0 && digits < 10 && is_unit).then(|| bare[..digits].parse().ok()).flatten();
     }
+    if !bare.contains(',') {
+        return bare.trim_end_matches('.').parse().ok();
+    }
     let plain: String = bare.chars().filter(|letter| *letter != ',').collect();
     plain.trim_end_matches('.').parse().ok()
 }

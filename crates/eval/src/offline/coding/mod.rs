@@ -32,7 +32,7 @@ pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectorySt
     // A patch through a shell; the editor of SWE-agent has a parameter of this name.
     let has_command = || {
         let command = step.arguments.as_ref().and_then(|arguments| arguments.get("command"));
-        command.is_some() && step.tool != "str_replace_editor"
+        command.is_some() && !step.tool.starts_with("str_replace_")
     };
     match CodingAction::from_step(step) {
         CodingAction::Command(_) => true,
