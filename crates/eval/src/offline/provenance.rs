@@ -375,6 +375,11 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
     if !changes {
         return OfflineVerdict::cannot_judge("A value has no source, but the call changes nothing: it may be a guess.");
     }
+    // None of 22 such flags was right in sessions that were read by hand.
+    if coding::is_known_agent(offline) {
+        let reason = "A value has no source in the record, but a coding agent knows more than its session holds.";
+        return OfflineVerdict::cannot_judge(reason);
+    }
     let evidence = unexplained.iter().take(MAX_EVIDENCE).map(|value| describe_value(offline, at, value)).collect();
     let explanation = format!(
         "{} is {}, which is neither in the request, nor in the instructions, the conversation or a result, and does not \

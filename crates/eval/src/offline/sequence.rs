@@ -129,18 +129,24 @@ pub(super) fn sequence_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
 pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
     let steps = &offline.trajectory.steps;
     let mut last: HashMap<u64, usize, RandomState> = HashMap::default();
-    // Prefix sums: how many calls up to each step may have changed something.
+    // Prefix sums: how many calls up to each step may have changed something, or made a repetition another call.
     let mut changes = vec![0u32; steps.len() + 1];
     let mut repeats = vec![None; steps.len()];
     for (at, step) in steps.iter().enumerate() {
         let failure = offline.failure(at);
-        let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change());
+        let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change())
+            // A command that failed or was stopped may have done a part of its work.
+            || failure.is_some() && coding::runs_changes(step)
+            // Waiting changes nothing itself, but what is waited for does; and an error that tells the agent to read a
+            // file again makes the next look, and the next try, other calls.
+            || coding::waits(step) || coding::demands_reading(step);
         changes[at + 1] = changes[at] + u32::from(may_change);
         let call = ComparedCall::from(step);
         let Some(before) = call.fingerprint().and_then(|print| last.insert(print, at)) else { continue };
         // The change by the repeated call itself does not count, otherwise no writing call could be a repetition.
         let has_changed_between = changes[at] > changes[before + 1];
         let is_retry = matches!(offline.failure(before), Some(ToolFailureKind::Passing))
+            || at > before + 1 && coding::demands_reading(&steps[before])
             || offline.failure(before).is_some() && failure.is_none();
         // Without a result nobody knows whether the call brought anything.
         let is_same =

@@ -331,6 +331,31 @@ fn calls_that_never_ran_repeat_nothing() {
 }
 
 #[test]
+fn what_may_have_changed_is_looked_at_again() {
+    let read = || step("", "Read", json!({"file_path": "/p/a.json"}), "{}");
+    let bash = |command: &str, is_error: bool| TrajectoryStep {
+        is_error,
+        ..step("", "Bash", json!({"command": command}), "...")
+    };
+    let edit = |result: &str| {
+        let call = step("", "Edit", json!({"file_path": "/p/a.json", "old_string": "{}", "new_string": "[]"}), result);
+        TrajectoryStep { is_error: true, ..call }
+    };
+    let judge = |steps: Vec<TrajectoryStep>| {
+        let trajectory =
+            Trajectory { agent: Some("claude-code".into()), tools: Arc::default(), ..run("Fix it.", steps, "Done.") };
+        label(&OfflineJudge::new(&trajectory).sequence_optimality())
+    };
+    assert_eq!(judge(vec![read(), read()]), "bad");
+    assert_eq!(judge(vec![read(), bash("git status", true), read()]), "bad");
+    assert_eq!(judge(vec![read(), bash("npm install", true), read()]), "cannot", "it may have done a part of its work");
+    assert_eq!(judge(vec![read(), bash("sleep 50; ls", false), read()]), "cannot");
+    let demand = "File has been unexpectedly modified. Read it again before attempting to write it.";
+    assert_eq!(judge(vec![edit(demand), read(), edit(demand)]), "cannot");
+    assert_eq!(judge(vec![edit("String not found"), read(), edit("String not found")]), "bad");
+}
+
+#[test]
 fn words_with_a_slash_are_no_repository() {
     let about = |query: &str, thought: &str, tool: &str, arguments: serde_json::Value| {
         let run = run(query, vec![step(thought, tool, arguments, "ok")], "Done.");

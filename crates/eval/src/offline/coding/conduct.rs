@@ -227,9 +227,18 @@ fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usi
         let result = step.observation.as_deref().unwrap_or_default();
         result.trim().is_empty() || result.len() < MAX_REFUSAL_BYTES && EMPTY.iter().any(|sign| result.contains(sign))
     };
+    // The same edit succeeds later: the agent knew the text from where the record does not reach.
+    let is_known_text = |step: &TrajectoryStep| {
+        !step.is_error
+            && names_old_text(step)
+            && offline.step(at).is_some_and(|refused| refused.arguments == step.arguments)
+    };
     let mut reads = others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK))
         .filter(|(action, _)| matches!(action, CodingAction::Read(read) if read == path));
-    is_ordered || was_tried || reads.next().is_some_and(|(_, step)| step.observation.is_some() && is_empty(step))
+    is_ordered
+        || was_tried
+        || others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK)).any(|(_, step)| is_known_text(step))
+        || reads.next().is_some_and(|(_, step)| step.observation.is_some() && is_empty(step))
 }
 
 /// Whether the agent read, wrote or moved a file before. Then it was the tool that had forgotten: after a resumed or
@@ -517,6 +526,16 @@ mod tests {
             None
         );
         assert_eq!(look("x = 1"), Some(CODING_UNREAD_EDIT));
+        let known = step("Edit", json!({"file_path": "/p/a.py", "old_string": "x", "new_string": "y"}), "done");
+        let refused = failed(TrajectoryStep { observation: Some(refusal.to_owned()), ..known.clone() });
+        let steps = |later: &TrajectoryStep| {
+            vec![refused.clone(), step("Read", json!({"file_path": "/p/a.py"}), "x = 1"), later.clone()]
+        };
+        let judge = |later: &TrajectoryStep| {
+            rule_at(0, Trajectory { query: Some("fix it".into()), steps: steps(later), ..Trajectory::default() })
+        };
+        assert_eq!(judge(&known), None, "the agent knew the text");
+        assert_eq!(judge(&failed(known.clone())), Some(CODING_UNREAD_EDIT));
         let missing = step("Edit", json!({"file_path": "/p/a.py", "old_string": "x"}), "String to replace not found");
         assert_eq!(last_rule("fix a.py", vec![failed(missing)]), None);
     }

@@ -19,6 +19,7 @@ use gradus_core::trajectory::TrajectoryStep;
 use super::OfflineJudge;
 use super::excerpt::take_prefix;
 use coding_action::{code_mode_script, only_waits};
+use shell_command::{only_looks, sleeps};
 
 /// Whether a step runs a command of a shell.
 pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
@@ -56,6 +57,18 @@ pub(super) fn needs_no_mention(step: &TrajectoryStep) -> bool {
         CodingAction::Other => waits(step) || LOOKS.contains(&format!(" {} ", step.tool.to_ascii_lowercase())),
         CodingAction::Read(_) | CodingAction::Edit(_) | CodingAction::Write(_) => false,
     }
+}
+
+/// Whether a step runs a command that does more than look.
+pub(super) fn runs_changes(step: &TrajectoryStep) -> bool {
+    matches!(CodingAction::from_step(step), CodingAction::Command(command) if !step.is_denied && !only_looks(&command))
+}
+
+/// Whether a refused change tells the agent to read the file first, or again.
+pub(super) fn demands_reading(step: &TrajectoryStep) -> bool {
+    const DEMANDS: [&str; 3] = ["has not been read yet", "must read the file before", "Read it again before"];
+    let result = step.observation.as_deref().filter(|_| step.is_error).unwrap_or_default();
+    DEMANDS.iter().any(|demand| take_prefix(result, MAX_STATUS_BYTES).contains(demand))
 }
 
 /// Whether a step writes into files.
@@ -100,7 +113,10 @@ pub(super) fn waits(step: &TrajectoryStep) -> bool {
         let result = result.to_lowercase();
         RUNNING.iter().any(|sign| result.contains(sign))
     };
-    !tool.is_empty() && WAITING.contains(&format!(" {tool} "))
+    let action = step.arguments.as_ref().and_then(|arguments| arguments.get("action")?.as_str());
+    action == Some("wait")
+        || !tool.is_empty() && WAITING.contains(&format!(" {tool} "))
+        || matches!(CodingAction::from_step(step), CodingAction::Command(command) if sleeps(&command))
         || result.len() <= MAX_STATUS_BYTES && is_running()
         || code_mode_script(step).is_some_and(only_waits)
 }

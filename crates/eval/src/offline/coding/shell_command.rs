@@ -276,6 +276,11 @@ pub(super) fn only_looks(command: &str) -> bool {
     })
 }
 
+/// Whether a command waits some time.
+pub(super) fn sleeps(command: &str) -> bool {
+    command.contains("sleep") && simple_commands(command).iter().any(|command| command.program() == "sleep")
+}
+
 /// Whether a command asks something outside of the project, or waits: running it again can give another result.
 pub(super) fn polls_outside(command: &str) -> bool {
     const OUTSIDE: [&str; 14] = [

@@ -55,9 +55,13 @@ pub(super) fn was_asked_for(offline: &OfflineJudge<'_>, words: &[&str]) -> bool 
     requests.map(|text| text.to_lowercase()).any(|text| words.iter().any(|word| has_word(&text, word)))
 }
 
-/// Whether all requests of the conversation are in English, as far as their letters and most frequent words show.
+/// Whether all requests of the conversation are in English, as far as their letters and most frequent words show. Not
+/// known if the request of this turn is not recorded.
 pub(super) fn speaks_english(offline: &OfflineJudge<'_>) -> bool {
     let trajectory = offline.trajectory;
+    if trajectory.query.is_none() {
+        return false;
+    }
     let turns = trajectory.earlier_turns.iter().filter_map(|turn| turn.query.as_deref());
     turns.chain(trajectory.query.as_deref()).all(reads_as_english)
 }
