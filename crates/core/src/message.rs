@@ -295,6 +295,13 @@ impl PartReader {
         }
         let tool_call_id =
             first_text_of_keys(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
+        // LlamaIndex keeps the id of the call among the provider's own fields.
+        let tool_call_id = tool_call_id.or_else(|| match object.get_mut("additional_kwargs") {
+            Some(Json::Object(kwargs)) if self.role == Some(MessageRole::Tool) => {
+                first_text_of_keys(kwargs, &["tool_call_id"])
+            }
+            _ => None,
+        });
         for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
                 self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
@@ -317,6 +324,12 @@ impl PartReader {
                     content => self.read_content(content),
                 }
             }
+        }
+        // LlamaIndex's parts. Its earlier versions have the text besides.
+        if self.parts.len() == before
+            && let Some(blocks @ Json::Array(_)) = object.remove("blocks")
+        {
+            self.read_content(blocks);
         }
         if self.role == Some(MessageRole::Tool) || tool_call_id.is_some() {
             self.fold_into_result(before, tool_call_id.map(Cow::Owned), name, is_error);
@@ -393,7 +406,8 @@ impl PartReader {
                 return if is_call { self.read_call(&mut inner) } else { self.read_result(&mut inner) };
             }
         }
-        let kind = object.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
+        let kind = object.get("type").or_else(|| object.get("block_type"));
+        let kind = kind.and_then(Json::as_str).unwrap_or_default().to_owned();
         match kind.as_str() {
             "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call" | "server_tool_use" => {
                 self.read_call(object)
@@ -486,7 +500,8 @@ impl PartReader {
             *object = std::mem::take(inner);
         }
         let name = first_text_of_keys(object, &["name", "toolName", "tool_name"]);
-        let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
+        let keys = ["arguments", "args", "input", "parameters", "tool_kwargs"];
+        let arguments = keys.iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => ArgumentsText::Text(Cow::Owned(text)),
             json => ArgumentsText::from(json),

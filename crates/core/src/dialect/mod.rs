@@ -6,6 +6,7 @@
 mod adk;
 mod genai;
 mod genai_messages;
+mod llamaindex;
 mod logfire;
 mod mastra;
 mod openinference;
@@ -129,6 +130,9 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     }
     if spoken.genai {
         genai::read_genai_span(span, &mut facts);
+    }
+    if span.scope.starts_with(llamaindex::SCOPE) {
+        llamaindex::read_llamaindex_span(span, &mut facts);
     }
     if spoken.recorded_io {
         recorded_io::read_recorded_io(span, &mut facts);

@@ -1,0 +1,103 @@
+//! Spans that frameworks write by themselves, with messages in events or printed by Python.
+
+#![allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
+
+use serde_json::{Value as Json, json};
+
+use crate::small_traces::{FIND_SHIP, assert_found, read_in_scope, span, steps};
+
+/// A span with events: name and attributes.
+fn with_events(mut span: Json, events: &[(&str, Json)]) -> Json {
+    let value = |value: &Json| match value {
+        Json::String(text) => json!({"stringValue": text}),
+        Json::Number(number) => json!({"intValue": number.to_string()}),
+        other => json!({"stringValue": other.to_string()}),
+    };
+    let events = events.iter().map(|(name, attributes)| {
+        let attributes = attributes.as_object().unwrap().iter();
+        let attributes: Vec<Json> = attributes.map(|(key, json)| json!({"key": key, "value": value(json)})).collect();
+        json!({"name": name, "timeUnixNano": span["startTimeUnixNano"], "attributes": attributes})
+    });
+    let events: Vec<Json> = events.collect();
+    span["events"] = json!(events);
+    span
+}
+
+const LLAMAINDEX: &str = "llamaindex.opentelemetry.tracer";
+
+/// The spans of an agent in LlamaIndex. The summary of the tool's call is as it is given here.
+fn llamaindex_spans(summary: &str, result: &str) -> Vec<Json> {
+    let message = |role: &str, text: &str| json!({"role": role, "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": text}]});
+    let blocks = json!([{"block_type": "text", "text": "I will look."}, {"block_type": "tool_call", "tool_call_id": "c",
+        "tool_name": "find_ship", "tool_kwargs": "{\"name\": \"Anna\"}"}]);
+    let calls = json!([{"id": "c", "type": "function", "function": {"name": "find_ship", "arguments": "{\"name\": \"Anna\"}"}}]);
+    let asked = message("user", "Where is the ship?");
+    let called = json!({"role": "assistant", "additional_kwargs": {"tool_calls": calls}, "blocks": blocks});
+    let mut seen = message("tool", "berth 7");
+    seen["additional_kwargs"] = json!({"tool_call_id": "c"});
+    let answer = message("assistant", "At berth 7.");
+    let tools = json!([{"type": "function", "function": {"name": "find_ship", "parameters": {"type": "object"}}}]);
+    let model = |id: u64, times: (u64, u64), input: Json, reply: Json, more: Json| {
+        let start = json!({"messages": input, "additional_kwargs.tools": tools, "model_dict.model_name": "m"});
+        let mut end = json!({"messages": input, "response.message.role": "assistant", "response.message.blocks": reply,
+            "response.raw.usage.prompt_tokens": 5, "response.delta": "null"});
+        end.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let model = span(1, id, id + 1, "OpenAI.achat", times, json!({"llamaindex.run_id": "r"}));
+        with_events(model, &[("LLMChatStartEvent", start), ("LLMChatEndEvent", end)])
+    };
+    let wrapper = |id: u64, times: (u64, u64)| span(1, id, 1, "OpenAI.achat", times, json!({"llamaindex.run_id": "r"}));
+    let step = json!({"llamaindex.step.input_event": "ToolCall", "llamaindex.step.input_summary": summary});
+    let run = span(1, 7, 1, "BaseWorkflowAgent.call_tool", (3, 4), step.clone());
+    vec![
+        with_events(
+            span(1, 1, 0, "FunctionAgent.run", (0, 9), json!({})),
+            &[("workflow.output", json!({"output": "StopEvent(resu..."}))],
+        ),
+        model(
+            2,
+            (1, 2),
+            json!([asked]),
+            blocks.clone(),
+            json!({"response.message.additional_kwargs.tool_calls": calls}),
+        ),
+        wrapper(3, (1, 2)),
+        with_events(run, &[("step.output", json!({"output": result}))]),
+        span(1, 8, 7, "FunctionTool.acall", (3, 4), step),
+        model(4, (5, 6), json!([asked, called, seen]), answer["blocks"].clone(), json!({})),
+        wrapper(5, (5, 6)),
+    ]
+}
+
+#[test]
+fn llamaindex_is_read_by_its_events() {
+    let call = "ToolCall(tool_name='find_ship', tool_kwargs={'name': 'Anna'}, tool_id='c')";
+    let result = "ToolCallResult(tool_name='find_ship', tool_kwargs={'name': 'Anna'}, tool_id='c', tool_output=ToolOutput(\
+        blocks=[TextBlock(block_type='text', text='berth 7')], tool_name='find_sh...";
+    let mut spans = llamaindex_spans(call, result);
+    let read = read_in_scope(LLAMAINDEX, &spans);
+    assert_eq!(read.len(), 1, "{read:#?}");
+    assert_found(&read[0]);
+    assert_eq!(read[0].steps[0].arguments, Some(json!({"name": "Anna"})));
+    assert_eq!(read[0].steps[0].span_ids.len(), 3, "reply, step of the workflow and method of the tool");
+    assert_eq!((read[0].query.as_deref(), read[0].tools.len()), (Some("Where is the ship?"), 1));
+    // Without the second call of the model, the event of the step has the result; a failure is on the tool's method.
+    spans.truncate(5);
+    spans[4]["status"] = json!({"code": 2, "message": "no such ship"});
+    let read = read_in_scope(LLAMAINDEX, &spans);
+    assert_eq!(steps(&read[0]), [FIND_SHIP]);
+    assert!(read[0].steps[0].is_error);
+}
+
+#[test]
+fn summaries_of_llamaindex_that_are_cut_off_are_not_read() {
+    let whole = "ToolCallResult(tool_name='find_ship', tool_kwargs={'name': 'Anna'}, tool_id='c', tool_output=ToolOutput(\
+        blocks=[TextBlock(block_type='text', text='berth 7')]";
+    for end in 0..whole.len() {
+        let call = format!("{}...", &whole.replacen("Result", "", 1)[..end.min(60)]);
+        let mut spans = llamaindex_spans(&call, &format!("{}...", &whole[..end]));
+        assert_found(&read_in_scope(LLAMAINDEX, &spans)[0]);
+        spans.truncate(5);
+        let read = read_in_scope(LLAMAINDEX, &spans);
+        assert_eq!(steps(&read[0]), [("find_ship", Some("I will look."), None)], "{end}");
+    }
+}
