@@ -2,12 +2,16 @@
 //! and Responses items, Anthropic blocks, parts of the GenAI semantic conventions, Gemini contents, Vercel AI parts and
 //! LangChain's serialised objects.
 
+mod printed;
+
 use gradus_react::result_text::plain_text;
 pub use gradus_react::result_text::result_text;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
+
+pub(crate) use printed::PRINTED_MESSAGE;
 
 /// The author of a message. An unknown role counts as the user: its text must not be taken for what the agent said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -230,7 +234,10 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
             }
             _ => return None,
         },
-        Json::String(text) => return Some(ChatMessage::from_text(MessageRole::User, text)),
+        Json::String(text) => {
+            let printed = printed::parse_printed_message(&text);
+            return Some(printed.unwrap_or_else(|| ChatMessage::from_text(MessageRole::User, text)));
+        }
         _ => return None,
     };
     // Gemini's content inside of an event, whose own role is always that of the user.

@@ -4,7 +4,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::small_traces::{FIND_SHIP, assert_found, read_in_scope, span, steps};
+use crate::small_traces::{FIND_SHIP, assert_found, read_in_scope, read_one, span, steps};
 
 /// A span with events: name and attributes.
 fn with_events(mut span: Json, events: &[(&str, Json)]) -> Json {
@@ -100,4 +100,47 @@ fn summaries_of_llamaindex_that_are_cut_off_are_not_read() {
         let read = read_in_scope(LLAMAINDEX, &spans);
         assert_eq!(steps(&read[0]), [("find_ship", Some("I will look."), None)], "{end}");
     }
+}
+
+#[test]
+fn an_agent_of_haystack_in_a_pipeline_is_read_by_its_printed_messages() {
+    let message = |role: &str, content: &str| {
+        let name = role.to_uppercase();
+        json!(format!(
+            "ChatMessage(_role=<ChatRole.{name}: '{role}'>, _content=[{content}], _name=None, _meta={{'n': X()}})"
+        ))
+    };
+    let call = "ToolCall(tool_name='find_ship', arguments={'name': 'Anna'}, id='c', extra=None)";
+    let asked = message("user", "TextContent(text='Where is the ship?')");
+    let called = message("assistant", &format!("TextContent(text='I will look.'), {call}"));
+    let seen = message("tool", &format!("ToolCallResult(result='berth 7', origin={call}, error=False)"));
+    let done = message("assistant", "TextContent(text='At berth 7.')");
+    // As Python writes JSON: with spaces behind colons and commas.
+    let output = |messages: &[&Json]| {
+        let list: Vec<String> = messages.iter().map(ToString::to_string).collect();
+        format!("{{\"messages\": [{}], \"last_message\": {}}}", list.join(", "), messages.last().unwrap())
+    };
+    let chain = |id: u64, parent: u64, name: &str, input: Json, output: String| {
+        let attributes = json!({"openinference.span.kind": "CHAIN", "input.value": input, "output.value": output});
+        span(1, id, parent, name, (id, 9), attributes)
+    };
+    let run = |messages: &[&Json]| {
+        let whole = output(messages);
+        read_one(&[
+            chain(
+                1,
+                0,
+                "Pipeline.run",
+                json!({"data": {"agent": {"messages": [asked]}}}),
+                format!("{{\"agent\": {whole}}}"),
+            ),
+            chain(2, 1, "Agent.run", json!({"messages": [asked]}), whole),
+        ])
+    };
+    let read = run(&[&asked, &called, &seen, &done]);
+    assert_found(&read);
+    assert_eq!(read.query.as_deref(), Some("Where is the ship?"));
+    assert_eq!(read.steps[0].arguments, Some(json!({"name": "Anna"})));
+    // A tool may end the run.
+    assert_eq!(steps(&run(&[&asked, &called, &seen])), [FIND_SHIP]);
 }
