@@ -6,6 +6,7 @@
 mod adk;
 mod genai;
 mod genai_messages;
+mod langtrace;
 mod llamaindex;
 mod logfire;
 mod mastra;
@@ -125,6 +126,9 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     if spoken.mastra {
         mastra::read_mastra_span(span, &mut facts);
     }
+    if spoken.langtrace {
+        langtrace::read_langtrace_span(span, &mut facts);
+    }
     if spoken.genai && span.scope.starts_with("openlit") {
         openlit::read_openlit_span(span, &mut facts);
     }
@@ -154,6 +158,7 @@ struct DetectedDialects {
     adk: bool,
     logfire: bool,
     mastra: bool,
+    langtrace: bool,
     recorded_io: bool,
 }
 
@@ -179,6 +184,7 @@ impl DetectedDialects {
                 Some(b'p') if key.starts_with("pydantic_ai.") => spoken.logfire = true,
                 Some(b'l') if matches!(key, "llm.request.type") => spoken.traceloop = true,
                 Some(b'l') if key.starts_with("logfire.") => spoken.logfire = true,
+                Some(b'l') if key == langtrace::TASK_KEY => spoken.langtrace = true,
                 Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
                 Some(b'm') if key.starts_with("mastra.") => {

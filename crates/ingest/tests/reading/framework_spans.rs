@@ -144,3 +144,35 @@ fn an_agent_of_haystack_in_a_pipeline_is_read_by_its_printed_messages() {
     // A tool may end the run.
     assert_eq!(steps(&run(&[&asked, &called, &seen])), [FIND_SHIP]);
 }
+
+#[test]
+fn chat_models_of_langchain_are_read_as_langtrace_records_them() {
+    let asked = json!({"content": "Where is the ship?", "type": "human"});
+    let called = json!({"content": "I will look.", "type": "ai",
+        "tool_calls": [{"name": "find_ship", "args": {"name": "Anna"}, "id": "c", "type": "tool_call"}]});
+    let seen =
+        json!({"content": "berth 7", "type": "tool", "name": "find_ship", "tool_call_id": "c", "status": "success"});
+    let done = json!({"content": "At berth 7.", "type": "ai"});
+    let config = json!({"configurable": {"thread_id": "s"}});
+    // One trace for each call, and two more spans for each: the method within, and the client of the provider.
+    let call = |trace: u64, start: u64, messages: Json, reply: &Json| {
+        let tools = json!({"tools": [{"type": "function", "function": {"name": "find_ship", "parameters": {}}}]});
+        let attributes = |inputs: Json, outputs: Json| {
+            json!({"langchain.task.name": "chatmodel", "gen_ai.request.model": "m", "langchain.inputs": inputs,
+                "langchain.outputs": outputs, "langchain.metadata": tools})
+        };
+        let generated = json!({"generations": [[{"text": reply["content"], "message": reply}]]});
+        let client = json!({"gen_ai.operation.name": "chat", "gen_ai.system": "openai", "gen_ai.request.model": "m"});
+        let times = (start, start + 1);
+        vec![
+            span(trace, 1, 0, "BaseChatModel.invoke", times, attributes(json!([messages, config]), reply.clone())),
+            span(trace, 2, 1, "BaseChatModel.generate", times, attributes(json!([[messages]]), generated)),
+            span(trace, 3, 2, "openai.chat.completions.create", times, client),
+            span(trace, 4, 2, "BaseChatModel.asdict", times, attributes(json!([]), json!({"_type": "openai-chat"}))),
+        ]
+    };
+    let spans = [call(1, 1, json!([asked]), &called), call(2, 3, json!([asked, called, seen]), &done)].concat();
+    let read = read_one(&spans);
+    assert_found(&read);
+    assert_eq!((read.session_id.as_deref(), read.tools.len()), (Some("s"), 1));
+}
