@@ -24,6 +24,7 @@ use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole};
 use crate::span::{AttributeValue, Span};
 
 pub(crate) use logfire::read_run_messages;
+pub(crate) use recorded_io::{StoredReply, read_stored_replies};
 use wrapped::UnwrappedResult;
 pub(crate) use wrapped::{looks_like_repr, unwrap_result};
 
@@ -62,6 +63,8 @@ pub struct NormalizedSpan<'s> {
     pub session: Option<Cow<'s, str>>,
     /// All messages of a run on its span, not parsed. Its model calls usually have them, too.
     pub run_messages: Option<&'s AttributeValue<'s>>,
+    /// A message that the framework stored in its memory, not parsed.
+    pub stored_message: Option<&'s AttributeValue<'s>>,
     /// The reply ended because it asks for tools, whether its calls are recorded or not.
     pub asks_for_tools: bool,
     /// The user's request, where a convention states it directly.
@@ -91,6 +94,8 @@ pub struct ToolFacts<'s> {
     pub result: Option<Cow<'s, str>>,
     /// Whether the tool failed, by its status or by the form of its result.
     pub is_error: bool,
+    /// What the model said before the call, where the framework stores it apart from the call.
+    pub thought: Option<String>,
     pub description: Option<Cow<'s, str>>,
     pub schema: Option<Cow<'s, str>>,
 }

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
 use crate::bounded_json;
 use crate::message::{ChatMessage, MessageRole, messages_from_json};
 use crate::span::{AttributeValue, Span};
@@ -86,10 +88,11 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
     else {
         return;
     };
+    let within = value("span.type").filter(|_| convention.kind == VOLTAGENT_KIND).and_then(AttributeValue::as_str);
+    let is_of_memory = within == Some("memory");
     if facts.kind == OperationKind::Other {
         // Its span of a model call records no reply, and stands for a whole run.
-        let within = value("span.type").filter(|_| convention.kind == VOLTAGENT_KIND);
-        facts.kind = match within.and_then(AttributeValue::as_str) {
+        facts.kind = match within {
             Some("tool") => OperationKind::Tool,
             Some(_) => OperationKind::Other,
             None => parse_kind(convention, kind),
@@ -133,11 +136,62 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
                 facts.tool.result = Some(result.text);
             }
         }
+        // What VoltAgent stores in its memory and reads from it is no request and no answer of the run.
+        OperationKind::Other if is_of_memory => {
+            if value("memory.operation").and_then(AttributeValue::as_str) == Some("write") {
+                facts.stored_message = input;
+            }
+        }
         OperationKind::Agent | OperationKind::Other => {
             fill_if_empty(&mut facts.input_text, input.and_then(text_or_json));
             fill_if_empty(&mut facts.output_text, output.and_then(text_or_json));
         }
     }
+}
+
+/// A reply of the model inside of a message that VoltAgent stores: what it said, and the ids of the calls behind that.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct StoredReply {
+    pub text: String,
+    pub calls: Vec<String>,
+}
+
+/// The replies of a stored message of the assistant that say something before their calls. The message holds the parts of
+/// the whole run so far: text, calls with their results, and `step-start` between some replies.
+///
+/// Calls of replies without words follow those before without a mark, so only the first call surely belongs to the words.
+pub(crate) fn read_stored_replies(value: &AttributeValue<'_>) -> Vec<StoredReply> {
+    let json = read_json_attribute(value).unwrap_or_default();
+    let message = json.get("message").filter(|message| message.get("role").is_some_and(|role| role == "assistant"));
+    let parts = message.and_then(|message| message.get("parts")).and_then(Json::as_array);
+    let mut replies: Vec<StoredReply> = vec![StoredReply::default()];
+    for part in parts.into_iter().flatten() {
+        let text = |key: &str| part.get(key).and_then(Json::as_str).unwrap_or_default();
+        let (kind, call_id) = (text("type"), text("toolCallId"));
+        let is_open = replies.last().is_some_and(|reply| reply.calls.is_empty());
+        match kind {
+            "step-start" => replies.push(StoredReply::default()),
+            "text" if !text("text").trim().is_empty() => {
+                if !is_open {
+                    replies.push(StoredReply::default());
+                }
+                if let Some(reply) = replies.last_mut() {
+                    if !reply.text.is_empty() {
+                        reply.text.push('\n');
+                    }
+                    reply.text.push_str(text("text").trim());
+                }
+            }
+            _ if !call_id.is_empty() && (kind.starts_with("tool-") || kind == "dynamic-tool") => {
+                if let Some(reply) = replies.last_mut() {
+                    reply.calls.push(call_id.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    replies.retain(|reply| !reply.text.is_empty() && !reply.calls.is_empty());
+    replies
 }
 
 /// Kinds of observations, span types and components. Others are structure.

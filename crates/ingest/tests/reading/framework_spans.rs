@@ -176,3 +176,48 @@ fn chat_models_of_langchain_are_read_as_langtrace_records_them() {
     assert_found(&read);
     assert_eq!((read.session_id.as_deref(), read.tools.len()), (Some("s"), 1));
 }
+
+#[test]
+fn thoughts_are_in_the_messages_that_voltagent_stores() {
+    let of_agent = |more: Json| {
+        let mut attributes = json!({"entity.type": "agent", "conversation.id": "s"});
+        attributes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        attributes
+    };
+    let tool = |id: u64, call: &str, times: (u64, u64)| {
+        let attributes = json!({"span.type": "tool", "tool.name": "find_ship", "tool.call.id": call,
+            "input": {"name": "Anna"}, "output": "berth 7"});
+        span(1, id, 1, "tool.execution:find_ship", times, of_agent(attributes))
+    };
+    let called = |call: &str| json!({"type": "tool-find_ship", "toolCallId": call, "output": {"type": "text", "value": "berth 7"}});
+    let said = |text: &str| json!({"type": "text", "text": text});
+    let memory = |id: u64, role: &str, parts: Json| {
+        let message = json!({"conversationId": "s", "message": {"role": role, "parts": parts}});
+        let attributes = json!({"span.type": "memory", "memory.operation": "write", "input": message});
+        span(1, id, 1, "memory.write", (id, id), of_agent(attributes))
+    };
+    let history =
+        json!([{"role": "user", "parts": [said("Hello")]}, {"role": "assistant", "parts": [said("Good day.")]}]);
+    let earlier =
+        json!({"span.type": "memory", "memory.operation": "read", "input": {"query": "q"}, "output": history});
+    // Two calls side by side, then one of a reply without words, then one more with words.
+    let first = json!([said("I will look."), called("c1"), called("c2")]);
+    let all = json!([said("I will look."), called("c1"), called("c2"), called("c3"), {"type": "step-start"},
+        said("Once more."), called("c4"), {"type": "step-start"}, said("At berth 7.")]);
+    let root = json!({"input": "Where is the ship?", "output": "At berth 7."});
+    let read = read_one(&[
+        span(1, 1, 0, "agent", (0, 99), of_agent(root)),
+        span(1, 2, 1, "memory.read", (1, 2), of_agent(earlier)),
+        memory(3, "user", json!([said("I will look."), called("c3")])),
+        tool(11, "c1", (11, 13)),
+        tool(12, "c2", (12, 14)),
+        memory(15, "assistant", first),
+        tool(16, "c3", (16, 17)),
+        tool(18, "c4", (18, 19)),
+        memory(20, "assistant", all),
+    ]);
+    let step = |thought| ("find_ship", thought, Some("berth 7"));
+    assert_eq!(steps(&read), [FIND_SHIP, FIND_SHIP, step(None), step(Some("Once more."))]);
+    assert_eq!(read.query.as_deref(), Some("Where is the ship?"));
+    assert_eq!(read.final_answer.as_deref(), Some("At berth 7."));
+}
