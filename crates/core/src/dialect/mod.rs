@@ -92,6 +92,8 @@ pub struct ToolFacts<'s> {
     pub call_id: Option<Cow<'s, str>>,
     pub arguments: Option<ArgumentsText<'s>>,
     pub result: Option<Cow<'s, str>>,
+    /// How the tool failed, where a convention states it beside the result. What the model saw counts more.
+    pub failure: Option<Cow<'s, str>>,
     /// Whether the tool failed, by its status or by the form of its result.
     pub is_error: bool,
     /// What the model said before the call, where the framework stores it apart from the call.
@@ -259,7 +261,7 @@ impl<'s> NormalizedSpan<'s> {
         if self.kind == OperationKind::Tool {
             self.tool.is_error |= span.is_error();
             if self.tool.result.is_none() && span.is_error() {
-                let message = span.exception_message().or(Some(span.status.message.as_ref()));
+                let message = span.exception_message().or(Some(span.status.message.as_ref())).map(without_stack);
                 self.tool.result = message.filter(|message| !message.is_empty()).map(Cow::Borrowed);
             }
         }
@@ -307,6 +309,21 @@ impl<'s> NormalizedSpan<'s> {
             self.input = messages;
         }
     }
+}
+
+/// An error message without the stack that JavaScript's instrumentations put behind it, and without its repetition in front
+/// of the stack: `no such ship\n\nError: no such ship\n    at find (file.js:1:2)`.
+fn without_stack(message: &str) -> &str {
+    // Messages of more paragraphs are not compared with their repetition, because that takes time.
+    const MAX_PARAGRAPHS: usize = 8;
+    let Some((text, stack)) = message.split_once("\n    at ") else { return message };
+    let first_line = stack.lines().next().unwrap_or_default();
+    if !first_line.contains(':') || !first_line.ends_with(|end: char| end == ')' || end.is_ascii_digit()) {
+        return message;
+    }
+    let mut paragraphs = text.match_indices("\n\n").take(MAX_PARAGRAPHS).map(|(end, _)| end);
+    let end = paragraphs.find(|end| *end > 0 && text[end + 2..].ends_with(&text[..*end]));
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// Tool definitions as text or with structure.

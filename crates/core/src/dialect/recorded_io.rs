@@ -2,6 +2,7 @@
 //! Haystack, Mastra, Genkit, VoltAgent.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value as Json;
 
@@ -129,6 +130,10 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
             if facts.tool.arguments.is_none() {
                 facts.tool.arguments = input.and_then(text_or_json).and_then(unwrap_arguments);
             }
+            if value("langfuse.observation.level").and_then(AttributeValue::as_str) == Some("ERROR") {
+                facts.tool.is_error = true;
+                facts.tool.failure = value("langfuse.observation.status_message").and_then(read_text_attribute);
+            }
             if let Some(AttributeValue::Str(text)) = output.filter(|_| facts.tool.result.is_none()) {
                 let result = unwrap_result(text);
                 facts.tool.is_error |= result.is_error;
@@ -218,7 +223,8 @@ fn read_unquoted<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
 
 /// The messages of a request: a list, or what was sent to the provider.
 fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
-    let json = read_json_attribute(value).unwrap_or_default();
+    let mut json = read_json_attribute(value).unwrap_or_default();
+    name_result_roles(&mut json);
     let body = json.get("body").filter(|body| body.get("messages").is_some()).cloned();
     let mut messages = messages_from_json(body.unwrap_or(json));
     // Langfuse lists the tools on offer behind the messages.
@@ -226,6 +232,40 @@ fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
         message.role != MessageRole::Tool || message.tool_results().any(|result| !is_tool_definition(&result.content))
     });
     messages
+}
+
+/// Gives results the role of a tool and the id of their call. Langfuse's handler for LangChain in JavaScript writes the name
+/// of the tool as the role, and no id.
+fn name_result_roles(request: &mut Json) {
+    let messages = match request {
+        Json::Object(request) => request.get_mut("messages").and_then(Json::as_array_mut),
+        Json::Array(messages) => Some(messages),
+        _ => None,
+    };
+    // The ids of the calls that no result has answered yet, by tool.
+    let mut open: HashMap<String, VecDeque<Json>> = HashMap::new();
+    for message in messages.into_iter().flatten().filter_map(Json::as_object_mut) {
+        let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+        if let Some(id) = open.get_mut(role).and_then(VecDeque::pop_front) {
+            let name = role.to_owned();
+            message.insert("role".to_owned(), Json::from("tool"));
+            message.entry("name").or_insert(Json::from(name));
+            message.entry("tool_call_id").or_insert(id);
+        } else if role == "assistant"
+            && let Some(calls) = message.get("tool_calls").and_then(Json::as_array)
+        {
+            for call in calls {
+                let name = call.get("function").unwrap_or(call).get("name").and_then(Json::as_str).unwrap_or_default();
+                // A tool that is named like a role is not told from the role.
+                if !["", "user", "human", "system", "developer", "assistant", "ai", "model", "tool", "function"]
+                    .contains(&name)
+                {
+                    let ids = open.entry(name.to_owned()).or_default();
+                    ids.push_back(call.get("id").cloned().unwrap_or_default());
+                }
+            }
+        }
+    }
 }
 
 /// Whether the text of a tool message is the definition of a function.

@@ -221,3 +221,68 @@ fn thoughts_are_in_the_messages_that_voltagent_stores() {
     assert_eq!(read.query.as_deref(), Some("Where is the ship?"));
     assert_eq!(read.final_answer.as_deref(), Some("At berth 7."));
 }
+
+#[test]
+fn a_result_with_the_name_of_its_tool_as_role_is_a_result() {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "find_ship", "arguments": "{\"name\": \"Anna\"}"}});
+    let asked = json!({"role": "user", "content": "Where is the ship?"});
+    let called = json!({"role": "assistant", "content": "I will look.", "tool_calls": [call("c1"), call("c2")]});
+    let seen = |text: &str| json!({"role": "find_ship", "content": text, "additional_kwargs": {}});
+    let observed = |id: u64, name: &str, kind: &str, times: (u64, u64), more: Json| {
+        let mut attributes = json!({"langfuse.observation.type": kind});
+        attributes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        span(1, id, u64::from(id > 1), name, times, attributes)
+    };
+    let io =
+        |input: Json, output: Json| json!({"langfuse.observation.input": input, "langfuse.observation.output": output});
+    let failed = json!({"langfuse.observation.input": {"name": "Anna"}, "langfuse.observation.level": "ERROR",
+        "langfuse.observation.status_message": "NoShip: none"});
+    let history = json!({"messages": [asked, called, seen("Error: NoShip: none"), seen("berth 7")]});
+    let mut spans = vec![
+        observed(1, "LangGraph", "span", (0, 9), io(json!({"messages": [asked]}), json!({}))),
+        observed(2, "ChatOpenAI", "generation", (1, 2), io(json!({"messages": [asked]}), called.clone())),
+        observed(3, "find_ship", "tool", (3, 4), failed),
+        observed(4, "find_ship", "tool", (4, 5), io(json!({"name": "Anna"}), json!("berth 7"))),
+        observed(
+            5,
+            "ChatOpenAI",
+            "generation",
+            (6, 7),
+            io(history, json!({"role": "assistant", "content": "At berth 7."})),
+        ),
+    ];
+    let read = read_one(&spans);
+    let step = |result| ("find_ship", Some("I will look."), Some(result));
+    assert_eq!(steps(&read), [step("Error: NoShip: none"), step("berth 7")]);
+    assert_eq!(read.final_answer.as_deref(), Some("At berth 7."));
+    assert_eq!(read.query.as_deref(), Some("Where is the ship?"));
+    assert_eq!(read.steps.iter().map(|step| step.is_error).collect::<Vec<_>>(), [true, false]);
+    // Without a later request, the status of the span is what is known of the failure.
+    spans.truncate(4);
+    assert_eq!(steps(&read_one(&spans)), [step("NoShip: none"), step("berth 7")]);
+}
+
+#[test]
+fn the_stack_of_an_error_is_no_part_of_the_observation() {
+    let model = |id: u64, times: (u64, u64), reply: Json| {
+        let mut attributes = json!({"openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "user",
+            "llm.input_messages.0.message.content": "Where is the ship?", "llm.output_messages.0.message.role": "assistant"});
+        attributes.as_object_mut().unwrap().extend(reply.as_object().unwrap().clone());
+        span(1, id, 1, "ChatOpenAI", times, attributes)
+    };
+    let called = json!({"llm.output_messages.0.message.content": "I will look.",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "find_ship"});
+    let done = json!({"llm.output_messages.0.message.content": "At berth 7."});
+    let read = |message: &str| {
+        let mut tool =
+            span(1, 3, 1, "find_ship", (3, 4), json!({"openinference.span.kind": "TOOL", "tool.name": "find_ship"}));
+        tool["status"] = json!({"code": 2, "message": message});
+        let root = span(1, 1, 0, "agent", (0, 9), json!({"openinference.span.kind": "AGENT"}));
+        let read = read_one(&[root, model(2, (1, 2), called.clone()), tool, model(4, (5, 6), done.clone())]);
+        read.steps[0].observation.clone().unwrap()
+    };
+    let stack = "\n    at find (file:///ship.mjs:1:2)\n    at async call (file:///ship.mjs:3:4)";
+    assert_eq!(read(&format!("none\n\nhere\n\nNoShip: none\n\nhere{stack}")), "none\n\nhere");
+    assert_eq!(read(&format!("Error: none{stack}")), "Error: none");
+    assert_eq!(read("ships:\n    at berth 7, full"), "ships:\n    at berth 7, full");
+}
