@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
@@ -29,6 +29,11 @@ struct MessageJson<'a> {
     role: Cow<'a, str>,
     #[serde(borrow)]
     parts: PartList<'a>,
+    /// LiteLLM leaves these beside the parts. Such a list is left to the general reader.
+    #[serde(default)]
+    tool_calls: Option<IgnoredAny>,
+    #[serde(default)]
+    tool_call_id: Option<IgnoredAny>,
 }
 
 /// The parts of one message, without empty ones.
@@ -78,7 +83,11 @@ impl<'de> Visitor<'de> for MessageListVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut messages = Vec::new();
         let mut parts_left = MAX_PARTS;
-        while let Some(MessageJson { role, parts: PartList(parts) }) = list.next_element()? {
+        while let Some(message) = list.next_element()? {
+            let MessageJson { role, parts: PartList(parts), tool_calls, tool_call_id } = message;
+            if tool_calls.is_some() || tool_call_id.is_some() {
+                return Err(A::Error::custom("calls beside the parts"));
+            }
             // An empty message takes memory as well.
             let left = parts_left.checked_sub(parts.len().max(1));
             parts_left = left.ok_or_else(|| A::Error::custom("too many parts"))?;
@@ -183,9 +192,14 @@ mod tests {
 
     #[test]
     fn other_shapes_are_left_to_the_general_reader() {
-        for text in
-            ["", "{}", r#"[{"role": "user", "content": "x"}]"#, r#"[{"role": "user", "parts": [{"type": "blob"}]}]"#]
-        {
+        for text in [
+            "",
+            "{}",
+            r#"[{"role": "user", "content": "x"}]"#,
+            r#"[{"role": "user", "parts": [{"type": "blob"}]}]"#,
+            r#"[{"role": "assistant", "parts": [], "tool_calls": []}]"#,
+            r#"[{"role": "tool", "parts": [], "tool_call_id": "c"}]"#,
+        ] {
             assert!(parse_message_list(text).is_none(), "{text}");
         }
     }

@@ -286,3 +286,35 @@ fn the_stack_of_an_error_is_no_part_of_the_observation() {
     assert_eq!(read(&format!("Error: none{stack}")), "Error: none");
     assert_eq!(read("ships:\n    at berth 7, full"), "ships:\n    at berth 7, full");
 }
+
+#[test]
+fn calls_beside_the_parts_are_read_as_litellm_records_them() {
+    let text = |role: &str, text: &str| json!({"role": role, "parts": [{"type": "text", "content": text}]});
+    let arguments = "{\"name\": \"Anna\"}";
+    let call =
+        |id: &str| json!({"id": id, "type": "function", "function": {"name": "find_ship", "arguments": arguments}});
+    let mut called = text("assistant", "I will look.");
+    called["tool_calls"] = json!([call("c1"), call("c2")]);
+    let seen = |id: &str, result: &str| {
+        let mut message = text("tool", result);
+        message["tool_call_id"] = json!(id);
+        message
+    };
+    let asked = text("user", "Where is the ship?");
+    let model = |trace: u64, times: (u64, u64), input: Json, reply: &str, more: Json| {
+        let mut attributes = json!({"llm.request.type": "completion", "gen_ai.request.model": "m", "gen_ai.system": "openai",
+            "gen_ai.input.messages": input, "gen_ai.output.messages": [text("assistant", reply)]});
+        attributes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        span(trace, 1, 0, "litellm_request", times, attributes)
+    };
+    let calls = json!({"gen_ai.completion.0.function_call.name": "find_ship",
+        "gen_ai.completion.0.function_call.arguments": arguments,
+        "gen_ai.completion.1.function_call.name": "find_ship", "gen_ai.completion.1.function_call.arguments": arguments});
+    let history = json!([asked, called, seen("c1", "berth 7"), seen("c2", "berth 8")]);
+    let read = read_one(&[
+        model(1, (1, 2), json!([asked]), "I will look.", calls),
+        model(2, (3, 4), history, "At berth 7.", json!({})),
+    ]);
+    assert_eq!(steps(&read), [FIND_SHIP, ("find_ship", Some("I will look."), Some("berth 8"))]);
+    assert_eq!(read.final_answer.as_deref(), Some("At berth 7."));
+}
