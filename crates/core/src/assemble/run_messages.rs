@@ -8,7 +8,7 @@ use crate::message::MessageRole;
 
 use super::tree::SpanTree;
 
-/// Gives the messages of a run to its model calls, if none of these has any.
+/// Gives the messages of a run to its model calls, if none of these has a reply.
 pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
     if tree.nodes.iter().all(|node| node.facts.run_messages.is_none()) {
         return;
@@ -31,7 +31,7 @@ pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
         read_as_call(tree, run);
     }
     for (run, mut calls) in calls {
-        if calls.iter().all(|call| !tree.nodes[*call].facts.has_content()) {
+        if calls.iter().all(|call| tree.nodes[*call].facts.output.is_empty()) {
             calls.sort_by_key(|call| tree.nodes[*call].sort_key());
             fill_calls(tree, run, &calls);
         }

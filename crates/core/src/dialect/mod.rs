@@ -20,10 +20,9 @@ mod wrapped;
 use std::borrow::Cow;
 
 use crate::bounded_json;
-use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole};
+use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, messages_from_json};
 use crate::span::{AttributeValue, Span};
 
-pub(crate) use logfire::read_run_messages;
 pub(crate) use recorded_io::{StoredReply, read_stored_replies};
 use wrapped::UnwrappedResult;
 pub(crate) use wrapped::{looks_like_repr, unwrap_result};
@@ -155,6 +154,14 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     facts
 }
 
+/// The messages on the span of a run, as JSON or printed by Python.
+pub(crate) fn read_run_messages(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
+    match value.as_str() {
+        Some(text) if langtrace::is_printed_tasks(text) => langtrace::read_task_messages(text),
+        _ => read_json_attribute(value).map(messages_from_json).unwrap_or_default(),
+    }
+}
+
 /// The dialects whose keys occur on a span.
 #[derive(Default)]
 struct DetectedDialects {
@@ -191,6 +198,7 @@ impl DetectedDialects {
                 Some(b'p') if key.starts_with("pydantic_ai.") => spoken.logfire = true,
                 Some(b'l') if matches!(key, "llm.request.type") => spoken.traceloop = true,
                 Some(b'l') if key.starts_with("logfire.") => spoken.logfire = true,
+                Some(b'c') if key == langtrace::CREW_KEY => spoken.langtrace = true,
                 Some(b'l') if key == langtrace::TASK_KEY => spoken.langtrace = true,
                 Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,

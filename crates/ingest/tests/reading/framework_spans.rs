@@ -318,3 +318,35 @@ fn calls_beside_the_parts_are_read_as_litellm_records_them() {
     assert_eq!(steps(&read), [FIND_SHIP, ("find_ship", Some("I will look."), Some("berth 8"))]);
     assert_eq!(read.final_answer.as_deref(), Some("At berth 7."));
 }
+
+#[test]
+fn crews_are_read_by_the_messages_of_their_tasks_as_langtrace_records_them() {
+    let call =
+        "{'id': 'c', 'type': 'function', 'function': {'name': 'find_ship', 'arguments': '{\"name\": \"Anna\"}'}}";
+    let messages = format!(
+        "[{{'role': 'user', 'content': 'Where is the ship?'}}, \
+         {{'role': 'assistant', 'content': 'I will look.', 'tool_calls': [{call}]}}, \
+         {{'role': 'tool', 'tool_call_id': 'c', 'name': 'find_ship', 'content': 'berth 7'}}, \
+         {{'role': 'assistant', 'content': 'At berth 7.'}}]"
+    );
+    let tasks = format!(
+        "[TaskOutput(raw='At berth 7.', output_format=<OutputFormat.RAW: 'raw'>, messages={messages}, tool_failures=[])]"
+    );
+    let crew = json!({"crewai.crew.tasks_output": tasks, "crewai.crew.result": "At berth 7."});
+    let model = |id: u64, times: (u64, u64), prompt: Json| {
+        let attributes =
+            json!({"gen_ai.operation.name": "chat", "gen_ai.system": "openai", "gen_ai.request.model": "m"});
+        let model = span(1, id, 2, "openai.chat.completions.create", times, attributes);
+        with_events(model, &[("gen_ai.content.prompt", json!({"gen_ai.prompt": prompt}))])
+    };
+    let asked = json!({"role": "user", "content": "Where is the ship?"});
+    let seen = json!({"role": "tool", "tool_call_id": "c", "name": "find_ship", "content": "berth 7"});
+    let read = read_one(&[
+        span(1, 1, 0, "Crew.kickoff", (0, 9), crew),
+        span(1, 2, 1, "Task.execute", (0, 8), json!({"crewai.task.description": "Where is the ship?"})),
+        model(3, (1, 2), json!([asked])),
+        model(4, (3, 4), json!([asked, [{"id": "", "type": ""}], seen])),
+    ]);
+    assert_found(&read);
+    assert_eq!(read.steps[0].arguments, Some(json!({"name": "Anna"})));
+}
