@@ -7,6 +7,7 @@ mod adk;
 mod genai;
 mod genai_messages;
 mod langtrace;
+mod litellm;
 mod llamaindex;
 mod logfire;
 mod mastra;
@@ -143,6 +144,9 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     }
     if span.scope.starts_with(llamaindex::SCOPE) {
         llamaindex::read_llamaindex_span(span, &mut facts);
+    }
+    if span.scope == litellm::SCOPE {
+        litellm::read_litellm_span(span, &mut facts);
     }
     if spoken.recorded_io {
         recorded_io::read_recorded_io(span, &mut facts);

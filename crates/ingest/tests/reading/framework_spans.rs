@@ -350,3 +350,40 @@ fn crews_are_read_by_the_messages_of_their_tasks_as_langtrace_records_them() {
     assert_found(&read);
     assert_eq!(read.steps[0].arguments, Some(json!({"name": "Anna"})));
 }
+
+#[test]
+fn calls_of_litellm_below_a_span_of_the_application_are_read() {
+    let call =
+        "{'id': 'c', 'type': 'function', 'function': {'name': 'find_ship', 'arguments': '{\"name\": \"Anna\"}'}}";
+    let asked = "{'role': 'user', 'content': 'Where is the ship?'}";
+    let called = format!("{{'role': 'assistant', 'content': 'I will look.', 'tool_calls': [{call}]}}");
+    let seen = "{'role': 'tool', 'tool_call_id': 'c', 'content': 'berth 7'}";
+    let raw = |id: u64, times: (u64, u64), messages: String, reply: &str| {
+        let choices = format!("[{{'finish_reason': 'stop', 'index': 0, 'message': {reply}}}]");
+        let attributes = json!({"llm.openai.messages": format!("[{messages}]"), "llm.openai.choices": choices,
+            "llm.openai.model": "m"});
+        span(1, id, 1, "raw_gen_ai_request", times, attributes)
+    };
+    // The attributes of one of the calls are on the span of the application.
+    let text = |role: &str, text: &str| json!([{"role": role, "parts": [{"type": "text", "content": text}]}]);
+    let root = json!({"llm.request.type": "completion", "gen_ai.request.model": "m", "gen_ai.system": "openai",
+        "gen_ai.input.messages": text("user", "Where is the ship?"),
+        "gen_ai.output.messages": text("assistant", "I will look."),
+        "gen_ai.completion.0.function_call.name": "find_ship"});
+    let read = read_in_scope(
+        "litellm",
+        &[
+            span(1, 1, 0, "agent", (0, 9), root),
+            raw(2, (1, 2), asked.to_owned(), &called),
+            raw(
+                3,
+                (3, 4),
+                [asked, &called, seen].join(", "),
+                "{'role': 'assistant', 'content': 'At berth 7.', 'tool_calls': None}",
+            ),
+        ],
+    );
+    assert_eq!(read.len(), 1, "{read:#?}");
+    assert_found(&read[0]);
+    assert_eq!(read[0].query.as_deref(), Some("Where is the ship?"));
+}
