@@ -2,6 +2,8 @@
 //! it, in `llm.PROVIDER.*`. Below a span of the application it is the only record of a call, because the callback writes
 //! the attributes of the outer span onto that of the application, those of each call over those before.
 
+use serde_json::Value as Json;
+
 use crate::literal;
 use crate::message::{ChatMessage, MessageRole, messages_from_json};
 use crate::span::Span;
@@ -16,12 +18,14 @@ pub(super) fn read_litellm_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
     if facts.kind != OperationKind::Other || span.name != "raw_gen_ai_request" {
         return;
     }
-    let (mut request, mut reply) = (None, None);
+    let (mut request, mut reply, mut usage) = (None, None, None);
     for (key, value) in span.attributes.iter() {
         let field = key.strip_prefix("llm.").and_then(|rest| rest.split_once('.'));
         match field {
             Some((_, "messages")) => request = value.as_str(),
             Some((_, "choices")) => reply = value.as_str(),
+            Some((_, "usage")) => usage = value.as_str(),
+            Some((_, "model")) => fill_if_empty(&mut facts.model, read_text_attribute(value)),
             _ => {}
         }
     }
@@ -34,8 +38,10 @@ pub(super) fn read_litellm_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
         return;
     }
     facts.kind = OperationKind::Model;
-    let model = span.attributes.iter().find(|(key, _)| key.starts_with("llm.") && key.ends_with(".model"));
-    fill_if_empty(&mut facts.model, model.and_then(|(_, value)| read_text_attribute(value)));
+    let usage = usage.and_then(literal::parse_lenient_json).unwrap_or_default();
+    let count = |key: &str| usage.get(key).and_then(Json::as_u64);
+    fill_if_empty(&mut facts.prompt_tokens, count("prompt_tokens"));
+    fill_if_empty(&mut facts.completion_tokens, count("completion_tokens"));
     facts.add_input(input);
     facts.add_output(output);
 }

@@ -361,7 +361,7 @@ fn calls_of_litellm_below_a_span_of_the_application_are_read() {
     let raw = |id: u64, times: (u64, u64), messages: String, reply: &str| {
         let choices = format!("[{{'finish_reason': 'stop', 'index': 0, 'message': {reply}}}]");
         let attributes = json!({"llm.openai.messages": format!("[{messages}]"), "llm.openai.choices": choices,
-            "llm.openai.model": "m"});
+            "llm.openai.model": "m", "llm.openai.usage": "{'prompt_tokens': 5, 'completion_tokens_details': None}"});
         span(1, id, 1, "raw_gen_ai_request", times, attributes)
     };
     // The attributes of one of the calls are on the span of the application.
@@ -386,4 +386,5 @@ fn calls_of_litellm_below_a_span_of_the_application_are_read() {
     assert_eq!(read.len(), 1, "{read:#?}");
     assert_found(&read[0]);
     assert_eq!(read[0].query.as_deref(), Some("Where is the ship?"));
+    assert_eq!(read[0].steps[0].tokens.prompt, 5);
 }
