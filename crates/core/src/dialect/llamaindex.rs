@@ -91,8 +91,8 @@ fn read_tool_run<'s>(span: &'s Span<'_>, call: PrintedCall, facts: &mut Normaliz
     fill_if_empty(&mut facts.tool.name, Some(Cow::Owned(call.name)));
     fill_if_empty(&mut facts.tool.arguments, call.arguments.map(ArgumentsText::from));
     fill_if_empty(&mut facts.tool.call_id, call.id.map(Cow::Owned));
-    let outputs = span.events.iter().filter(|event| event.name == "step.output");
-    let output = outputs.last().and_then(|event| event.attributes.get("output")?.as_str());
+    let output = span.events.iter().rfind(|event| event.name == "step.output");
+    let output = output.and_then(|event| event.attributes.get("output")?.as_str());
     fill_if_empty(&mut facts.tool.result, output.and_then(parse_printed_result).map(Cow::Owned));
 }
 
