@@ -2,12 +2,16 @@
 //! and Responses items, Anthropic blocks, parts of the GenAI semantic conventions, Gemini contents, Vercel AI parts and
 //! LangChain's serialised objects.
 
+mod printed;
+
 use gradus_react::result_text::plain_text;
 pub use gradus_react::result_text::result_text;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
+
+pub(crate) use printed::PRINTED_MESSAGE;
 
 /// The author of a message. An unknown role counts as the user: its text must not be taken for what the agent said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -230,7 +234,10 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
             }
             _ => return None,
         },
-        Json::String(text) => return Some(ChatMessage::from_text(MessageRole::User, text)),
+        Json::String(text) => {
+            let printed = printed::parse_printed_message(&text);
+            return Some(printed.unwrap_or_else(|| ChatMessage::from_text(MessageRole::User, text)));
+        }
         _ => return None,
     };
     // Gemini's content inside of an event, whose own role is always that of the user.
@@ -295,6 +302,13 @@ impl PartReader {
         }
         let tool_call_id =
             first_text_of_keys(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
+        // LlamaIndex keeps the id of the call among the provider's own fields.
+        let tool_call_id = tool_call_id.or_else(|| match object.get_mut("additional_kwargs") {
+            Some(Json::Object(kwargs)) if self.role == Some(MessageRole::Tool) => {
+                first_text_of_keys(kwargs, &["tool_call_id"])
+            }
+            _ => None,
+        });
         for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
                 self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
@@ -317,6 +331,12 @@ impl PartReader {
                     content => self.read_content(content),
                 }
             }
+        }
+        // LlamaIndex's parts. Its earlier versions have the text besides.
+        if self.parts.len() == before
+            && let Some(blocks @ Json::Array(_)) = object.remove("blocks")
+        {
+            self.read_content(blocks);
         }
         if self.role == Some(MessageRole::Tool) || tool_call_id.is_some() {
             self.fold_into_result(before, tool_call_id.map(Cow::Owned), name, is_error);
@@ -393,7 +413,8 @@ impl PartReader {
                 return if is_call { self.read_call(&mut inner) } else { self.read_result(&mut inner) };
             }
         }
-        let kind = object.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
+        let kind = object.get("type").or_else(|| object.get("block_type"));
+        let kind = kind.and_then(Json::as_str).unwrap_or_default().to_owned();
         match kind.as_str() {
             "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call" | "server_tool_use" => {
                 self.read_call(object)
@@ -486,7 +507,8 @@ impl PartReader {
             *object = std::mem::take(inner);
         }
         let name = first_text_of_keys(object, &["name", "toolName", "tool_name"]);
-        let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
+        let keys = ["arguments", "args", "input", "parameters", "tool_kwargs"];
+        let arguments = keys.iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => ArgumentsText::Text(Cow::Owned(text)),
             json => ArgumentsText::from(json),

@@ -273,7 +273,7 @@ fn insert_runs(
         });
         merged.push(RequestedCall {
             tool: tree.nodes[at].facts.tool.name.as_deref().unwrap_or_default().to_owned(),
-            thought,
+            thought: thought.or_else(|| tree.budget.share_text(tree.nodes[at].facts.tool.thought.as_deref()?)),
             call: turn,
             parallel: turn.is_some() && merged.last().is_some_and(|before| before.call == turn),
             runs: vec![at],

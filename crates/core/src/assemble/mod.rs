@@ -1,11 +1,11 @@
 //! Assembly: spans become trajectories.
 //!
 //! `link` decides, before anything else, which traces belong together. `tree` orders the spans of such a group and
-//! folds spans that record the same call; `run_messages` gives a run's messages to calls without any. `runs` finds the
-//! requests in it, `conversations` those of plain clients, and `nested` the agents inside agents. `steps` reads the
-//! thoughts, calls and observations of each request; `joins` and `observations` find the results, and `code` reads
-//! agents that act by writing code. `request` finds the query and the answer, `tools` the tools on offer, and `turns`
-//! the conversation before the request.
+//! folds spans that record the same call; `run_messages` gives a run's messages to calls without any, and
+//! `stored_thoughts` gives tools the words that a framework stored. `runs` finds the requests in it, `conversations`
+//! those of plain clients, and `nested` the agents inside agents. `steps` reads the thoughts, calls and observations of
+//! each request; `joins` and `observations` find the results, and `code` reads agents that act by writing code. `request`
+//! finds the query and the answer, `tools` the tools on offer, and `turns` the conversation before the request.
 //!
 //! The result does not depend on the order in which spans arrived. Everything is near linear in the size of the group:
 //! what hostile input could make quadratic is looked up by key or bounded by a constant, and `budget` limits the
@@ -28,6 +28,7 @@ mod requested_call;
 mod run_messages;
 mod runs;
 mod steps;
+mod stored_thoughts;
 mod tools;
 mod tree;
 mod turns;
@@ -78,6 +79,7 @@ impl TrajectoryAssembler {
     pub fn assemble(&mut self, spans: &[Span<'_>]) -> AssemblyOutput {
         let mut tree = tree::SpanTree::build(spans);
         run_messages::fill_silent_calls(&mut tree);
+        stored_thoughts::attach_stored_thoughts(&mut tree);
         tree.read_free_texts();
         let (mut runs, mut defects) = runs::find_runs(&tree);
         if tree.budget.cut_spans() > 0 {

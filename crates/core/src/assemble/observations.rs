@@ -227,6 +227,7 @@ pub(super) fn choose_observation(
         (Some(shown), _) if requested_call.seen_by_id && !shown.is_empty() => Some(shown),
         _ => recorded.or(shown),
     };
+    let observation = observation.or_else(|| tool?.failure.as_deref());
     let mut is_error = requested_call.seen_is_error || tool.is_some_and(|tool| tool.is_error);
     if tool.is_none() {
         // Without a span of the tool, only the text shows an error.

@@ -8,7 +8,7 @@ use crate::message::MessageRole;
 
 use super::tree::SpanTree;
 
-/// Gives the messages of a run to its model calls, if none of these has any.
+/// Gives the messages of a run to its model calls, if none of these has a reply.
 pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
     if tree.nodes.iter().all(|node| node.facts.run_messages.is_none()) {
         return;
@@ -24,12 +24,36 @@ pub(super) fn fill_silent_calls(tree: &mut SpanTree<'_>) {
             calls.entry(run).or_default().push(at);
         }
     }
+    let silent: Vec<usize> = (0..tree.nodes.len())
+        .filter(|at| tree.nodes[*at].facts.run_messages.is_some() && !calls.contains_key(at))
+        .collect();
+    for run in silent {
+        read_as_call(tree, run);
+    }
     for (run, mut calls) in calls {
-        if calls.iter().all(|call| !tree.nodes[*call].facts.has_content()) {
+        if calls.iter().all(|call| tree.nodes[*call].facts.output.is_empty()) {
             calls.sort_by_key(|call| tree.nodes[*call].sort_key());
             fill_calls(tree, run, &calls);
         }
     }
+}
+
+/// A run without a span for any of its model calls is read like its last call, whose request repeats all others. A run
+/// that failed, or that states its answer, stays as it is.
+fn read_as_call(tree: &mut SpanTree<'_>, run: usize) {
+    let node = &mut tree.nodes[run];
+    if node.span.is_error() || node.facts.answer.is_some() {
+        return;
+    }
+    let mut messages = node.facts.run_messages.map(read_run_messages).unwrap_or_default();
+    if messages.iter().all(|message| message.role != MessageRole::Assistant) {
+        return;
+    }
+    // A run that a tool ended has no last reply.
+    let reply = messages.pop_if(|message| message.role == MessageRole::Assistant);
+    node.facts.kind = OperationKind::Model;
+    (node.facts.input, node.facts.output) = (messages, reply.into_iter().collect());
+    tree.budget.keep_messages(&mut node.facts, 0);
 }
 
 /// The last replies are those of the calls: a run that continues a conversation begins with the replies of earlier ones.

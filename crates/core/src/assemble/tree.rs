@@ -168,6 +168,7 @@ impl<'s> SpanTree<'s> {
         into.tool.call_id = into.tool.call_id.take().or(facts.tool.call_id);
         into.tool.arguments = into.tool.arguments.take().or(facts.tool.arguments);
         into.tool.result = into.tool.result.take().or(facts.tool.result);
+        into.tool.failure = into.tool.failure.take().or(facts.tool.failure);
         into.tool.description = into.tool.description.take().or(facts.tool.description);
         into.tool.schema = into.tool.schema.take().or(facts.tool.schema);
         into.model = into.model.take().or(facts.model);

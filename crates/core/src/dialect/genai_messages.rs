@@ -29,7 +29,7 @@ struct MessageJson<'a> {
     role: Cow<'a, str>,
     #[serde(borrow)]
     parts: PartList<'a>,
-    /// LiteLLM writes calls, and the call of a result, beside the parts, as OpenAI's API does.
+    /// LiteLLM leaves these beside the parts. Such a list is left to the general reader.
     #[serde(default)]
     tool_calls: Option<IgnoredAny>,
     #[serde(default)]
@@ -83,9 +83,10 @@ impl<'de> Visitor<'de> for MessageListVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut messages = Vec::new();
         let mut parts_left = MAX_PARTS;
-        while let Some(MessageJson { role, parts: PartList(parts), tool_calls, tool_call_id }) = list.next_element()? {
+        while let Some(message) = list.next_element()? {
+            let MessageJson { role, parts: PartList(parts), tool_calls, tool_call_id } = message;
             if tool_calls.is_some() || tool_call_id.is_some() {
-                return Err(A::Error::custom("a message of another schema"));
+                return Err(A::Error::custom("calls beside the parts"));
             }
             // An empty message takes memory as well.
             let left = parts_left.checked_sub(parts.len().max(1));
@@ -196,7 +197,8 @@ mod tests {
             "{}",
             r#"[{"role": "user", "content": "x"}]"#,
             r#"[{"role": "user", "parts": [{"type": "blob"}]}]"#,
-            r#"[{"role": "assistant", "parts": [], "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}]"#,
+            r#"[{"role": "assistant", "parts": [], "tool_calls": []}]"#,
+            r#"[{"role": "tool", "parts": [], "tool_call_id": "c"}]"#,
         ] {
             assert!(parse_message_list(text).is_none(), "{text}");
         }

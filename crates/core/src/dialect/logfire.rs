@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::message::{ChatMessage, MessageRole, messages_from_json};
-use crate::span::{AttributeValue, Span};
+use crate::span::Span;
 
 use super::wrapped::unwrap_result;
 use super::{
@@ -65,11 +65,6 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
             value("gen_ai.tool.name").and_then(read_text_attribute).map(|name| Cow::Owned(name.into_owned())),
         );
     }
-}
-
-/// The messages on the span of a run.
-pub(crate) fn read_run_messages(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
-    read_json_attribute(value).map(messages_from_json).unwrap_or_default()
 }
 
 /// Integrations of Logfire with other SDKs: messages, or arguments and result, in `input` and `output`.

@@ -6,6 +6,9 @@
 mod adk;
 mod genai;
 mod genai_messages;
+mod langtrace;
+mod litellm;
+mod llamaindex;
 mod logfire;
 mod mastra;
 mod openinference;
@@ -18,10 +21,10 @@ mod wrapped;
 use std::borrow::Cow;
 
 use crate::bounded_json;
-use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole};
+use crate::message::{ArgumentsText, ChatMessage, MessagePart, MessageRole, messages_from_json};
 use crate::span::{AttributeValue, Span};
 
-pub(crate) use logfire::read_run_messages;
+pub(crate) use recorded_io::{StoredReply, read_stored_replies};
 use wrapped::UnwrappedResult;
 pub(crate) use wrapped::{looks_like_repr, unwrap_result};
 
@@ -60,6 +63,8 @@ pub struct NormalizedSpan<'s> {
     pub session: Option<Cow<'s, str>>,
     /// All messages of a run on its span, not parsed. Its model calls usually have them, too.
     pub run_messages: Option<&'s AttributeValue<'s>>,
+    /// A message that the framework stored in its memory, not parsed.
+    pub stored_message: Option<&'s AttributeValue<'s>>,
     /// The reply ended because it asks for tools, whether its calls are recorded or not.
     pub asks_for_tools: bool,
     /// The user's request, where a convention states it directly.
@@ -87,8 +92,12 @@ pub struct ToolFacts<'s> {
     pub call_id: Option<Cow<'s, str>>,
     pub arguments: Option<ArgumentsText<'s>>,
     pub result: Option<Cow<'s, str>>,
+    /// How the tool failed, where a convention states it beside the result. What the model saw counts more.
+    pub failure: Option<Cow<'s, str>>,
     /// Whether the tool failed, by its status or by the form of its result.
     pub is_error: bool,
+    /// What the model said before the call, where the framework stores it apart from the call.
+    pub thought: Option<String>,
     pub description: Option<Cow<'s, str>>,
     pub schema: Option<Cow<'s, str>>,
 }
@@ -124,11 +133,20 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     if spoken.mastra {
         mastra::read_mastra_span(span, &mut facts);
     }
+    if spoken.langtrace {
+        langtrace::read_langtrace_span(span, &mut facts);
+    }
     if spoken.genai && span.scope.starts_with("openlit") {
         openlit::read_openlit_span(span, &mut facts);
     }
     if spoken.genai {
         genai::read_genai_span(span, &mut facts);
+    }
+    if span.scope.starts_with(llamaindex::SCOPE) {
+        llamaindex::read_llamaindex_span(span, &mut facts);
+    }
+    if span.scope == litellm::SCOPE {
+        litellm::read_litellm_span(span, &mut facts);
     }
     if spoken.recorded_io {
         recorded_io::read_recorded_io(span, &mut facts);
@@ -138,6 +156,14 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     }
     facts.apply_dialect_fallbacks(span);
     facts
+}
+
+/// The messages on the span of a run, as JSON or printed by Python.
+pub(crate) fn read_run_messages(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
+    match value.as_str() {
+        Some(text) if langtrace::is_printed_tasks(text) => langtrace::read_task_messages(text),
+        _ => read_json_attribute(value).map(messages_from_json).unwrap_or_default(),
+    }
 }
 
 /// The dialects whose keys occur on a span.
@@ -150,6 +176,7 @@ struct DetectedDialects {
     adk: bool,
     logfire: bool,
     mastra: bool,
+    langtrace: bool,
     recorded_io: bool,
 }
 
@@ -175,6 +202,8 @@ impl DetectedDialects {
                 Some(b'p') if key.starts_with("pydantic_ai.") => spoken.logfire = true,
                 Some(b'l') if matches!(key, "llm.request.type") => spoken.traceloop = true,
                 Some(b'l') if key.starts_with("logfire.") => spoken.logfire = true,
+                Some(b'c') if key == langtrace::CREW_KEY => spoken.langtrace = true,
+                Some(b'l') if key == langtrace::TASK_KEY => spoken.langtrace = true,
                 Some(b'l') if key.starts_with("llm.") => spoken.openinference = true,
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
                 Some(b'm') if key.starts_with("mastra.") => {
@@ -244,7 +273,7 @@ impl<'s> NormalizedSpan<'s> {
         if self.kind == OperationKind::Tool {
             self.tool.is_error |= span.is_error();
             if self.tool.result.is_none() && span.is_error() {
-                let message = span.exception_message().or(Some(span.status.message.as_ref()));
+                let message = span.exception_message().or(Some(span.status.message.as_ref())).map(without_stack);
                 self.tool.result = message.filter(|message| !message.is_empty()).map(Cow::Borrowed);
             }
         }
@@ -292,6 +321,21 @@ impl<'s> NormalizedSpan<'s> {
             self.input = messages;
         }
     }
+}
+
+/// An error message without the stack that JavaScript's instrumentations put behind it, and without its repetition in front
+/// of the stack: `no such ship\n\nError: no such ship\n    at find (file.js:1:2)`.
+fn without_stack(message: &str) -> &str {
+    // Messages of more paragraphs are not compared with their repetition, because that takes time.
+    const MAX_PARAGRAPHS: usize = 8;
+    let Some((text, stack)) = message.split_once("\n    at ") else { return message };
+    let first_line = stack.lines().next().unwrap_or_default();
+    if !first_line.contains(':') || !first_line.ends_with(|end: char| end == ')' || end.is_ascii_digit()) {
+        return message;
+    }
+    let mut paragraphs = text.match_indices("\n\n").take(MAX_PARAGRAPHS).map(|(end, _)| end);
+    let end = paragraphs.find(|end| *end > 0 && text[end + 2..].ends_with(&text[..*end]));
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// Tool definitions as text or with structure.

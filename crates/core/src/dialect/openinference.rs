@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::message::{
-    ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, messages_from_json, result_text,
+    ArgumentsText, ChatMessage, MessagePart, MessageRole, PRINTED_MESSAGE, ToolCall, ToolResult, messages_from_json,
+    result_text,
 };
 use crate::span::{AttributeValue, Span};
 use crate::{bounded_json, literal};
@@ -22,6 +23,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     let mut output = MessageTable::default();
     let mut parameters = None;
     let mut is_tool_run = false;
+    let mut output_value = None;
     for (key, value) in span.attributes.iter() {
         if let Some(rest) = key.strip_prefix("llm.") {
             if let Some(rest) = rest.strip_prefix("input_messages") {
@@ -48,7 +50,10 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
         match key {
             "openinference.span.kind" => facts.kind = parse_span_kind(value),
             "input.value" => fill_if_empty(&mut facts.input_text, text_or_json(value)),
-            "output.value" => fill_if_empty(&mut facts.output_text, text_or_json(value)),
+            "output.value" => {
+                output_value = Some(value);
+                fill_if_empty(&mut facts.output_text, text_or_json(value));
+            }
             "session.id" => fill_if_empty(&mut facts.session, read_text_attribute(value)),
             "agent.name" => fill_if_empty(&mut facts.agent, read_text_attribute(value)),
             "agent.version" => fill_if_empty(&mut facts.agent_version, read_text_attribute(value)),
@@ -80,6 +85,13 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     if is_tool_run && facts.kind == OperationKind::Other && facts.tool.name.is_some() {
         facts.kind = OperationKind::Tool;
     }
+    // Haystack's Agent is a chain like any other component, and all that tells of its model calls are its messages.
+    if matches!(facts.kind, OperationKind::Other | OperationKind::Agent)
+        && output_value.and_then(AttributeValue::as_str).is_some_and(is_haystack_run)
+    {
+        facts.kind = OperationKind::Agent;
+        facts.run_messages = output_value;
+    }
     // OpenInference is read first, so there is nothing to merge with.
     facts.input = input.into_messages();
     facts.output = output.into_messages();
@@ -102,6 +114,13 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
         }
         _ => {}
     }
+}
+
+/// Whether an output is that of Haystack's Agent: all messages of a run and the last one again, printed by Python.
+fn is_haystack_run(output: &str) -> bool {
+    let printed =
+        output.strip_prefix("{\"messages\": [\"").is_some_and(|messages| messages.starts_with(PRINTED_MESSAGE));
+    printed && output.contains("\"last_message\": \"")
 }
 
 /// Haystack's instrumentation leaves the results out of the messages. They stand in the request as Python prints it:

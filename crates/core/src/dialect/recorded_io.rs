@@ -2,6 +2,9 @@
 //! Haystack, Mastra, Genkit, VoltAgent.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+
+use serde_json::Value as Json;
 
 use crate::bounded_json;
 use crate::message::{ChatMessage, MessageRole, messages_from_json};
@@ -86,10 +89,11 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
     else {
         return;
     };
+    let within = value("span.type").filter(|_| convention.kind == VOLTAGENT_KIND).and_then(AttributeValue::as_str);
+    let is_of_memory = within == Some("memory");
     if facts.kind == OperationKind::Other {
         // Its span of a model call records no reply, and stands for a whole run.
-        let within = value("span.type").filter(|_| convention.kind == VOLTAGENT_KIND);
-        facts.kind = match within.and_then(AttributeValue::as_str) {
+        facts.kind = match within {
             Some("tool") => OperationKind::Tool,
             Some(_) => OperationKind::Other,
             None => parse_kind(convention, kind),
@@ -126,6 +130,10 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
             if facts.tool.arguments.is_none() {
                 facts.tool.arguments = input.and_then(text_or_json).and_then(unwrap_arguments);
             }
+            if value("langfuse.observation.level").and_then(AttributeValue::as_str) == Some("ERROR") {
+                facts.tool.is_error = true;
+                facts.tool.failure = value("langfuse.observation.status_message").and_then(read_text_attribute);
+            }
             if let Some(AttributeValue::Str(text)) = output.filter(|_| facts.tool.result.is_none()) {
                 let result = unwrap_result(text);
                 facts.tool.is_error |= result.is_error;
@@ -133,11 +141,62 @@ pub(super) fn read_recorded_io<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
                 facts.tool.result = Some(result.text);
             }
         }
+        // What VoltAgent stores in its memory and reads from it is no request and no answer of the run.
+        OperationKind::Other if is_of_memory => {
+            if value("memory.operation").and_then(AttributeValue::as_str) == Some("write") {
+                facts.stored_message = input;
+            }
+        }
         OperationKind::Agent | OperationKind::Other => {
             fill_if_empty(&mut facts.input_text, input.and_then(text_or_json));
             fill_if_empty(&mut facts.output_text, output.and_then(text_or_json));
         }
     }
+}
+
+/// A reply of the model inside of a message that VoltAgent stores: what it said, and the ids of the calls behind that.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct StoredReply {
+    pub text: String,
+    pub calls: Vec<String>,
+}
+
+/// The replies of a stored message of the assistant that say something before their calls. The message holds the parts of
+/// the whole run so far: text, calls with their results, and `step-start` between some replies.
+///
+/// Calls of replies without words follow those before without a mark, so only the first call surely belongs to the words.
+pub(crate) fn read_stored_replies(value: &AttributeValue<'_>) -> Vec<StoredReply> {
+    let json = read_json_attribute(value).unwrap_or_default();
+    let message = json.get("message").filter(|message| message.get("role").is_some_and(|role| role == "assistant"));
+    let parts = message.and_then(|message| message.get("parts")).and_then(Json::as_array);
+    let mut replies: Vec<StoredReply> = vec![StoredReply::default()];
+    for part in parts.into_iter().flatten() {
+        let text = |key: &str| part.get(key).and_then(Json::as_str).unwrap_or_default();
+        let (kind, call_id) = (text("type"), text("toolCallId"));
+        let is_open = replies.last().is_some_and(|reply| reply.calls.is_empty());
+        match kind {
+            "step-start" => replies.push(StoredReply::default()),
+            "text" if !text("text").trim().is_empty() => {
+                if !is_open {
+                    replies.push(StoredReply::default());
+                }
+                if let Some(reply) = replies.last_mut() {
+                    if !reply.text.is_empty() {
+                        reply.text.push('\n');
+                    }
+                    reply.text.push_str(text("text").trim());
+                }
+            }
+            _ if !call_id.is_empty() && (kind.starts_with("tool-") || kind == "dynamic-tool") => {
+                if let Some(reply) = replies.last_mut() {
+                    reply.calls.push(call_id.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    replies.retain(|reply| !reply.text.is_empty() && !reply.calls.is_empty());
+    replies
 }
 
 /// Kinds of observations, span types and components. Others are structure.
@@ -164,7 +223,8 @@ fn read_unquoted<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
 
 /// The messages of a request: a list, or what was sent to the provider.
 fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
-    let json = read_json_attribute(value).unwrap_or_default();
+    let mut json = read_json_attribute(value).unwrap_or_default();
+    name_result_roles(&mut json);
     let body = json.get("body").filter(|body| body.get("messages").is_some()).cloned();
     let mut messages = messages_from_json(body.unwrap_or(json));
     // Langfuse lists the tools on offer behind the messages.
@@ -172,6 +232,40 @@ fn read_request(value: &AttributeValue<'_>) -> Vec<ChatMessage<'static>> {
         message.role != MessageRole::Tool || message.tool_results().any(|result| !is_tool_definition(&result.content))
     });
     messages
+}
+
+/// Gives results the role of a tool and the id of their call. Langfuse's handler for LangChain in JavaScript writes the name
+/// of the tool as the role, and no id.
+fn name_result_roles(request: &mut Json) {
+    let messages = match request {
+        Json::Object(request) => request.get_mut("messages").and_then(Json::as_array_mut),
+        Json::Array(messages) => Some(messages),
+        _ => None,
+    };
+    // The ids of the calls that no result has answered yet, by tool.
+    let mut open: HashMap<String, VecDeque<Json>> = HashMap::new();
+    for message in messages.into_iter().flatten().filter_map(Json::as_object_mut) {
+        let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+        if let Some(id) = open.get_mut(role).and_then(VecDeque::pop_front) {
+            let name = role.to_owned();
+            message.insert("role".to_owned(), Json::from("tool"));
+            message.entry("name").or_insert(Json::from(name));
+            message.entry("tool_call_id").or_insert(id);
+        } else if role == "assistant"
+            && let Some(calls) = message.get("tool_calls").and_then(Json::as_array)
+        {
+            for call in calls {
+                let name = call.get("function").unwrap_or(call).get("name").and_then(Json::as_str).unwrap_or_default();
+                // A tool that is named like a role is not told from the role.
+                if !["", "user", "human", "system", "developer", "assistant", "ai", "model", "tool", "function"]
+                    .contains(&name)
+                {
+                    let ids = open.entry(name.to_owned()).or_default();
+                    ids.push_back(call.get("id").cloned().unwrap_or_default());
+                }
+            }
+        }
+    }
 }
 
 /// Whether the text of a tool message is the definition of a function.

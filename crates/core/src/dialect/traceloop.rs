@@ -97,11 +97,15 @@ fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: Me
     let mut message = ChatMessage::new(default_role);
     let (mut content, mut call_id, mut reasoning) = (None, None, None);
     let mut calls: Vec<MessageAttribute<'s>> = Vec::new();
+    let mut single_call = ToolCall::default();
     for &(_, field, value) in fields {
         match field {
             "role" => message.role = MessageRole::parse(value.as_str().unwrap_or_default()),
             "content" => content = Some(value),
             "reasoning" | "reasoning_content" => reasoning = read_text_attribute(value),
+            // LiteLLM writes each call of a reply like this, under an index of its own.
+            "function_call.name" => single_call.name = read_text_attribute(value).unwrap_or_default(),
+            "function_call.arguments" => single_call.arguments = read_argument_attribute(value),
             "tool_call_id" => call_id = read_text_attribute(value),
             _ => calls.extend(field.strip_prefix("tool_calls.").and_then(|rest| parse_indexed_attribute(rest, value))),
         }
@@ -129,6 +133,9 @@ fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: Me
         if !call.name.is_empty() {
             message.parts.push(MessagePart::ToolCall(call));
         }
+    }
+    if !single_call.name.is_empty() && !message.has_tool_calls() {
+        message.parts.push(MessagePart::ToolCall(single_call));
     }
     message
 }

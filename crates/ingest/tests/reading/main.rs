@@ -5,6 +5,7 @@
 mod captures;
 mod conversations;
 mod early_versions;
+mod framework_spans;
 mod imports;
 mod order;
 mod other_conventions;
