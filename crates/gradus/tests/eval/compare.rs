@@ -48,6 +48,10 @@ fn a_planted_fault_is_worse_and_the_rest_is_not() {
     assert!(ran.out.contains("read_file → read_file ✗ → answer"), "both runs are shown: {}", ran.out);
     assert!(ran.out.contains("What goes wrong"), "{}", ran.out);
     let comparison: Json = serde_json::from_str(&lab.read("c.json")).unwrap();
+    let schema: Json = serde_json::from_str(include_str!("../../../../docs/schemas/comparison.schema.json")).unwrap();
+    for required in schema["required"].as_array().unwrap() {
+        assert!(comparison.get(required.as_str().unwrap()).is_some(), "{required}");
+    }
     assert_eq!(dimension(&comparison, "call_validity")["verdict"], "worse");
     assert_eq!(dimension(&comparison, "steps")["verdict"], "worse");
     for name in ["outcome", "unflagged.thought_to_tool", "unflagged.query_to_thought"] {

@@ -36,7 +36,6 @@ pub struct VersionComparison {
     pub report: ComparisonReport,
     /// Dimensions that a model judged: how far its errors are known, and the corrected numbers. Verdicts compare the raw
     /// ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calibrations: Vec<ComparedCalibration>,
     /// Tasks whose scores changed, for each pair of versions.
     pub flips: Vec<TaskFlips>,
