@@ -16,7 +16,7 @@ Definitions
   the environment rejected. The steps of a flag are the step that it is on; of a flag on the whole run, those that its evidence
   names ("Step 7 repeats step 6"), and a flag whose evidence names no step is about the whole run. Rejected are the steps that
   the gold classes as refused (`refused_call`, `refused_write`); in sources without labelled steps, those whose recorded result
-  is an error. "Without error results" takes the results in all sources.
+  is an error or begins with "Error: ". "Without error results" takes the results in all sources.
 - A reading in flag_readings.json is one reader's verdict on one flag, made from the recorded run without looking at its label.
 """
 import argparse
@@ -67,7 +67,7 @@ class SourceReader:
     def read_trajectories(self, gradus, paths, folder):
         trajectories = []
         for line in self.scorer.run_command([gradus, "traces", "--format", "jsonl", *paths], folder):
-            self.error_steps |= {(line["trajectory_id"], step["index"]) for step in line["steps"] if step.get("is_error")}
+            self.error_steps |= {(line["trajectory_id"], step["index"]) for step in line["steps"] if is_error_result(step)}
             steps = [dict(index=step["index"], tool=step["tool"], arguments=step.get("arguments"), raw=step.get("arguments_raw"),
                           spans=step.get("span_ids") or []) for step in line["steps"]]
             trajectories.append(dict(
@@ -87,6 +87,12 @@ class SourceReader:
             if key not in verdicts or states.index(verdict["state"]) < states.index(verdicts[key]["state"]):
                 verdicts[key] = verdict
         return verdicts
+
+
+def is_error_result(step):
+    """Marked as an error, or a text that begins with one, also inside of the envelope of the Model Context Protocol."""
+    text = (step.get("observation") or "").lstrip()
+    return step.get("is_error") or re.match(r'(\{.{0,80}"text": "|\[.{0,80}"text": ")?Error: ', text) is not None
 
 
 def steps_of_flag(line):
