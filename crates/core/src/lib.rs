@@ -11,6 +11,7 @@ pub mod duration_text;
 pub mod message;
 pub mod path_budget;
 mod phoenix_attributes;
+mod quote_tracker;
 pub mod raw_json;
 mod short_text;
 pub mod span;

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use crate::bounded_json::MAX_JSON_NODES;
 use crate::literal;
 use crate::message::{ChatMessage, message_from_json, messages_from_json};
+use crate::quote_tracker::QuoteTracker;
 use crate::span::{AttributeValue, Span};
 
 use super::{NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_json_attribute, read_text_attribute};
@@ -80,18 +81,14 @@ pub(super) fn read_task_messages(text: &str) -> Vec<ChatMessage<'static>> {
     const FIELD: &str = ", messages=";
     // The list of tasks and the present task are open.
     const FIELD_DEPTH: usize = 2;
-    let (mut at, mut depth, mut quote, mut is_escaped) = (0, 0usize, None, false);
+    let (mut at, mut depth, mut quotes) = (0, 0usize, QuoteTracker::default());
     let mut messages = Vec::new();
     while let Some(&byte) = text.as_bytes().get(at) {
-        match (quote, byte) {
-            (Some(_), _) if is_escaped => is_escaped = false,
-            (Some(_), b'\\') => is_escaped = true,
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'\'' | b'"') => quote = Some(byte),
-            (None, b'(' | b'[' | b'{') => depth += 1,
-            (None, b')' | b']' | b'}') => depth = depth.saturating_sub(1),
-            (None, b',') if depth == FIELD_DEPTH && text[at..].starts_with(FIELD) => {
+        match byte {
+            _ if !quotes.is_code(byte) => {}
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' if depth == FIELD_DEPTH && text[at..].starts_with(FIELD) => {
                 let Some((list, rest)) = literal::parse_prefix(&text[at + FIELD.len()..]) else { return Vec::new() };
                 messages.extend(messages_from_json(list));
                 // Each list may be as long as the reader of literals allows, so their number is bounded here.

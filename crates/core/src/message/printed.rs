@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use crate::literal;
+use crate::quote_tracker::QuoteTracker;
 
 use super::{ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, join_lines};
 
@@ -98,16 +99,12 @@ fn parse_text(text: &str) -> Option<(String, &str)> {
 
 /// What follows the bracket that closes the present one. Brackets in quotes do not count.
 fn skip_to_close(text: &str) -> Option<&str> {
-    let (mut depth, mut quote, mut is_escaped) = (1usize, None, false);
+    let (mut depth, mut quotes) = (1usize, QuoteTracker::default());
     for (at, byte) in text.bytes().enumerate() {
-        match (quote, byte) {
-            (Some(_), _) if is_escaped => is_escaped = false,
-            (Some(_), b'\\') => is_escaped = true,
-            (Some(open), _) if byte == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'\'' | b'"') => quote = Some(byte),
-            (None, b'(' | b'[' | b'{') => depth += 1,
-            (None, b')' | b']' | b'}') => {
+        match byte {
+            _ if !quotes.is_code(byte) => {}
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => {
                 depth -= 1;
                 if depth == 0 {
                     return Some(&text[at + 1..]);

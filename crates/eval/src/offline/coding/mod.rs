@@ -8,6 +8,7 @@ mod secret_values;
 mod shell_command;
 mod shell_syntax;
 mod test_run;
+mod unread_edit;
 mod user_consent;
 
 pub(super) use claims::{claim_remarks, judge_test_claims};
@@ -20,6 +21,9 @@ use super::OfflineJudge;
 use super::excerpt::take_prefix;
 use coding_action::{code_mode_script, only_waits};
 use shell_command::{only_looks, sleeps};
+
+/// Steps before the present one that a rule looks at.
+const MAX_LOOKBACK: usize = 400;
 
 /// Whether a step runs a command of a shell.
 pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
