@@ -26,7 +26,7 @@ pub mod summary;
 pub mod table;
 pub mod transcript;
 
-pub use number_text::{format_count, format_counted_noun};
+pub use number_text::{format_amount, format_count, format_counted_noun};
 pub use report_table::{ReportTable, TableColumn};
 pub use run_gates::check_run_gates;
 pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult, index_trials};

@@ -6,7 +6,7 @@ use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::report::{CorrectedMetric, EvaluationSummary, GateResult, MetricCalibration, MetricResult};
 use gradus_stats::calibration::ShareEstimator;
 
-use crate::number_text::{format_count, format_counted_noun};
+use crate::number_text::{format_amount, format_count, format_counted_noun};
 
 /// Labels of one metric that are listed; the rest is summed up.
 const MAX_LABELS: usize = 8;
@@ -38,17 +38,17 @@ pub fn format_outcome_counts(outcome: &MetricResult) -> String {
 /// `57.1 % of 24, interval 38.8 to 73.9 %`: the value of a gate with its population. Empty without a value.
 pub fn format_gate_value(gate: &GateResult) -> String {
     let Some(value) = gate.value else { return String::new() };
-    let is_cost = matches!(gate.metric.as_str(), "cost" | "agent_cost");
+    let metric = gate.metric.split('{').next().unwrap_or_default();
+    let unit = if matches!(metric, "cost" | "agent_cost") { "$" } else { "" };
+    let decimals = if unit.is_empty() { 2 } else { 4 };
+    let amount = |number: f64| format!("{unit}{}", format_amount(number, decimals));
     let interval = gate.interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite());
     let (value, interval) = match gate.is_share {
         true => (
             format!("{:.1} %", 100.0 * value),
             interval.map(|known| format!("{:.1} to {:.1} %", 100.0 * known.low, 100.0 * known.high)),
         ),
-        false if is_cost => {
-            (format!("${value:.4}"), interval.map(|known| format!("${:.4} to ${:.4}", known.low, known.high)))
-        }
-        false => (format!("{value:.2}"), interval.map(|known| format!("{:.2} to {:.2}", known.low, known.high))),
+        false => (amount(value), interval.map(|known| format!("{} to {}", amount(known.low), amount(known.high)))),
     };
     match interval {
         Some(interval) => format!("{value} of {}, interval {interval}", format_count(gate.count)),

@@ -1,7 +1,8 @@
 //! Interrupts while agents work on trials: those under way are finished first, and no process is left behind.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,9 +15,26 @@ use crate::process_groups::ProcessGroupRegistry;
 /// What shells add to the number of the signal that ended a program.
 const SIGNAL_EXIT_BASE: i32 = 128;
 
+/// What is done before a signal ends the process, such as a teardown command.
+type ExitAction = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Holds the action from the moment it is due until it is done in the ordinary way.
+#[derive(Clone, Default)]
+pub(super) struct ExitActionSlot(Arc<Mutex<Option<ExitAction>>>);
+
+impl ExitActionSlot {
+    pub(super) fn set(&self, action: impl Future<Output = ()> + Send + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(action));
+    }
+
+    pub(super) fn take(&self) -> Option<ExitAction> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one, SIGTERM or
-/// SIGHUP (the terminal was closed) ends the process at once, together with the programs of agents that are running.
-/// Dropping it ends the thread.
+/// SIGHUP (the terminal was closed) ends the programs of agents that are running, and the process after its exit action.
+/// One more signal does not wait for that action. Dropping it ends the thread.
 pub(super) struct InterruptListener {
     /// Dropping the sender ends the thread.
     end: Option<oneshot::Sender<()>>,
@@ -24,14 +42,19 @@ pub(super) struct InterruptListener {
 }
 
 impl InterruptListener {
-    pub(super) fn start(stop: &Arc<AtomicBool>, programs: &ProcessGroupRegistry, hint: String) -> InterruptListener {
-        let (stop, programs) = (Arc::clone(stop), programs.clone());
+    pub(super) fn start(
+        stop: &Arc<AtomicBool>,
+        programs: &ProcessGroupRegistry,
+        exit_action: &ExitActionSlot,
+        hint: String,
+    ) -> InterruptListener {
+        let (stop, programs, exit_action) = (Arc::clone(stop), programs.clone(), exit_action.clone());
         let (end, ended) = oneshot::channel();
         let (handlers_set, is_listening) = mpsc::channel();
         let listen = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(listen_for_interrupts(&stop, &programs, &hint, handlers_set, ended));
+                runtime.block_on(listen_for_interrupts(&stop, &programs, &exit_action, &hint, handlers_set, ended));
             }
         };
         // If no thread can be started, Ctrl-C ends the process as usual, and --resume still works.
@@ -55,6 +78,7 @@ impl Drop for InterruptListener {
 async fn listen_for_interrupts(
     stop: &AtomicBool,
     programs: &ProcessGroupRegistry,
+    exit_action: &ExitActionSlot,
     hint: &str,
     handlers_set: mpsc::Sender<()>,
     mut ended: oneshot::Receiver<()>,
@@ -82,6 +106,14 @@ async fn listen_for_interrupts(
         if let Some(exit_code) = exit_code {
             programs.end_all();
             print_diagnostic(&format!("interrupted; {hint}"));
+            if let Some(action) = exit_action.take() {
+                tokio::select! {
+                    () = action => {}
+                    _ = hung_up(&mut hang_up) => {}
+                    _ = terminate.recv() => {}
+                    _ = pressed.recv() => {}
+                }
+            }
             std::process::exit(exit_code);
         }
         print_diagnostic("finishing the trials that are under way; once more ends at once");

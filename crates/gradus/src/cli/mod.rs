@@ -77,6 +77,14 @@ pub(crate) enum CommandExit {
     Interrupted = 130,
 }
 
+impl CommandExit {
+    /// The exit code of a run that this ended early. Gates that are not decided are what a CI job must learn, whatever
+    /// the reason.
+    fn unless_undecided(self, of_gates: CommandExit) -> CommandExit {
+        if of_gates == CommandExit::GateIncomplete { of_gates } else { self }
+    }
+}
+
 /// Grades every step a tool-using AI agent takes.
 #[derive(Parser)]
 #[command(name = "gradus", max_term_width = 100, arg_required_else_help = true)]

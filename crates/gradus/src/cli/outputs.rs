@@ -93,7 +93,8 @@ pub(super) enum OutputError {
 impl OutputOptions {
     /// The output files, without the CSV folder and without standard output.
     fn files(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
+        let baseline = &self.baseline.save_baseline;
+        let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html, baseline];
         files.into_iter().flatten().map(PathBuf::as_path).filter(|path| !is_stdout(path))
     }
 
@@ -103,8 +104,8 @@ impl OutputOptions {
         files.into_iter().flatten().any(|path| is_stdout(path))
     }
 
-    /// Checks that all files can be written, before money is spent on a run whose results could not be saved. It
-    /// creates missing files and folders, and does not truncate existing files: the run may still be refused.
+    /// Checks that all files can be written, before money is spent on a run whose results could not be saved. Files stay
+    /// as they are: the run may still be refused.
     pub(super) fn prepare(&self, sources: &[String]) -> Result<(), OutputError> {
         let files: Vec<PathBuf> =
             self.files().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())).collect();
@@ -130,8 +131,12 @@ impl OutputOptions {
             return Err(OutputError::SeveralToStdout);
         }
         for path in self.files() {
+            let is_new = path.symlink_metadata().is_err();
             let opened = File::options().append(true).create(true).open(path);
             opened.map_err(|source| OutputError::Unwritable { path: path.to_owned(), source })?;
+            if is_new {
+                let _ = std::fs::remove_file(path);
+            }
         }
         if let Some(folder) = &self.csv {
             std::fs::create_dir_all(folder)

@@ -9,7 +9,7 @@ use gradus_core::visible::printable_line;
 use gradus_eval::report::RunReader;
 use gradus_eval::run::{RunFileError, RunFolder, RunState, StateFolder};
 use gradus_report::compare::VersionResults;
-use gradus_report::{BOLD, DIM, json};
+use gradus_report::{BOLD, DIM, format_amount, json};
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
@@ -295,7 +295,7 @@ fn draw_bars(values: &[Option<f64>], is_share: bool) -> String {
 }
 
 fn format_metric(is_share: bool, value: f64) -> String {
-    if is_share { format!("{:.1} %", 100.0 * value) } else { format!("{value:.2}") }
+    if is_share { format!("{:.1} %", 100.0 * value) } else { format_amount(value, 2) }
 }
 
 fn reject_input(reason: &str) -> CommandExit {

@@ -319,6 +319,10 @@ fn judging_stops_when_the_gate_is_decided() {
     let summary: Json = serde_json::from_str(&lab.read("s.json")).unwrap();
     let judged = summary["summary"]["trajectories"].as_u64().unwrap();
     assert!((8..150).contains(&judged), "{judged}");
+    // The printed number is the one that decided: of each run the mean of its steps. Intervals hold for a fixed number.
+    let gate = &summary["gates"][0];
+    assert_eq!((&gate["count"], &gate["interval"]), (&judged.into(), &Json::Null), "{gate}");
+    assert!(gate["explanation"].as_str().unwrap().starts_with(&format!("mean of {judged} runs (of each")), "{gate}");
     // It is no complete run, and says so wherever it is shown.
     assert_eq!(summary["summary"]["complete"], false);
     let runs: Json = serde_json::from_str(&lab.run(&["runs", "--json"]).exits_with(0).out).unwrap();

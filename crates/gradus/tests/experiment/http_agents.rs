@@ -86,7 +86,10 @@ fn start_agent(
             let own = format!("{:032x}", number + 1);
             let tools: &[&str] = if body.to_string().contains("order") { &["find_order"] } else { &[] };
             let trace = match marks {
-                SpanMarks::Trace => agent_trace(parts[1], parts[2], "q", tools, None, &[("session.id", "same")]),
+                SpanMarks::Trace => {
+                    // The response counts, since the command says where the answer is in it.
+                    agent_trace(parts[1], parts[2], "q", tools, Some("A draft."), &[("session.id", "same")])
+                }
                 SpanMarks::Baggage => agent_trace(&own, "", "q", tools, None, &pairs),
                 SpanMarks::Nothing => agent_trace(&own, "", "q", tools, None, &[]),
             };
@@ -200,8 +203,9 @@ fn spans_that_belong_to_no_trial_are_reported() {
 fn an_agent_that_is_not_there_stops_the_experiment() {
     let place = Place::new();
     place.write("items.jsonl", ITEMS);
-    let url = format!("http://{}/chat", free_address());
-    let ran = place.run(&["experiment", "items.jsonl", "--agent-url", &url, "--span-wait", "0.1"]).exits_with(2);
+    // Nothing listens on port 1; a free port could be taken by then.
+    let url = "http://127.0.0.1:1/chat";
+    let ran = place.run(&["experiment", "items.jsonl", "--agent-url", url, "--span-wait", "0.1"]).exits_with(2);
     let last = ran.err.lines().last().unwrap();
     assert!(
         last.contains("agent not found: http://127.0.0.1") && last.contains("hint: start the agent first"),

@@ -5,6 +5,7 @@
 mod bad_agents;
 mod datasets;
 mod http_agents;
+mod partial;
 #[path = "../place/mod.rs"]
 mod place;
 mod programs;

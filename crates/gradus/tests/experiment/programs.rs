@@ -313,30 +313,6 @@ fn grading_that_failed_is_continued_without_trials() {
 }
 
 #[test]
-fn an_interrupt_lets_running_trials_finish() {
-    let place = Place::new();
-    place.write("items.jsonl", ITEMS);
-    place.write("agent.sh", "touch started\nuntil [ -e go ]; do sleep 0.05; done\necho 'I refunded order 7'\n");
-    let words = ["experiment", "items.jsonl", "--agent", "bash agent.sh", "--jobs", "1", "--out", "out"];
-    let child = place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while !place.path("started").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no trial starts");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    // The trial goes on only after the interrupt was heard, so that no other one starts before it.
-    std::thread::sleep(Duration::from_millis(500));
-    place.write("go", "");
-    let ran = Ran::from_output(child.wait_with_output().unwrap()).exits_with(130);
-    assert!(ran.err.contains("the same command continues from there"), "{}", ran.err);
-    assert_eq!(place.lines("out/trials.jsonl").len(), 1, "what was finished is reported");
-    let ran = place.run(&words).exits_with(0);
-    assert!(ran.err.contains("1 trial is done, 1 left"), "{}", ran.err);
-}
-
-#[test]
 fn setup_and_teardown_stand_around_all_trials() {
     let place = Place::new();
     let setup = "echo setup >>order.txt; (sleep 600 & echo $! >background.pid)";
@@ -351,8 +327,10 @@ fn setup_and_teardown_stand_around_all_trials() {
         assert!(begun.elapsed() < Duration::from_secs(30), "what setup left behind is ended");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let ran = experiment(&place, "true\n", &["--fresh", "--setup", "echo no database >&2; exit 4", "--no-grading"]);
+    let setup = ["--setup", "echo no database >&2; exit 4", "--teardown", "touch torn_down"];
+    let ran = experiment(&place, "true\n", &[&["--fresh", "--no-grading"], &setup[..]].concat());
     let ran = ran.exits_with(2);
+    assert!(place.path("torn_down").exists(), "a setup that failed may have begun something");
     assert!(
         ran.err.contains("--setup failed: echo no database >&2; exit 4: it ended with exit status: 4: no database"),
         "{}",

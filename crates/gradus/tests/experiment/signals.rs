@@ -28,7 +28,17 @@ fn is_alive(pid: &str) -> bool {
 fn start_experiment(place: &Place, prefix: &str) -> Child {
     place.write("items.jsonl", ITEM);
     place.write("agent.sh", WAITING_AGENT);
-    let own = place.command(&["experiment", "items.jsonl", "--agent", "sh agent.sh", "--no-grading"]);
+    let own = place.command(&[
+        "experiment",
+        "items.jsonl",
+        "--agent",
+        "sh agent.sh",
+        "--no-grading",
+        "--setup",
+        "(sleep 600 & echo $! >setup.pid)",
+        "--teardown",
+        "kill -0 $(cat setup.pid) && touch torn_down",
+    ]);
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{prefix} exec \"$@\""), "sh"]).arg(own.get_program()).args(own.get_args());
     command.current_dir(own.get_current_dir().unwrap());
@@ -53,10 +63,12 @@ fn no_signal_leaves_an_agent_running() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         let status = child.wait().unwrap();
         assert_eq!((status.code(), status.signal()), (code, killed_by), "{signal:?}");
-        for file in ["agent.pid", "sleep.pid"] {
+        for file in ["agent.pid", "sleep.pid", "setup.pid"] {
             let pid = place.read(file);
             wait_until(&format!("{signal:?} leaves {file}"), || !is_alive(&pid));
         }
+        // Teardown finds what setup began. Nothing can be done after SIGKILL.
+        assert_eq!(place.path("torn_down").exists(), killed_by.is_none(), "{signal:?}");
     }
 }
 

@@ -68,7 +68,8 @@ struct TaskLine {
 struct RunLine {
     /// Sum and count for each dimension of the header.
     scores: Vec<Option<(f64, u32)>>,
-    steps: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    steps: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,7 +182,11 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
     struct SchemaOnly {
         gradus_baseline: u32,
     }
-    let bad_line = |line: usize, error: &serde_json::Error| BaselineError::Line { line, reason: error.to_string() };
+    let bad_line = |line: usize, error: &serde_json::Error| {
+        // The parser counts the lines of what it was given, which is one.
+        let reason = error.to_string().replace(&format!("line {} ", error.line()), "");
+        BaselineError::Line { line, reason }
+    };
     let SchemaOnly { gradus_baseline } = serde_json::from_slice(first_line).map_err(|error| bad_line(1, &error))?;
     if gradus_baseline > BASELINE_SCHEMA {
         return Err(BaselineError::Schema { found: gradus_baseline });

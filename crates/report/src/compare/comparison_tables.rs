@@ -130,8 +130,8 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
             format_count(counts.fell)
         ),
         false => format!(
-            "not paired: {} runs of {}, {} of {}",
-            format_count(counts.first_runs),
+            "not paired: {} of {}, {} of {}",
+            format_counted_noun(counts.first_runs, "run", "runs"),
             pair.first,
             format_count(counts.second_runs),
             pair.second
@@ -140,6 +140,7 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
     let Some(plan) = &found.plan else { return tasks };
     let detectable = plan.detectable_effect.map(|effect| match found.scale {
         EffectScale::Share => format!("; could have seen {:.1} points", 100.0 * effect),
+        EffectScale::Relative if !relative_change(effect).is_finite() => String::new(),
         EffectScale::Relative => format!("; could have seen {:.1} %", 100.0 * relative_change(effect)),
     });
     let more = plan

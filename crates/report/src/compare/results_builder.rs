@@ -1,7 +1,7 @@
 //! Collects what one version did, run by run, from whatever holds the verdicts: the files of a run, or the store of a
 //! server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{JudgedHead, MetricResult, TrialIndex, VerdictHead};
@@ -32,6 +32,8 @@ pub struct VersionResultsBuilder<'m> {
     trials: TrialIndex,
     /// The run of each trial: its task, and the position there.
     trial_runs: HashMap<usize, (TaskKey, usize)>,
+    /// Trials whose own trajectory was added, with their results.
+    measured_trials: HashSet<usize>,
 }
 
 impl<'m> VersionResultsBuilder<'m> {
@@ -95,6 +97,7 @@ impl<'m> VersionResultsBuilder<'m> {
             measurements,
             trials: index_trials(measurements),
             trial_runs: HashMap::new(),
+            measured_trials: HashSet::new(),
         }
     }
 
@@ -133,10 +136,9 @@ impl<'m> VersionResultsBuilder<'m> {
                 *score = score.filter(|_| self.of_steps[at]);
             }
         }
-        for result in trial.iter().filter(|_| !is_nested).flat_map(|trial| &trial.results) {
-            if let Some(at) = header.dimensions.iter().position(|known| known.name == result.name) {
-                scores[at] = Some(ScoreTally { sum: f64::from(u8::from(result.is_good)), count: 1 });
-            }
+        if let (Some(position), Some(trial), false) = (position, trial, is_nested) {
+            self.measured_trials.insert(position);
+            add_trial_scores(trial, &header.dimensions, &mut scores);
         }
         let request = head.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
         let key = match (trial.and_then(|trial| trial.task_id.clone()), request) {
@@ -153,7 +155,7 @@ impl<'m> VersionResultsBuilder<'m> {
         let values = RunValues {
             trajectory_id: head.trajectory_id.clone().into_owned(),
             scores,
-            steps: head.steps.0,
+            steps: Some(head.steps.0),
             tokens: Some(head.tokens.total()).filter(|tokens| *tokens > 0),
             cost_usd: head.cost_usd,
             // Baselines have microseconds; the same run must be the same in both.
@@ -169,8 +171,38 @@ impl<'m> VersionResultsBuilder<'m> {
         }
     }
 
+    /// Adds the results of trials whose trajectory was not added: nothing was judged, or judging ended before them. Only
+    /// for a version that is the whole run.
+    pub fn add_unjudged_trials(&mut self) {
+        for (position, trial) in self.measurements.iter().enumerate() {
+            let Some(task_id) = trial.task_id.as_ref().filter(|_| !self.measured_trials.contains(&position)) else {
+                continue;
+            };
+            let dimensions = &self.results.header.dimensions;
+            let mut scores: Vec<Option<ScoreTally>> = vec![None; dimensions.len()];
+            add_trial_scores(trial, dimensions, &mut scores);
+            let trajectory_id = trial.trajectory_id.clone().unwrap_or_default();
+            let values = RunValues { trajectory_id, scores, ..RunValues::default() };
+            let known = self.trial_runs.get(&position);
+            match known.and_then(|(key, at)| self.results.tasks.get_mut(key)?.runs.get_mut(*at)) {
+                // A trajectory of an agent that the agent called was judged.
+                Some(run) => run.merge(values, false),
+                None => self.results.tasks.entry(TaskKey::Item(task_id.clone())).or_default().runs.push(values),
+            }
+        }
+    }
+
     pub fn finish(self) -> VersionResults {
         self.results
+    }
+}
+
+/// Puts the results of a trial among the scores of its run, which are in the order of the dimensions.
+fn add_trial_scores(trial: &TrialMeasurement, dimensions: &[ScoredDimension], scores: &mut [Option<ScoreTally>]) {
+    for result in &trial.results {
+        if let Some(at) = dimensions.iter().position(|known| known.name == result.name) {
+            scores[at] = Some(ScoreTally { sum: f64::from(u8::from(result.is_good)), count: 1 });
+        }
     }
 }
 

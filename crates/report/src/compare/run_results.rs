@@ -26,19 +26,27 @@ impl VersionResults {
         let mut builder = VersionResultsBuilder::from_manifest(&reader.record, measurements);
         let calibration = RunCalibration::load(reader);
         let mut selected = HashSet::new();
+        let mut is_whole = true;
         reader.visit_verdicts(|head, verdicts| {
             match select(head) {
-                ControlFlow::Break(()) => return ControlFlow::Break(()),
+                ControlFlow::Break(()) => {
+                    is_whole = false;
+                    return ControlFlow::Break(());
+                }
                 ControlFlow::Continue(true) => {
                     builder.add_run(head, verdicts);
                     if calibration.is_some() {
                         selected.insert(head.trajectory_id.clone().into_owned());
                     }
                 }
-                ControlFlow::Continue(false) => {}
+                ControlFlow::Continue(false) => is_whole = false,
             }
             ControlFlow::Continue(())
         })?;
+        // Nobody knows which of the other trials a selection means.
+        if is_whole {
+            builder.add_unjudged_trials();
+        }
         let mut results = builder.finish();
         if let Some(calibration) = calibration {
             results.header.calibrations = calibration.correct_dimensions(reader, |id| selected.contains(id))?;

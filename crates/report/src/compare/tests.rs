@@ -36,7 +36,7 @@ fn version(name: &str, tasks: usize, trials: usize, right: impl Fn(usize, usize)
                 Some(ScoreTally { sum: f64::from(right(task, trial)), count: 3 }),
                 (task > 0).then_some(ScoreTally { sum: 1.0, count: 1 }),
             ],
-            steps: 3,
+            steps: Some(3),
             tokens: Some(100),
             cost_usd: None,
             seconds: Some(1.25),

@@ -17,6 +17,7 @@ use super::group_changes::{FailureGroupChange, find_group_changes};
 use super::pairing_keys::{PairingKeys, version_letter};
 use super::task_flips::{TaskFlips, add_flip_paths, find_task_flips};
 use super::version_results::{RunValues, ScoredDimension, UNFLAGGED, VersionResults};
+use crate::format_counted_noun;
 
 /// The document that `gradus compare --json` writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -94,7 +95,7 @@ struct UsageDimension {
 }
 
 const USAGE_DIMENSIONS: [UsageDimension; 4] = [
-    UsageDimension { name: "steps", title: "Steps", value: |run| Some(f64::from(run.steps)) },
+    UsageDimension { name: "steps", title: "Steps", value: |run| run.steps.map(f64::from) },
     UsageDimension { name: "tokens", title: "Tokens", value: |run| run.tokens.map(|tokens| tokens as f64) },
     UsageDimension { name: "latency", title: "Latency (s)", value: |run| run.seconds },
     UsageDimension { name: "agent_cost", title: "Agent cost ($)", value: |run| run.cost_usd },
@@ -334,8 +335,9 @@ fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<Str
         let (only_a, only_b) = (a.len() - shared, b.len() - shared);
         if only_a + only_b > 0 {
             notes.push(format!(
-                "The task mix differs: {shared} tasks are in {first} and {other}, {only_a} only in {first}, {only_b} only \
-                 in {other}. Only shared tasks are compared."
+                "The task mix differs: {first} and {other} share {}, with {only_a} only in {first} and {only_b} only in {other}. \
+                 Only shared tasks are compared.",
+                format_counted_noun(shared as u64, "task", "tasks")
             ));
         }
         let trials = |counts: &BTreeMap<String, usize>| -> BTreeSet<usize> { counts.values().copied().collect() };

@@ -102,7 +102,8 @@ pub struct RunValues {
     pub trajectory_id: String,
     /// In the order of the dimensions of the header; `None` if the run has no score in it.
     pub scores: Vec<Option<ScoreTally>>,
-    pub steps: u32,
+    /// `None` for a trial whose trajectory was not judged.
+    pub steps: Option<u32>,
     /// `None` if the trace records no tokens.
     pub tokens: Option<u64>,
     pub cost_usd: Option<f64>,
@@ -154,7 +155,7 @@ impl VersionResults {
                 values.insert(name.to_owned(), amounts.iter().sum::<f64>() / amounts.len() as f64);
             }
         };
-        add_mean("steps", |run| Some(f64::from(run.steps)));
+        add_mean("steps", |run| run.steps.map(f64::from));
         add_mean("tokens", |run| run.tokens.map(|tokens| tokens as f64));
         add_mean("latency", |run| run.seconds);
         add_mean("agent_cost", |run| run.cost_usd);
@@ -191,7 +192,7 @@ impl RunValues {
                 (own, other) => own.or(other),
             };
         }
-        self.steps += other.steps;
+        self.steps = add_known(self.steps, other.steps, |own, other| own + other);
         self.tokens = add_known(self.tokens, other.tokens, |own, other| own + other);
         self.cost_usd = add_known(self.cost_usd, other.cost_usd, |own, other| own + other);
         // The called agent works while the caller waits.

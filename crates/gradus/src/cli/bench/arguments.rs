@@ -67,7 +67,7 @@ pub(in crate::cli) struct BenchArguments {
     #[arg(long, conflicts_with = "resume", help_heading = "Runs")]
     pub(super) overwrite: bool,
     /// Only play; judge nothing.
-    #[arg(long, help_heading = "Runs")]
+    #[arg(long, help_heading = "Runs", conflicts_with = "stop_early")]
     pub(super) no_grading: bool,
     /// All spans, as one OTLP request in protobuf.
     #[arg(long, value_name = "FILE", help_heading = "Traces and labels")]
@@ -111,4 +111,4 @@ Runs are judged by rules (`--judge offline`) unless --judge names a model. Gates
 safe^K, calls_ratio and cost_per_solved.
 
 Exit codes: 0 done, 1 it broke off or the model's endpoint was away, 2 bad input or settings, a key that was refused, a program that cannot be
-run, 3 a gate failed, 130 interrupted (143 by SIGTERM, 129 by SIGHUP); --resume goes on from there.";
+run, 3 a gate failed, 6 a gate is not decided, 130 interrupted (143 by SIGTERM, 129 by SIGHUP); --resume goes on from there.";

@@ -83,12 +83,13 @@ pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<Co
     let mut addition = BenchAddition::new(report);
     if let Some(stopped) = played.stopped {
         // Trials that were finished are reported, without grading.
+        let mut exit = stopped.command_exit();
         if !addition.report.lines().is_empty() {
-            prepared.report_without_judging(&mut addition, Some(stopped.reason()))?;
+            exit = exit.unless_undecided(prepared.report_without_judging(&mut addition, Some(stopped.reason()))?);
         }
         print_diagnostic(&printable_line(&stopped.advice(&planned.who)));
         print_diagnostic(&format!("--resume --out {} goes on from there", folder.path().display()));
-        return Ok(stopped.command_exit());
+        return Ok(exit);
     }
     if arguments.no_grading || !has_traces {
         return prepared.report_without_judging(&mut addition, None);

@@ -14,7 +14,7 @@ use gradus_llm::{CallError, ModelCallFailure};
 use super::plan::{BenchAgents, PreparedBench};
 use super::{BenchArguments, print_diagnostic};
 use crate::cli::CommandExit;
-use crate::cli::interrupt_listener::InterruptListener;
+use crate::cli::interrupt_listener::{ExitActionSlot, InterruptListener};
 use crate::cli::trial_progress::create_progress_bar;
 use crate::process_groups::ProcessGroupRegistry;
 use crate::program_agent::ForeignAgent;
@@ -65,7 +65,7 @@ pub(super) fn run_trials(
     let stop = Arc::new(AtomicBool::new(false));
     let programs = ProcessGroupRegistry::default();
     let hint = format!("--resume --out {} goes on from there", folder.path().display());
-    let listener = InterruptListener::start(&stop, &programs, hint);
+    let listener = InterruptListener::start(&stop, &programs, &ExitActionSlot::default(), hint);
     let bar = create_progress_bar(arguments.grading.quiet, jobs.len());
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let bench = folder.plan().id.clone();

@@ -26,14 +26,8 @@ pub(in crate::cli) struct EvalArguments {
     /// The same seed chooses the same trajectories, and the same order with --stop-early.
     #[arg(long, value_name = "S", default_value_t = 0, help_heading = "What is judged")]
     pub(super) seed: u64,
-    /// Judge in random order, and stop when every gate is decided.
-    #[arg(long, help_heading = "Gates", conflicts_with_all = ["dry_run", "save_baseline"])]
-    pub(super) stop_early: bool,
-    /// With --stop-early: accept either decision if the mean is closer to the bar than this.
-    #[arg(long, value_name = "SIZE", default_value_t = 0.0, requires = "stop_early", help_heading = "Gates")]
-    pub(super) margin: f64,
     /// Say what would be asked and what it would cost, and stop.
-    #[arg(long, help_heading = "Limits")]
+    #[arg(long, help_heading = "Limits", conflicts_with = "stop_early")]
     pub(super) dry_run: bool,
     /// Send sessions of coding agents to the judge without asking.
     #[arg(long, help_heading = "Limits")]
@@ -134,6 +128,12 @@ pub(in crate::cli) struct GradingOptions {
 
     #[command(flatten)]
     pub(in crate::cli) outputs: OutputOptions,
+    /// Judge in random order, and stop when every gate is decided.
+    #[arg(long, help_heading = "Gates", conflicts_with = "save_baseline")]
+    pub(super) stop_early: bool,
+    /// With --stop-early: accept either decision if the mean is closer to the bar than this.
+    #[arg(long, value_name = "SIZE", default_value_t = 0.0, requires = "stop_early", help_heading = "Gates")]
+    pub(super) margin: f64,
     #[command(flatten)]
     pub(super) destinations: DestinationOptions,
 }
@@ -153,8 +153,6 @@ impl EvalArguments {
             which: SourceOptions::default(),
             sample: None,
             seed: 0,
-            stop_early: false,
-            margin: 0.0,
             dry_run: false,
             yes: true,
             stream: false,

@@ -290,10 +290,11 @@ fn begin_run(
     let fingerprint = compute_fingerprint(arguments, settings);
     // Standard input may have other contents each time, which the fingerprint cannot see.
     // With --stop-early the order matters; answers of an earlier process come from the cache.
-    let can_be_taken_up =
-        !arguments.grading.fresh && !arguments.stop_early && !arguments.sources.iter().any(|source| source == "-");
+    let can_be_taken_up = !arguments.grading.fresh
+        && !arguments.grading.stop_early
+        && !arguments.sources.iter().any(|source| source == "-");
     if can_be_taken_up && let Some(mut folder) = state.resume_run(&fingerprint) {
-        print_diagnostic(&format!("taking up run {}, which was cut off", folder.record.run_id));
+        print_diagnostic(&format!("taking up run {}, which ended early", folder.record.run_id));
         folder.record.state = RunState::Running;
         folder.record.ended = None;
         folder.record.stopped_because = None;
@@ -406,7 +407,7 @@ fn prepare_early_gates(
     settings: &EvalSettings,
     baseline: Option<&LoadedVersion>,
 ) -> Result<Option<Vec<EarlyGate>>, StopEarlyError> {
-    if !arguments.stop_early {
+    if !arguments.grading.stop_early {
         return Ok(None);
     }
     let gates = &arguments.grading.outputs.gates;
@@ -414,7 +415,7 @@ fn prepare_early_gates(
         return Err(StopEarlyError::GateBasis);
     }
     let values = baseline_values(baseline);
-    EarlyGate::from_gates(&settings.gates, &settings.evaluators, &values, arguments.margin).map(Some)
+    EarlyGate::from_gates(&settings.gates, &settings.evaluators, &values, arguments.grading.margin).map(Some)
 }
 
 /// Turns SIGINT and SIGTERM into messages. The first one ends the run gracefully, the second one at once; the runner

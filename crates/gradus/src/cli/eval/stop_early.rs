@@ -57,6 +57,8 @@ pub(super) struct EarlyGate {
     /// On the scale from 0 to 1, mirrored if the gate is.
     bar: f64,
     scale: ScoreScale,
+    /// Whether a run has scores of several steps, of which the mean counts.
+    of_steps: bool,
     values: GateValues,
     margin: f64,
 }
@@ -98,6 +100,7 @@ impl EarlyGate {
             is_mirrored,
             bar: if is_mirrored { 1.0 - share } else { share } + strictly,
             scale,
+            of_steps: evaluator.of_steps,
             values: if is_binary { GateValues::Binary } else { GateValues::Share },
             margin,
         };
@@ -121,6 +124,27 @@ impl EarlyGate {
         let share = ((mean - self.scale.worst) / (self.scale.best - self.scale.worst)).clamp(0.0, 1.0);
         if self.is_mirrored { 1.0 - share } else { share }
     }
+
+    /// The mean that the decision is about, on the scale of the evaluator.
+    fn describe_decision(&self, gate: &SequentialGate) -> EarlyDecision {
+        let share = gate.estimate().map(|mean| if self.is_mirrored { 1.0 - mean } else { mean });
+        EarlyDecision {
+            decision: gate.decision(),
+            value: share.map(|share| self.scale.worst + share * (self.scale.best - self.scale.worst)),
+            runs: gate.observed(),
+            of_steps: self.of_steps,
+        }
+    }
+}
+
+/// How one gate was decided.
+#[derive(Clone, Copy, Debug)]
+struct EarlyDecision {
+    decision: GateDecision,
+    /// The mean over the runs with a score.
+    value: Option<f64>,
+    runs: u64,
+    of_steps: bool,
 }
 
 /// What the rounds came to.
@@ -128,12 +152,12 @@ impl EarlyGate {
 pub(super) struct EarlyDecisions {
     pub(super) population: u64,
     pub(super) judged: u64,
-    decisions: Vec<GateDecision>,
+    decisions: Vec<EarlyDecision>,
 }
 
 impl EarlyDecisions {
     pub(super) fn is_decided(&self) -> bool {
-        self.decisions.iter().all(|decision| *decision != GateDecision::Undecided)
+        self.decisions.iter().all(|one| one.decision != GateDecision::Undecided)
     }
 
     /// Why the run is not complete; `None` if the last trajectory decided.
@@ -160,17 +184,21 @@ impl EarlyDecisions {
         )
     }
 
-    /// The decisions replace what a check of the judged part alone would say.
+    /// The decisions replace what a check of the judged part alone would say, and the value is the one that they are
+    /// about. An interval that holds for one moment only would not belong to it.
     pub(super) fn apply(&self, gates: &mut [GateResult], summary: &EvaluationSummary) {
-        for (gate, decision) in gates.iter_mut().zip(&self.decisions) {
-            gate.verdict = match decision {
+        for (gate, one) in gates.iter_mut().zip(&self.decisions) {
+            gate.verdict = match one.decision {
                 GateDecision::Above => GateVerdict::Pass,
                 GateDecision::Below => GateVerdict::Fail,
                 GateDecision::Undecided => continue,
             };
             gate.is_certain = true;
             gate.more_runs = None;
-            gate.explanation = self.describe(summary);
+            (gate.value, gate.interval, gate.count) = (one.value, None, one.runs);
+            let runs = gradus_report::format_counted_noun(one.runs, "run", "runs");
+            let of = if one.of_steps { " (of each the mean of its steps)" } else { "" };
+            gate.explanation = format!("mean of {runs}{of}; {}", self.describe(summary));
         }
     }
 }
@@ -271,12 +299,18 @@ fn feed_rounds(
         }
         judged += size;
     }
-    let decisions = sequential.iter().map(SequentialGate::decision).collect();
+    let decisions = gates.iter().zip(&sequential).map(|(gate, observer)| gate.describe_decision(observer)).collect();
     Ok((read, EarlyDecisions { population, judged: judged as u64, decisions }))
 }
 
-fn undecided(gates: &[EarlyGate]) -> Vec<GateDecision> {
-    vec![GateDecision::Undecided; gates.len()]
+fn undecided(gates: &[EarlyGate]) -> Vec<EarlyDecision> {
+    let undecided = |gate: &EarlyGate| EarlyDecision {
+        decision: GateDecision::Undecided,
+        value: None,
+        runs: 0,
+        of_steps: gate.of_steps,
+    };
+    gates.iter().map(undecided).collect()
 }
 
 /// Waits until all questions about `fed` trajectories are finished. `false` if the run was stopped.

@@ -39,7 +39,8 @@ pub(in crate::cli) struct ExperimentArguments {
     /// text "{messages}" by the list of messages [default: {"request": "{request}", "messages": "{messages}"}].
     #[arg(long, value_name = "JSON", requires = "agent_url", help_heading = "Agent")]
     pub(super) body_template: Option<String>,
-    /// Where the answer is in the response, as a JSON pointer (/choices/0/text) [default: the whole body].
+    /// Where the answer is in the response, as a JSON pointer (/choices/0/text); it counts, whatever the trace says
+    /// [default: the whole body, if the trace has no answer].
     #[arg(long, value_name = "POINTER", requires = "agent_url", help_heading = "Agent")]
     pub(super) answer_path: Option<String>,
     /// A header for --agent-url, as 'Authorization: Bearer $TOKEN'; may be given several times. Variables are replaced by
@@ -68,15 +69,15 @@ pub(in crate::cli) struct ExperimentArguments {
     /// Run this before the first trial. Processes that it leaves in the background are ended after the last one.
     #[arg(long, value_name = "COMMAND", help_heading = "Agent")]
     pub(super) setup: Option<String>,
-    /// Run this after the last trial, also if the experiment stopped early.
+    /// Run this after the last trial, also if setup failed or the experiment stopped early.
     #[arg(long, value_name = "COMMAND", help_heading = "Agent")]
     pub(super) teardown: Option<String>,
 
     /// The folder for results and trajectories [default: .gradus/experiments/ID]. An experiment in it is continued.
     #[arg(long, value_name = "DIR", help_heading = "Runs")]
     pub(super) out: Option<PathBuf>,
-    /// Only run the agent and the checks of the dataset; judge nothing. Baselines need judged runs.
-    #[arg(long, help_heading = "Runs", conflicts_with_all = ["save_baseline", "baseline"])]
+    /// Only run the agent and the checks of the dataset; judge nothing.
+    #[arg(long, help_heading = "Runs", conflicts_with = "stop_early")]
     pub(super) no_grading: bool,
 
     #[command(flatten)]

@@ -28,7 +28,7 @@ use gradus_server::{RunningServer, ServerStartError};
 
 use super::CommandExit;
 use super::eval::{EvalArguments, PreparedRun};
-use super::interrupt_listener::InterruptListener;
+use super::interrupt_listener::{ExitActionSlot, InterruptListener};
 use super::sources::print_diagnostic;
 use super::trial_progress::create_progress_bar;
 use crate::experiment_report::{ExperimentReport, group_by_item};
@@ -37,7 +37,7 @@ use crate::program_runner::{ProgramRunner, collector_variables};
 use attempt::ExperimentAgent;
 use folder::{AttemptMap, ExperimentFolder, TRAJECTORIES_FILE, TRIALS_FILE};
 use plan::{AgentChoice, PreparedExperiment};
-use results::ExperimentResults;
+use results::{AnswerSource, ExperimentResults};
 use setup_command::{SetupCommand, SetupError};
 use span_attribution::{AttributedTraces, attribute_traces};
 use trial_pool::{ExperimentStop, TrialSchedule};
@@ -67,8 +67,15 @@ pub(super) fn run_experiment_command(arguments: &ExperimentArguments) -> anyhow:
         Err(error) => return Ok(reject_experiment_input(&error.to_string())),
     };
     let (spans, traces) = (received.unattributed_spans, received.unattributed_traces);
-    let results =
-        ExperimentResults::from_attempts(&prepared.items, arguments.trials, &folder.plan.id, &attempts, received);
+    let answer_source = if arguments.answer_path.is_some() { AnswerSource::Agent } else { AnswerSource::Trace };
+    let results = ExperimentResults::from_attempts(
+        &prepared.items,
+        arguments.trials,
+        &folder.plan.id,
+        &attempts,
+        received,
+        answer_source,
+    );
     let digest = folder.write_lines(TRAJECTORIES_FILE, &results.trajectories)?;
     folder.write_lines(TRIALS_FILE, &results.trials)?;
     let graded = graded.with_seed(digest as u64);
@@ -88,15 +95,16 @@ pub(super) fn run_experiment_command(arguments: &ExperimentArguments) -> anyhow:
     };
     let mut addition = ExperimentAddition { report };
     if let Some(stop) = stopped {
+        let mut exit = stop_exit(&stop);
         // Trials that were finished are reported, without grading.
         if !addition.report.trials.is_empty() {
-            run.report_without_judging(&mut addition, Some(stop.to_string()))?;
+            exit = exit.unless_undecided(run.report_without_judging(&mut addition, Some(stop.to_string()))?);
         }
         print_diagnostic(&printable_line(&stop.to_string()));
         if !matches!(stop, ExperimentStop::AgentMissing { .. }) {
             print_diagnostic("finished trials are kept; the same command continues from there");
         }
-        return Ok(stop_exit(&stop));
+        return Ok(exit);
     }
     print_diagnostic(&format!("results are in {}", folder.path().display()));
     let exit = match arguments.no_grading {
@@ -139,7 +147,10 @@ fn run_trials(
     let stop = Arc::new(AtomicBool::new(false));
     let programs = ProcessGroupRegistry::default();
     let hint = "finished trials are kept; the same command continues from there".to_owned();
-    let listener = InterruptListener::start(&stop, &programs, hint);
+    // What setup leaves behind; teardown may need it after the agents are ended.
+    let surroundings = ProcessGroupRegistry::default();
+    let exit_action = ExitActionSlot::default();
+    let listener = InterruptListener::start(&stop, &programs, &exit_action, hint);
     let bar = create_progress_bar(arguments.grading.quiet, left);
     let outcome = runtime.block_on(async {
         let collector = match &prepared.agent {
@@ -154,22 +165,6 @@ fn run_trials(
         if let Some(collector) = &collector {
             print_diagnostic(&format!("the collector listens on http://{}", collector.http));
         }
-        let log = folder.path().join(".setup.log");
-        let command = |option, command| SetupCommand {
-            option,
-            command,
-            variables: setup_variables(folder, collector.as_ref()),
-            passed_variables: &arguments.pass_env,
-            timeout: prepared.timeout,
-            log: &log,
-        };
-        let setup = match arguments.setup.as_deref().filter(|_| left > 0) {
-            Some(text) => match command("--setup", text).run(&programs).await {
-                Ok(group) => Some(group),
-                Err(error) => return Ok(Err(error.into())),
-            },
-            None => None,
-        };
         let agent = match &prepared.agent {
             AgentChoice::Command(text) => ExperimentAgent::Program(ProgramRunner {
                 command: text.clone(),
@@ -183,17 +178,39 @@ fn run_trials(
                 timeout: prepared.timeout,
             },
         };
-        let teardown = arguments.teardown.as_deref().filter(|_| left > 0);
-        let teardown = teardown.map(|text| command("--teardown", text));
+        let command = |option, text: &Option<String>| {
+            text.as_ref().filter(|_| left > 0).map(|text| SetupCommand {
+                option,
+                command: text.clone(),
+                variables: setup_variables(folder, collector.as_ref()),
+                passed_variables: arguments.pass_env.clone(),
+                timeout: prepared.timeout,
+                log: folder.path().join(".setup.log"),
+            })
+        };
+        let (teardown, all_left) = (command("--teardown", &arguments.teardown), surroundings.clone());
+        // From here on something may be set up.
+        exit_action.set(async move {
+            if let Some(teardown) = teardown {
+                teardown.run_or_warn(&all_left).await;
+            }
+            all_left.end_all();
+        });
+        let setup = match command("--setup", &arguments.setup) {
+            Some(setup) => match setup.run(&surroundings).await {
+                Ok(group) => Some(group),
+                Err(error) => {
+                    finish_exit_action(&exit_action).await;
+                    return Ok(Err(error.into()));
+                }
+            },
+            None => None,
+        };
         let done = schedule.run(Arc::new(agent), folder, attempts, &stop, bar.as_ref()).await;
         if let (Some(collector), AgentChoice::Http { span_wait, .. }, true) = (&collector, &prepared.agent, left > 0) {
             wait_for_spans(collector, left as u64, *span_wait).await;
         }
-        if let Some(teardown) = teardown
-            && let Err(error) = teardown.run(&programs).await
-        {
-            print_diagnostic(&error.to_string());
-        }
+        finish_exit_action(&exit_action).await;
         drop(setup);
         if let Some(collector) = collector {
             collector.stop().await;
@@ -213,6 +230,13 @@ fn run_trials(
         AgentChoice::Http { .. } => attribute_traces(&folder.collector_path(), attempts)?,
     };
     Ok(Ok((received, stopped)))
+}
+
+/// Does in the ordinary way what a signal would have to do before the end.
+async fn finish_exit_action(exit_action: &ExitActionSlot) {
+    if let Some(action) = exit_action.take() {
+        action.await;
+    }
 }
 
 /// Waits until spans of the last answers have arrived: SDKs export in batches, every five seconds by default. It ends

@@ -9,6 +9,15 @@ use gradus_eval::outcome::OutcomeSpans;
 use super::folder::{AttemptMap, FinishedAttempt};
 use super::span_attribution::AttributedTraces;
 
+/// What counts as the answer of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerSource {
+    /// The answer in the trace, and without one what the agent printed or sent: a program prints more than its answer.
+    Trace,
+    /// What the agent sent, since the user said where the answer is in it.
+    Agent,
+}
+
 /// What an experiment comes to.
 #[derive(Debug, Default)]
 pub(super) struct ExperimentResults {
@@ -27,6 +36,7 @@ impl ExperimentResults {
         experiment_id: &str,
         attempts: &AttemptMap,
         mut received: AttributedTraces,
+        answer_source: AnswerSource,
     ) -> ExperimentResults {
         let mut results = ExperimentResults::default();
         let mut known_ids: HashSet<String> = HashSet::new();
@@ -43,7 +53,7 @@ impl ExperimentResults {
                         trajectory.trajectory_id = format!("{}-{session}", trajectory.trajectory_id);
                     }
                 }
-                let (line, trajectories) = assess_attempt(item, attempt, trajectories, experiment_id);
+                let (line, trajectories) = assess_attempt(item, attempt, trajectories, experiment_id, answer_source);
                 results.refused_exports += attempt.refused_exports;
                 for mut trajectory in trajectories {
                     // An id that several trials share would make turns of one conversation of them.
@@ -65,6 +75,7 @@ fn assess_attempt(
     attempt: &FinishedAttempt,
     mut trajectories: Vec<Trajectory>,
     experiment_id: &str,
+    answer_source: AnswerSource,
 ) -> (ItemTrial, Vec<Trajectory>) {
     trajectories.sort_by(|a, b| a.start.cmp(&b.start));
     let has_spans = !trajectories.is_empty();
@@ -82,7 +93,7 @@ fn assess_attempt(
     if is_blank(&main.query) {
         main.query = Some(item.request_text().to_owned());
     }
-    if is_blank(&main.final_answer) {
+    if answer_source == AnswerSource::Agent || is_blank(&main.final_answer) {
         main.final_answer = attempt.answer.clone();
     }
     main.reference_answer = item.reference.clone();

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gradus_core::visible::printable_line;
@@ -11,6 +11,7 @@ use gradus_host::child_environment::child_variables;
 use tokio::io::AsyncWriteExt as _;
 
 use super::masked_text::MaskedText;
+use crate::cli::sources::print_diagnostic;
 use crate::process_groups::{AgentProcessGroup, ProcessGroupRegistry, START_LINE, build_gated_shell};
 
 /// Why a command of the user failed.
@@ -23,33 +24,33 @@ pub(super) struct SetupError {
 }
 
 /// A command with what it gets.
-#[derive(Debug)]
-pub(super) struct SetupCommand<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct SetupCommand {
     pub(super) option: &'static str,
-    pub(super) command: &'a str,
+    pub(super) command: String,
     pub(super) variables: Vec<(&'static str, String)>,
-    pub(super) passed_variables: &'a [String],
+    pub(super) passed_variables: Vec<String>,
     pub(super) timeout: Duration,
     /// Standard output and standard error of the command and of what it leaves behind. A file and no pipe: nobody reads
     /// it while the trials run.
-    pub(super) log: &'a Path,
+    pub(super) log: PathBuf,
 }
 
-impl SetupCommand<'_> {
+impl SetupCommand {
     /// Waits until the shell ends. Dropping the result ends all processes that it left behind.
     pub(super) async fn run(&self, programs: &ProcessGroupRegistry) -> Result<AgentProcessGroup, SetupError> {
         let failed = |reason: String| SetupError {
             option: self.option,
-            command: printable_line(&MaskedText::new(self.command).text),
+            command: printable_line(&MaskedText::new(&self.command).text),
             reason,
         };
-        let log = || File::options().create(true).append(true).open(self.log);
+        let log = || File::options().create(true).append(true).open(&self.log);
         let open = || -> io::Result<(File, File)> { Ok((log()?, log()?)) };
         let (out, err) = open().map_err(|error| failed(format!("{}: {error}", self.log.display())))?;
-        let mut command = build_gated_shell(self.command);
+        let mut command = build_gated_shell(&self.command);
         command
             .env_clear()
-            .envs(child_variables(self.passed_variables))
+            .envs(child_variables(&self.passed_variables))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdout(out)
             .stderr(err);
@@ -70,11 +71,18 @@ impl SetupCommand<'_> {
         }
     }
 
+    /// Runs a command whose failure ends nothing, and prints why it failed.
+    pub(super) async fn run_or_warn(&self, programs: &ProcessGroupRegistry) {
+        if let Err(error) = self.run(programs).await {
+            print_diagnostic(&error.to_string());
+        }
+    }
+
     /// The last line of the log, where the message of a crash is.
     fn last_line(&self) -> String {
         const MAX_TAIL_BYTES: u64 = 2_000;
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = File::open(self.log)?;
+            let mut file = File::open(&self.log)?;
             let length = file.metadata()?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(MAX_TAIL_BYTES)))?;
             let mut tail = Vec::new();
