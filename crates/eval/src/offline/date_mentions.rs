@@ -73,8 +73,8 @@ impl DateMentions {
         let known = self.full.len();
         let mut before: [&str; 2] = ["", ""];
         // Only the words around digits and names matter, so one pass with the two words before each is enough.
-        SEPARATORS.split(text, |piece| {
-            let word = trim_piece(piece);
+        SEPARATORS.split(text, |piece, is_plain| {
+            let word = if is_plain { piece } else { trim_piece(piece) };
             if word.is_empty() {
                 return;
             }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::sync::OnceLock;
 
 use foldhash::fast::FixedState;
 use gradus_core::trajectory::Trajectory;
@@ -60,10 +61,12 @@ impl Hasher for KeyHasher {
 
 /// The first occurrence of each value, in order of time.
 #[derive(Debug)]
-pub(super) struct EvidenceIndex {
+pub(super) struct EvidenceIndex<'t> {
     first: HashMap<u64, EvidenceSource, BuildHasherDefault<KeyHasher>>,
     hasher: FixedState,
-    pub dates: DateMentions,
+    /// What is indexed. Few runs ask for dates, so these are read when the first one is asked for.
+    texts: Vec<(&'t str, DateWriter)>,
+    dates: OnceLock<DateMentions>,
     /// Numbers with the position of the step that returned them; `None` before the first step.
     terms: Vec<(f64, Option<u32>)>,
     /// Not everything was indexed.
@@ -72,12 +75,13 @@ pub(super) struct EvidenceIndex {
     bytes: usize,
 }
 
-impl EvidenceIndex {
-    pub(super) fn new(trajectory: &Trajectory) -> EvidenceIndex {
+impl<'t> EvidenceIndex<'t> {
+    pub(super) fn new(trajectory: &'t Trajectory) -> EvidenceIndex<'t> {
         let mut index = EvidenceIndex {
             first: HashMap::default(),
             hasher: FixedState::default(),
-            dates: DateMentions::default(),
+            texts: Vec::new(),
+            dates: OnceLock::new(),
             terms: Vec::new(),
             is_cut: false,
             bytes: 0,
@@ -88,9 +92,8 @@ impl EvidenceIndex {
         for (number, turn) in (1..).zip(&trajectory.earlier_turns) {
             let said = turn.query.iter().chain(turn.calls.iter().filter_map(|call| call.observation.as_ref()));
             said.for_each(|text| index.add_text(text, EvidenceSource::EarlierTurn(number)));
-            turn.query
-                .iter()
-                .for_each(|text| index.dates.add_text(take_prefix(text, MAX_TEXT_BYTES), DateWriter::User));
+            let asked = turn.query.iter().map(|text| (take_prefix(text, MAX_TEXT_BYTES), DateWriter::User));
+            index.texts.extend(asked);
             turn.answer.iter().for_each(|text| index.add_text(text, EvidenceSource::EarlierAnswer(number)));
         }
         if let Some(query) = &trajectory.query {
@@ -105,7 +108,7 @@ impl EvidenceIndex {
     }
 
     /// Adds all values of a text. Later texts do not replace earlier sources.
-    fn add_text(&mut self, text: &str, source: EvidenceSource) {
+    fn add_text(&mut self, text: &'t str, source: EvidenceSource) {
         let kept = take_prefix(text, MAX_TEXT_BYTES.min(MAX_TOTAL_BYTES.saturating_sub(self.bytes)));
         self.is_cut |= kept.len() < text.len();
         self.bytes += kept.len();
@@ -116,7 +119,14 @@ impl EvidenceIndex {
             _ => None,
         };
         let mut kept_terms = 0;
-        each_value_chunk(kept, |chunk| {
+        each_value_chunk(kept, |chunk, is_plain| {
+            if is_plain {
+                self.insert(Some(self.hasher.hash_one(chunk.as_bytes())), source);
+                if let Some(number) = parse_number_word(chunk) {
+                    self.insert(Some(self.number_key(number)), source);
+                }
+                return;
+            }
             self.insert(normalized_key(chunk, &self.hasher), source);
             if chunk.bytes().any(|byte| byte.is_ascii_digit()) {
                 for part in
@@ -144,7 +154,16 @@ impl EvidenceIndex {
             EvidenceSource::Request => DateWriter::User,
             _ => DateWriter::Other(step),
         };
-        self.dates.add_text(kept, writer);
+        self.texts.push((kept, writer));
+    }
+
+    /// The dates in all texts.
+    pub(super) fn dates(&self) -> &DateMentions {
+        self.dates.get_or_init(|| {
+            let mut dates = DateMentions::default();
+            self.texts.iter().for_each(|(text, writer)| dates.add_text(text, *writer));
+            dates
+        })
     }
 
     fn insert(&mut self, key: Option<u64>, source: EvidenceSource) {
@@ -177,11 +196,12 @@ impl EvidenceIndex {
 
     /// Marks the steps whose results brought up a value of this text first. Only steps before `before` count.
     pub(super) fn mark_used(&self, text: &str, before: usize, used: &mut [bool]) {
-        each_value_chunk(take_prefix(text, MAX_TEXT_BYTES), |chunk| {
+        each_value_chunk(take_prefix(text, MAX_TEXT_BYTES), |chunk, is_plain| {
             // A common word may stand in both by chance.
-            if !chunk
-                .bytes()
-                .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase() || matches!(byte, b'_' | b'@' | b'/'))
+            if is_plain
+                || !chunk.bytes().any(|byte| {
+                    byte.is_ascii_digit() || byte.is_ascii_uppercase() || matches!(byte, b'_' | b'@' | b'/')
+                })
             {
                 return;
             }
@@ -260,14 +280,17 @@ const SEPARATORS: PieceSeparators = PieceSeparators::new("\"'`;()[]{}<>|=\\", |l
     letter.is_whitespace() || matches!(letter, '“' | '”' | '‘' | '’')
 });
 
-/// Calls `take` for each chunk between separators, without the punctuation around it. Escapes such as `\n` in JSON
-/// texts separate, too.
-fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str)) {
-    SEPARATORS.split(text, |piece| take_piece(piece, &mut take));
+/// Calls `take` for each chunk between separators, without the punctuation around it, and says whether it is known to be
+/// a plain word. Escapes such as `\n` in JSON texts separate, too.
+fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str, bool)) {
+    SEPARATORS.split(text, |piece, is_plain| match is_plain {
+        true => take(piece, true),
+        false => take_piece(piece, &mut |chunk| take(chunk, false)),
+    });
     // `\nOrder` in a JSON text: the letter behind the backslash belongs to the escape.
     for (at, _) in text.match_indices('\\') {
         if let Some(rest) = text[at + 1..].strip_prefix(['n', 't', 'r']) {
-            take_piece(SEPARATORS.first_piece(rest), &mut take);
+            take_piece(SEPARATORS.first_piece(rest), &mut |chunk| take(chunk, false));
         }
     }
 }
@@ -294,13 +317,14 @@ mod tests {
     use super::*;
     use gradus_core::trajectory::TrajectoryStep;
 
-    fn index(query: &str, observations: &[&str]) -> EvidenceIndex {
+    /// Lives as long as the tests.
+    fn index(query: &str, observations: &[&str]) -> EvidenceIndex<'static> {
         let step = |text: &&str| TrajectoryStep { observation: Some((*text).to_owned()), ..TrajectoryStep::default() };
-        EvidenceIndex::new(&Trajectory {
+        EvidenceIndex::new(Box::leak(Box::new(Trajectory {
             query: Some(query.to_owned()),
             steps: observations.iter().map(step).collect(),
             ..Trajectory::default()
-        })
+        })))
     }
 
     #[test]

@@ -108,8 +108,9 @@ pub struct OfflineJudge<'t> {
     trajectory: &'t Trajectory,
     index: Arc<ToolIndex>,
     query: OnceLock<Option<AnalyzedText<'t>>>,
-    evidence: OnceLock<EvidenceIndex>,
+    evidence: OnceLock<EvidenceIndex<'t>>,
     repeats: OnceLock<Vec<Option<usize>>>,
+    result_usage: OnceLock<sequence::ResultUsage>,
     steps: Vec<StepFeatures<'t>>,
     /// The first step whose result is missing.
     lost_result: OnceLock<Option<usize>>,
@@ -152,6 +153,7 @@ impl<'t> OfflineJudge<'t> {
             query: OnceLock::new(),
             evidence: OnceLock::new(),
             repeats: OnceLock::new(),
+            result_usage: OnceLock::new(),
             steps: trajectory.steps.iter().map(|_| StepFeatures::default()).collect(),
             lost_result: OnceLock::new(),
             lists_all: OnceLock::new(),
@@ -279,8 +281,13 @@ impl<'t> OfflineJudge<'t> {
     }
 
     /// Where values occur in the texts before each step.
-    fn evidence(&self) -> &EvidenceIndex {
+    fn evidence(&self) -> &EvidenceIndex<'_> {
         self.evidence.get_or_init(|| EvidenceIndex::new(self.trajectory))
+    }
+
+    /// Which results were used later.
+    fn result_usage(&self) -> &sequence::ResultUsage {
+        self.result_usage.get_or_init(|| sequence::ResultUsage::new(self))
     }
 
     /// For each step, the earlier one that it needlessly repeats.

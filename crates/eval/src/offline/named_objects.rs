@@ -226,6 +226,6 @@ fn is_known(offline: &OfflineJudge<'_>, at: usize, value: &str) -> bool {
     let index = offline.evidence();
     index.is_cut
         || index.find(value, at).is_some()
-        || parse_full_date(value).is_some_and(|date| index.dates.explain(date, at).is_some())
+        || parse_full_date(value).is_some_and(|date| index.dates().explain(date, at).is_some())
         || value.parse::<f64>().is_ok_and(|number| index.find_number(number, at).is_some())
 }

@@ -85,7 +85,7 @@ pub(super) fn trace_values<'t>(offline: &OfflineJudge<'t>, at: usize) -> Vec<Tra
 }
 
 struct ValueTracer<'o, 't> {
-    index: &'o EvidenceIndex,
+    index: &'o EvidenceIndex<'o>,
     at: usize,
     traced: Vec<TracedValue<'t>>,
 }
@@ -147,7 +147,7 @@ impl<'t> ValueTracer<'_, 't> {
                     Some(DateOrigin::Mentioned) => ValueOrigin::Derived("a date that is mentioned".to_owned()),
                     Some(DateOrigin::Derived) => ValueOrigin::Derived("from a date that is mentioned".to_owned()),
                     // Without a known date, "tomorrow" can be any day.
-                    None if !self.index.dates.has_anchor() => ValueOrigin::OwnText,
+                    None if !self.index.dates().has_anchor() => ValueOrigin::OwnText,
                     None => ValueOrigin::Unexplained,
                 },
                 None => ValueOrigin::OwnText,
@@ -157,7 +157,7 @@ impl<'t> ValueTracer<'_, 't> {
     }
 
     fn explain_date(&self, text: &str, date: jiff::civil::Date) -> Option<DateOrigin> {
-        let dates = &self.index.dates;
+        let dates = self.index.dates();
         let swapped = || swapped_date(text, date).and_then(|date| dates.explain(date, self.at));
         dates.explain(date, self.at).or_else(swapped)
     }

@@ -61,7 +61,7 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         let more = if count > 1 { format!(" ({count} such steps.)") } else { String::new() };
         return OfflineVerdict::bad(rule, format!("{explanation}{more}"), detours);
     }
-    let usage = ResultUsage::new(offline);
+    let usage = offline.result_usage();
     let is_valid = |at: usize| offline.schema_violations(at).is_empty() && !is_malformed(&steps[at]);
     // A result that only the answer mentions may have been superfluous, unless it was the last one.
     let is_needed = |at: usize| {
@@ -103,7 +103,7 @@ pub(super) fn sequence_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     if steps.is_empty() {
         return Vec::new();
     }
-    let usage = ResultUsage::new(offline);
+    let usage = offline.result_usage();
     let list = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
         (0..steps.len()).filter(|at| wanted(*at)).take(MAX_LISTED).map(|at| steps[at].index.to_string()).collect()
     };
@@ -183,7 +183,8 @@ fn same_result(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
 }
 
 /// Which results were used later: a value that a result brought up first stands in a later call or in the answer.
-struct ResultUsage {
+#[derive(Debug)]
+pub(super) struct ResultUsage {
     used: Vec<bool>,
     used_by_call: Vec<bool>,
     /// The earlier step with exactly the same result.
@@ -191,7 +192,7 @@ struct ResultUsage {
 }
 
 impl ResultUsage {
-    fn new(offline: &OfflineJudge<'_>) -> ResultUsage {
+    pub(super) fn new(offline: &OfflineJudge<'_>) -> ResultUsage {
         let trajectory = offline.trajectory;
         let mut used_by_call = vec![false; trajectory.steps.len()];
         let index = offline.evidence();

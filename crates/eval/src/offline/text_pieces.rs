@@ -1,58 +1,76 @@
 //! Splits texts at separators, byte by byte where a text is ASCII: results of tools are long, and every one is split.
 
-/// The letters that separate pieces: one flag for each ASCII letter, and a rule for all others.
+/// The letters that separate pieces: the kind of each ASCII letter, and a rule for all others.
 pub(super) struct PieceSeparators {
-    ascii: [bool; 128],
+    ascii: [LetterKind; 128],
     others: fn(char) -> bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LetterKind {
+    Separator,
+    /// `a` to `z`.
+    Lowercase,
+    Other,
 }
 
 impl PieceSeparators {
     /// White space and the given ASCII letters; `others` decides about letters that are not ASCII.
     pub(super) const fn new(letters: &str, others: fn(char) -> bool) -> PieceSeparators {
-        let mut ascii = [false; 128];
+        let mut ascii = [LetterKind::Other; 128];
         let mut at = 0;
         while at < 128 {
             // Tab, line feed, vertical tab, form feed, carriage return, and space.
-            ascii[at] = matches!(at, 9..=13 | 32);
+            if matches!(at, 9..=13 | 32) {
+                ascii[at] = LetterKind::Separator;
+            } else if (at as u8).is_ascii_lowercase() {
+                ascii[at] = LetterKind::Lowercase;
+            }
             at += 1;
         }
         let letters = letters.as_bytes();
         at = 0;
         while at < letters.len() {
-            ascii[letters[at] as usize] = true;
+            ascii[letters[at] as usize] = LetterKind::Separator;
             at += 1;
         }
         PieceSeparators { ascii, others }
     }
 
-    /// Calls `take` with each piece that is not empty.
-    pub(super) fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str)) {
+    /// Calls `take` with each piece that is not empty, and whether it is a plain word, of which all letters are `a` to
+    /// `z`: most are.
+    pub(super) fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str, bool)) {
         let bytes = text.as_bytes();
-        let (mut start, mut at) = (0, 0);
+        let (mut start, mut at, mut is_plain) = (0, 0, true);
         while at < bytes.len() {
-            let (is_separator, length) = match self.ascii.get(usize::from(bytes[at])) {
-                Some(is_separator) => (*is_separator, 1),
-                None => {
-                    text[at..].chars().next().map_or((false, 1), |letter| ((self.others)(letter), letter.len_utf8()))
-                }
+            let (kind, length) = match self.ascii.get(usize::from(bytes[at])) {
+                Some(kind) => (*kind, 1),
+                None => match text[at..].chars().next() {
+                    Some(letter) if (self.others)(letter) => (LetterKind::Separator, letter.len_utf8()),
+                    letter => (LetterKind::Other, letter.map_or(1, char::len_utf8)),
+                },
             };
-            if is_separator {
-                if at > start {
-                    take(&text[start..at]);
+            match kind {
+                LetterKind::Lowercase => {}
+                LetterKind::Other => is_plain = false,
+                LetterKind::Separator => {
+                    if at > start {
+                        take(&text[start..at], is_plain);
+                    }
+                    (start, is_plain) = (at + length, true);
                 }
-                start = at + length;
             }
             at += length;
         }
         if start < bytes.len() {
-            take(&text[start..]);
+            take(&text[start..], is_plain);
         }
     }
 
     /// The part of a text before the first separator.
     pub(super) fn first_piece<'t>(&self, text: &'t str) -> &'t str {
         let is_separator = |letter: char| match self.ascii.get(letter as usize) {
-            Some(is_separator) => *is_separator,
+            Some(kind) => *kind == LetterKind::Separator,
             None => (self.others)(letter),
         };
         &text[..text.find(is_separator).unwrap_or(text.len())]
@@ -77,7 +95,10 @@ mod tests {
             PieceSeparators::new("\"(\\", |letter| letter.is_whitespace() || letter == '“');
         for text in ["", "a", " a  b(c", "“é”\u{a0}ü\\n x\"", "日本 語\u{2003}(z", "a\u{b}b\u{c}c\u{1c}d"] {
             let mut pieces = Vec::new();
-            SEPARATORS.split(text, |piece| pieces.push(piece));
+            SEPARATORS.split(text, |piece, is_plain| {
+                assert_eq!(is_plain, piece.bytes().all(|byte| byte.is_ascii_lowercase()), "{piece:?}");
+                pieces.push(piece);
+            });
             let is_separator = |letter: char| letter.is_whitespace() || matches!(letter, '"' | '(' | '\\' | '“');
             let expected: Vec<&str> = text.split(is_separator).filter(|piece| !piece.is_empty()).collect();
             assert_eq!(pieces, expected, "{text:?}");
