@@ -2,7 +2,7 @@
 """Measures scale-out and writes benches/results/scale.json, one section at a time: sections that are not measured keep
 their numbers.
 
-  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists,sizing] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 4000]
+  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists,sizing] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 40000]
                        [--list-spans 10000000]
 
 GRADUS is an installed program, built with `--profile dist --features dist`.
@@ -10,9 +10,11 @@ GRADUS is an installed program, built with `--profile dist --features dist`.
   - archive: bytes a span in an archive and as they were sent, CPU and peak memory of writing and of grading it, beside
     grading the same spans from files;
   - spark: CPU of all processes of a standalone cluster that grades the same spans with one and with two workers, and their
-    ratio. Needs a Java runtime;
+    ratio, also for a tenth of the traces. Needs a Java runtime;
   - postgres: 1, 2 and 3 servers on one PostgreSQL, and Phoenix on the same: CPU a span of the servers and of PostgreSQL, apart;
-  - lists: pages of a server on PostgreSQL over many spans;
+  - lists: pages and API of a server on PostgreSQL over many spans. One day is sent; its rows are copied to the 29 days before inside of
+    PostgreSQL (benches/collecting/copied_days.py), because assembling and grading 10,000,000 spans takes hours on two cores. Needs about
+    4.5 KB of disk a span;
   - sizing: three other clusters, beside what the constants of `postgres` predict of them (docs/explanation/sizing.md).
 """
 import argparse
@@ -74,16 +76,21 @@ def per_span(measured, count):
 
 
 def measure_spark(options, folder):
-    """CPU of the sessions of workers, with everything below them, when the driver has all rows and still runs."""
+    """With all traces, and with a tenth of them: most of that is what starting an executor costs."""
     loader = importlib.machinery.SourceFileLoader("test_spark", str(ROOT / "scripts" / "test-spark"))
     test_spark = importlib.util.module_from_spec(importlib.util.spec_from_loader("test_spark", loader))
     loader.exec_module(test_spark)
     python = test_spark.python_for("spark", test_spark.PACKAGES)
+    return {f"traces_{traces}": measure_clusters(options, folder, test_spark, python, traces) for traces in (options.spark_traces // 10, options.spark_traces)}
+
+
+def measure_clusters(options, folder, test_spark, python, traces):
+    """CPU of the sessions of workers, with everything below them, when the driver has all rows and still runs."""
     exports = folder / "exports.jsonl"
-    write_exports(exports, options.spark_traces)
-    found = {"traces": options.spark_traces, "spans": options.spark_traces * SPANS_A_TRACE}
+    write_exports(exports, traces)
+    found = {"spans": traces * SPANS_A_TRACE}
     for workers in (1, 2):
-        place = folder / f"cluster-{workers}"
+        place = folder / f"cluster-{traces}-{workers}"
         place.mkdir()
         cluster = test_spark.Cluster(python, place, workers)
         try:
@@ -92,7 +99,8 @@ def measure_spark(options, folder):
             driver = cluster.start_driver(python, exports, rows, settings)
             test_spark.wait_until("the driver has all rows", lambda: driver.poll() is not None or pathlib.Path(f"{rows}.done").exists())
             found[f"cpu_s_{workers}_workers"] = round(sum(session_cpu(worker.pid) for worker in cluster.workers), 1)
-            found[f"rows_{workers}_workers"] = len(rows.read_text().splitlines())
+            with open(rows) as lines:
+                found[f"rows_{workers}_workers"] = sum(1 for _ in lines)
             (place / "go-on").touch()
             cluster.await_driver(driver)
         finally:
@@ -124,7 +132,7 @@ def main():
     parser.add_argument("--spans", type=int, default=100_000)
     parser.add_argument("--phoenix-spans", type=int, default=20_000)
     parser.add_argument("--list-spans", type=int, default=10_000_000)
-    parser.add_argument("--spark-traces", type=int, default=4_000)
+    parser.add_argument("--spark-traces", type=int, default=40_000)
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
     options.gradus = options.gradus.resolve()

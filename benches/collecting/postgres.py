@@ -1,13 +1,13 @@
 """Servers on one PostgreSQL, measured apart: the CPU of the servers, and that of the database."""
 import itertools
-import json
 import os
 import pathlib
+import random
 import re
 import sys
 import time
 
-from . import servers, spans
+from . import copied_days, large, servers, spans
 from .clients import Asker, Senders, percentiles
 
 PEERS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "peers"
@@ -117,6 +117,11 @@ def measure_servers(cluster, nodes, count_stored, template, count, count_waiting
     return found | {"cpu_us_a_span_until_it_rests": round(rests_cpu * 1e6 / sent, 1), "postgres_cpu_us_a_span_until_it_rests": round(rests_database * 1e6 / sent, 1)}
 
 
+def count_waiting(cluster):
+    """Trace groups that are not assembled yet, and trajectories that are not graded yet."""
+    return int(cluster.sql("SELECT (SELECT count(*) FROM gradus.due) + (SELECT count(*) FROM gradus.ungraded)", "bench"))
+
+
 def measure_nodes(options, folder, count_of_nodes, template, spans_sent):
     with start_cluster() as cluster:
         address = cluster.create_database("bench")
@@ -126,9 +131,8 @@ def measure_nodes(options, folder, count_of_nodes, template, spans_sent):
                 nodes.append(NodeOnPostgres(folder / f"{count_of_nodes}-{number}", options.gradus, address, QUIET_S))
             stored = lambda: int(cluster.sql("SELECT count(*) FROM gradus.span", "bench")) - count_of_nodes
             commits = lambda: int(cluster.sql("SELECT xact_commit FROM pg_stat_database WHERE datname = 'bench'"))
-            waiting = lambda: int(cluster.sql("SELECT (SELECT count(*) FROM gradus.due) + (SELECT count(*) FROM gradus.ungraded)", "bench"))
             before = commits()
-            found = measure_servers(cluster, nodes, stored, template, spans_sent, waiting)
+            found = measure_servers(cluster, nodes, stored, template, spans_sent, lambda: count_waiting(cluster))
             found["commits_a_span"] = round((commits() - before) / spans_sent, 4)
             found["database_bytes_a_span"] = round(int(cluster.sql("SELECT pg_database_size('bench')")) / spans_sent)
             return found
@@ -188,33 +192,55 @@ def measure_sizing(options, folder):
 
 
 def measure_lists(options, folder):
-    """Pages of lists and single traces over many spans on PostgreSQL. What they cost depends on the number of rows: with texts a fifth as
-    long as those of the other sections the database fits on a small disk."""
-    template = spans.template(100_000, text_share=LIST_TEXT_SHARE)
+    """Lists and single traces over many spans on PostgreSQL: one day is sent, the days before are copies of it (copied_days.py). What a
+    page costs depends on the number of rows: with texts a fifth as long as those of the other sections the database fits on a small disk."""
+    count = options.list_spans // large.DAYS
+    template = spans.template(count // large.PROJECTS, text_share=LIST_TEXT_SHARE)
+    yesterday_ns = (time.time_ns() // DAY_NS - 1) * DAY_NS
+    spacing_ns = DAY_NS * template.spans // (template.traces * (count + template.spans))
     with start_cluster() as cluster:
-        with NodeOnPostgres(folder / "node", options.gradus, cluster.create_database("bench")) as node:
-            sent = 0
-            while sent < options.list_spans:
-                sent += send_to_all([node], template, template.spans, 8)[1]
-                print(f"  {sent:,} spans", file=sys.stderr, flush=True)
-            time.sleep(7)
-            node.settle(within_s=3_600)
-            size = int(cluster.sql("SELECT pg_database_size('bench')", "bench"))
-            return {"spans": sent, "bytes_sent_a_span": round(template.bytes / template.spans), "database_bytes_a_span": round(size / sent), **ask_pages(node)}
+        address = cluster.create_database("bench")
+        with NodeOnPostgres(folder / "sent", options.gradus, address) as node:
+            copied_days.leave_room(cluster, "bench", large.DAYS)
+            senders = Senders(node.port, large.bodies(template, count, yesterday_ns, spacing_ns))
+            wait_for(lambda: not senders.running(), "all spans to be sent", 3_600)
+            if senders.failure:
+                sys.exit(f"sending stopped: {senders.failure}\n{node.tail()}")
+            wait_for(lambda: count_waiting(cluster) == 0, "all traces to be graded", 3_600)
+            node.settle()
+        copied_days.copy_days(cluster, "bench", large.DAYS)
+        stored = copied_days.check_copies(cluster, "bench", options.gradus)
+        size = int(cluster.sql("SELECT pg_database_size('bench')", "bench"))
+        random_ids = "SELECT encode(trace_id, 'hex') FROM gradus.trace JOIN gradus.project ON project.no = project WHERE project.name <> 'first' ORDER BY md5(trace_id::text) LIMIT 500"
+        ids = cluster.sql(random_ids, "bench", seconds=3_600).split()
+        with NodeOnPostgres(folder / "asked", options.gradus, address) as node:
+            node.settle()
+            found = {"spans": stored, "days": large.DAYS, "sent_spans": senders.spans, "note": "one day was sent; the rows of the days before were copied inside of PostgreSQL"}
+            found |= {"bytes_sent_a_span": round(template.bytes / template.spans), "database_bytes_a_span": round(size / stored)}
+            return found | {"pages": ask_pages(node, ids), "api": large.ask(node)}
 
 
-def ask_pages(node, requests=200):
-    asker = Asker(node.port)
-    first = asker.get("/api/v1/traces?limit=50")[1]
-    ids = [one["trace_id"] for one in json.loads(first)["items"]]
-    paths = {"list": lambda n: "/traces?project=bench", "list_api": lambda n: "/api/v1/traces?limit=50", "trace": lambda n: f"/traces/{ids[n % len(ids)]}"}
+def ask_pages(node, ids):
+    """The pages that a browser loads first, for random projects, and random traces of all days."""
+    asker, rng = Asker(node.port), random.Random(spans.SEED)
+    project = lambda: f"project=bench-{rng.randrange(large.PROJECTS)}"
+    pages = {
+        "overview": lambda _: f"/?{project()}",
+        "traces": lambda _: f"/traces?{project()}",
+        "traces_all_projects": lambda _: "/traces",
+        "sessions": lambda _: f"/sessions?{project()}",
+        "trace": lambda trace: f"/traces/{trace}",
+    }
     found = {}
-    for name, path in paths.items():
+    for name, path in pages.items():
         times = []
-        for number in range(requests):
-            status, _, took = asker.get(path(number))
+        for asked in map(path, ids):
+            status, body, took = asker.get(asked)
             if status != 200:
-                sys.exit(f"{path(number)}: {status}")
+                sys.exit(f"{asked}: {status} {body[:300]!r}")
             times.append(took)
+            if large.is_enough(times):
+                break
         found[name] = percentiles(times)
+        print(f"  {name}: {found[name]}", file=sys.stderr, flush=True)
     return found

@@ -73,9 +73,9 @@ class Cluster:
     def create(self):
         self.run("initdb", "-D", self.data, "-U", "gradus", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 
-    def run(self, program, *arguments, check=True):
+    def run(self, program, *arguments, check=True, seconds=300):
         done = subprocess.run(
-            [self.programs / program, *map(str, arguments)], user=self.user, cwd=self.folder, capture_output=True, text=True, timeout=300,
+            [self.programs / program, *map(str, arguments)], user=self.user, cwd=self.folder, capture_output=True, text=True, timeout=seconds,
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LC_ALL": "C"}, stdin=subprocess.DEVNULL)
         if check and done.returncode != 0:
             raise RuntimeError(f"{program}: {done.stderr.strip()[-600:] or done.stdout.strip()[-600:]}")
@@ -101,8 +101,8 @@ class Cluster:
         """Ends it as a power cut would: nothing is written that was not written before."""
         self.stop("immediate")
 
-    def sql(self, text, database="postgres", user="gradus", check=True):
-        return self.run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", user, "-d", database, "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-c", text, check=check).strip()
+    def sql(self, text, database="postgres", user="gradus", check=True, seconds=300):
+        return self.run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", user, "-d", database, "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-c", text, check=check, seconds=seconds).strip()
 
     def create_database(self, name):
         self.sql(f"CREATE DATABASE {name}")
