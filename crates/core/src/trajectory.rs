@@ -146,6 +146,9 @@ pub struct TrajectoryStep {
     pub is_denied: bool,
     /// True when the model asked for this call in the same reply as the step before.
     pub parallel_with_previous: bool,
+    /// True when the agent's context was compacted after the step before: it may no longer know earlier results.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub after_compaction: bool,
     /// The agent that took this step, where the spans tell: a hand-over changes it.
     pub agent: Option<String>,
     /// The spans that hold this step: the model call first, then the tool's.

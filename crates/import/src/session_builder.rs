@@ -36,6 +36,8 @@ pub struct SessionBuilder {
     current: Option<TurnDraft>,
     /// A record before the next turn could not be read.
     has_lost_record: bool,
+    /// The context was compacted since the last call.
+    is_compacted: bool,
     handed_over: u32,
     previous_id: Option<String>,
 }
@@ -163,10 +165,15 @@ impl SessionBuilder {
 
     /// A call of the current reply. Returns the number of its step.
     pub fn add_call(&mut self, call: &ImportedCall<'_>, at: Option<&str>) -> u32 {
+        let is_compacted = std::mem::take(&mut self.is_compacted);
         let turn = self.turn();
         turn.has_reply = true;
         turn.touch(at);
-        turn.add_call(call, at)
+        let index = turn.add_call(call, at);
+        if let Some(step) = turn.trajectory.steps.last_mut() {
+            step.after_compaction = is_compacted;
+        }
+        index
     }
 
     /// The result of a call. `false` if there is no such call in this turn.
@@ -273,6 +280,12 @@ impl SessionBuilder {
             turn.note_unreadable_record();
         }
         self.has_lost_record = true;
+    }
+
+    /// Notes that a summary took the place of the conversation so far, or that results were cleared from it. The next call
+    /// is the first one that the agent makes without them.
+    pub fn note_compaction(&mut self) {
+        self.is_compacted = true;
     }
 
     /// The current turn ended in an error instead of an answer.

@@ -511,6 +511,7 @@ impl StepExtractor<'_, '_> {
                 is_error,
                 is_denied: false,
                 parallel_with_previous: requested_call.parallel,
+                after_compaction: false,
                 agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
                 span_ids: spans
                     .flat_map(|node| node.span_ids().take(MAX_STEP_SPANS))

@@ -17,6 +17,11 @@ pub(crate) const AGENT_NAME: &str = "claude-code";
 /// The model of replies that Claude Code wrote itself.
 pub(crate) const SYNTHETIC_MODEL: &str = "<synthetic>";
 
+/// Whether a line of the system says that the context was compacted: replaced by a summary, or cleared of old results.
+pub(crate) fn is_compaction(subtype: &TextField<'_>) -> bool {
+    matches!(subtype.get(), Some("compact_boundary" | "microcompact_boundary"))
+}
+
 /// Results that are kept until their calls are read.
 const MAX_EARLY_RESULTS: usize = 16;
 
@@ -95,6 +100,9 @@ impl ClaudeChain {
                 AnthropicBlock::Text(text) => texts.push(text.as_ref()),
                 AnthropicBlock::Thinking(_) | AnthropicBlock::ToolUse { .. } => {}
             }
+        }
+        if line.is_compact_summary.0 {
+            self.builder.note_compaction();
         }
         let is_added = line.is_meta.0 || line.is_compact_summary.0 || line.is_visible_in_transcript_only.0;
         if !is_added {

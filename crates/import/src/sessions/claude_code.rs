@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use super::anthropic_content::AnthropicMessage;
-use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL};
+use super::claude_chain::{ClaudeChain, SYNTHETIC_MODEL, is_compaction};
 use super::claude_lines::{ClaudeLine, QueuedCommand};
 use super::claude_requests::{UserLine, classify_user_text, describe_api_error};
 use super::field_types::TextField;
@@ -24,6 +24,9 @@ use crate::import_sink::ImportSink;
 const MAX_OPEN_SUBAGENTS: usize = 256;
 /// Calls of subagents without a result that are remembered.
 const MAX_WAITING_CALLS: usize = 1024;
+
+/// How the ids of agents begin that summarize a conversation. Their sessions are copies of it, with a summary behind.
+const COMPACTION_AGENT: &str = "acompact-";
 
 /// Whether the records are those of a Claude Code session.
 pub(crate) fn is_claude_code_session(records: &[Json]) -> bool {
@@ -43,8 +46,14 @@ pub(crate) fn is_claude_code_session(records: &[Json]) -> bool {
             && record["message"]["model"].as_str().is_some_and(|model| model.starts_with("claude"))
             && has(&record["message"]["usage"], &["input_tokens", "output_tokens"])
             && record.get("session_id").is_none();
+        // The end of the head cuts a long message, and leaves out the ids behind it.
+        let is_cut = has(record, &["parentUuid", "isSidechain"])
+            && matches!(kind, Some("user" | "assistant"))
+            && record["message"].get("role").is_some()
+            && record["message"].get("parts").is_none();
         is_copied
             || is_bare
+            || is_cut
             || has(record, &["uuid", "sessionId"])
                 && (matches!(kind, Some("user" | "assistant")) && (has_message || is_chained)
                     || matches!(kind, Some("system" | "attachment" | "progress")) && is_chained)
@@ -106,6 +115,9 @@ impl SessionReader for ClaudeCodeReader {
         let kind = line.kind.get().unwrap_or_default();
         if kind == "system" && line.subtype.get() == Some("api_error") {
             return self.read_api_error(&line);
+        }
+        if kind == "system" && is_compaction(&line.subtype) {
+            return self.read_compaction(&line);
         }
         if kind == "progress" {
             return self.read_progress(&line, sink);
@@ -172,13 +184,27 @@ impl ClaudeCodeReader {
         }
         let error = line.error.and_then(|error| serde_json::from_str(error.get()).ok());
         let reason = describe_api_error(&error.unwrap_or_default());
-        if !line.is_sidechain.0 {
-            self.main.note_api_error(reason);
-        } else if let Some(agent_id) = line.agent_id.get()
-            && let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| id == agent_id)
-        {
+        if let Some(chain) = self.find_open_chain(line) {
             chain.note_api_error(reason);
         }
+    }
+
+    /// A compaction of the context of a conversation, which must be known.
+    fn read_compaction(&mut self, line: &ClaudeLine<'_>) {
+        if self.is_new_line(line)
+            && let Some(chain) = self.find_open_chain(line)
+        {
+            chain.builder.note_compaction();
+        }
+    }
+
+    /// The conversation of a line of the system.
+    fn find_open_chain(&mut self, line: &ClaudeLine<'_>) -> Option<&mut ClaudeChain> {
+        if !line.is_sidechain.0 {
+            return Some(&mut self.main);
+        }
+        let agent_id = line.agent_id.get()?;
+        self.subagents.open.iter_mut().find(|(id, _)| id == agent_id).map(|(_, chain)| chain)
     }
 
     /// A notice about a call that runs. Those about subagents repeat their lines, up to the last call: the last reply is
@@ -217,6 +243,9 @@ impl ClaudeCodeReader {
     }
 
     fn read_subagent_line(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
+        if line.agent_id.get().is_some_and(|agent_id| agent_id.starts_with(COMPACTION_AGENT)) {
+            return;
+        }
         let session_id = self.session_id.clone().unwrap_or_default();
         let Some(chain_id) = self.subagents.find_chain(line, &mut self.main, &session_id, sink) else { return };
         let Some((_, chain)) = self.subagents.open.iter_mut().find(|(id, _)| *id == chain_id) else { return };

@@ -41,6 +41,7 @@ const DENIAL_STARTS: &[&str] = &[
     "Permission for this ",
     "Claude requested permissions to ",
     "This command requires approval",
+    "This Bash command contains multiple operations. The following part",
     "The agent proposed a plan that was rejected by the user",
 ];
 
@@ -92,7 +93,7 @@ pub(crate) fn classify_result(is_error: bool, content: &str, summary: Option<&st
     let is_denial = |text: &str| {
         let text = text.trim_start();
         let text = text.strip_prefix("Error: ").unwrap_or(text);
-        DENIAL_STARTS.iter().any(|start| text.starts_with(start)) || is_hook_denial(text)
+        DENIAL_STARTS.iter().any(|start| text.starts_with(start)) || is_hook_denial(text) || is_folder_denial(text)
     };
     match is_error {
         true if is_denial(content) || summary.is_some_and(is_denial) => ResultStatus::Denied,
@@ -120,6 +121,12 @@ fn is_hook_denial(text: &str) -> bool {
     let first_line = text.lines().next().unwrap_or_default();
     (first_line.starts_with("PreToolUse:") || first_line.starts_with("Hook PreToolUse:"))
         && ["denied", "blocked", "blocking error", "hook error", "stopped"].iter().any(|word| first_line.contains(word))
+}
+
+/// Whether Claude Code did not let a command leave the folders of the session.
+fn is_folder_denial(text: &str) -> bool {
+    let first_line = text.lines().next().unwrap_or_default();
+    first_line.contains(" was blocked. For security, Claude Code may only ")
 }
 
 /// The text inside the first element of this name.
@@ -194,6 +201,12 @@ mod tests {
         assert_eq!(classify_result(true, denial, None), ResultStatus::Denied);
         assert_eq!(classify_result(true, "no", Some("Error: User rejected tool use")), ResultStatus::Denied);
         assert_eq!(classify_result(true, "PreToolUse:Bash hook error: [x]: no", None), ResultStatus::Denied);
+        let approval = "This Bash command contains multiple operations. The following part requires approval: make";
+        let folder = "cd to '/x' was blocked. For security, Claude Code may only change directories to the project.";
+        for denial in [approval, &approval.replace("part requires", "parts require"), folder] {
+            assert_eq!(classify_result(true, denial, None), ResultStatus::Denied, "{denial}");
+            assert_eq!(classify_result(true, &format!("Exit code 1\n{denial}"), None), ResultStatus::Error);
+        }
         assert_eq!(classify_result(true, "Exit code 1\nPermission denied", None), ResultStatus::Error);
         assert_eq!(classify_result(false, denial, None), ResultStatus::Success, "a file may quote it");
     }

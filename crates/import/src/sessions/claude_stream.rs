@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::anthropic_content::{AnthropicBlock, AnthropicMessage, AnthropicUsage, result_content_text};
-use super::claude_chain::{AGENT_NAME, ClaudeChain};
+use super::claude_chain::{AGENT_NAME, ClaudeChain, is_compaction};
 use super::claude_requests::classify_result;
 use super::field_types::{FlagField, NumberField, TextField};
 use super::record_text::{normal_timestamp, record_text};
@@ -141,6 +141,7 @@ impl SessionReader for ClaudeStreamReader {
         self.note_session(&line, sink);
         match line.kind.get() {
             Some("system") if line.subtype.get() == Some("init") => self.read_init(&line),
+            Some("system") if is_compaction(&line.subtype) => self.main.builder.note_compaction(),
             Some("assistant") => self.read_reply(&line, sink),
             Some("user") => self.read_user_line(&line, sink),
             Some("result") => self.read_result(&line),

@@ -106,6 +106,7 @@ impl CodexReader {
                     self.builder.set_model(model);
                 }
             }
+            "compacted" => self.builder.note_compaction(),
             "inter_agent_communication" => self.read_agent_message(&serde_json::from_str(payload)?, at),
             _ => {}
         }
@@ -196,7 +197,8 @@ impl CodexReader {
                 self.add_result(item.call_id.get(), tools, ResultStatus::Success, at, sink);
             }
             // Context that stands for earlier items.
-            "compaction" | "context_compaction" | "compaction_summary" | "ghost_snapshot" | "other" => {}
+            "compaction" | "context_compaction" | "compaction_summary" => self.builder.note_compaction(),
+            "ghost_snapshot" | "other" => {}
             kind => {
                 // It may be a call of a kind that is newer than this reader.
                 self.builder.note_unreadable_record();
@@ -259,6 +261,7 @@ impl CodexReader {
                     self.builder.add_defect(DefectKind::MissingAnswer, "the user interrupted the request");
                 }
             }
+            "context_compacted" => self.builder.note_compaction(),
             "thread_rolled_back" => self.roll_back(event.num_turns.0, sink),
             "error" if self.builder.has_turn() => {
                 self.builder.fail_turn(event.message.get().unwrap_or(RUN_FAILED));

@@ -77,6 +77,7 @@ impl SessionReader for KimiReader {
                     self.denied_call = text_field(&entry, "toolCallId").map(str::to_owned);
                 }
             }
+            "context.apply_compaction" => self.builder.note_compaction(),
             "context.append_loop_event" => self.read_loop_event(&entry["event"], at, sink),
             _ => {}
         }

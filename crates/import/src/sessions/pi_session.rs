@@ -80,7 +80,8 @@ impl SessionReader for PiReader {
                 let result = ImportedResult { id: text_field(&entry, "toolCallId"), content: &content, status, at };
                 add_known_result(&mut self.builder, &result, sink);
             }
-            // Summaries, labels and settings.
+            "compaction" => self.builder.note_compaction(),
+            // Other summaries, labels and settings.
             _ => {}
         }
     }

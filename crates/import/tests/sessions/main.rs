@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod compactions;
 mod ended_in_errors;
 mod fixtures;
 mod lost_records;

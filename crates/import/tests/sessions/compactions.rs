@@ -1,0 +1,124 @@
+//! Sessions whose context was compacted: the step behind a compaction is marked, and the copy of the conversation that
+//! the summary is made of is left out.
+
+use gradus_core::trajectory::TrajectoryStep;
+use gradus_import::{SESSION_FORMATS, read_first_records};
+use serde_json::{Value as Json, json};
+
+use super::read_lines;
+
+/// Which steps of the turns are marked.
+fn marked_steps(lines: &[Json]) -> Vec<Vec<bool>> {
+    let marks = |steps: &[TrajectoryStep]| steps.iter().map(|step| step.after_compaction).collect();
+    read_lines(lines).iter().map(|turn| marks(&turn.trajectory.steps)).collect()
+}
+
+/// A line of a Claude Code session.
+fn line(number: u32, kind: &str, fields: &Json) -> Json {
+    let mut line = json!({
+        "type": kind, "sessionId": "s", "cwd": "/p", "version": "2.1.0", "isSidechain": false,
+        "uuid": format!("u{number}"), "parentUuid": format!("u{}", number - 1), "timestamp": "2026-02-01T00:00:00Z",
+    });
+    for (key, value) in fields.as_object().unwrap() {
+        line[key] = value.clone();
+    }
+    line
+}
+
+fn asked(number: u32, text: &str) -> Json {
+    line(number, "user", &json!({"message": {"role": "user", "content": text}}))
+}
+
+/// A reply with one call for each path, and their results.
+fn read_files(number: u32, paths: &[&str]) -> Vec<Json> {
+    let id = |path: &str| format!("{number}-{path}");
+    let call = |path: &&str| json!({"type": "tool_use", "id": id(path), "name": "Read", "input": {"file_path": path}});
+    let calls: Vec<Json> = paths.iter().map(call).collect();
+    let result = |path: &&str| json!({"type": "tool_result", "tool_use_id": id(path), "content": "x = 1"});
+    let results: Vec<Json> = paths.iter().map(result).collect();
+    let reply = json!({"id": format!("msg_{number}"), "role": "assistant", "content": calls});
+    vec![
+        line(number, "assistant", &json!({"message": reply})),
+        line(number + 1, "user", &json!({"message": {"role": "user", "content": results}})),
+    ]
+}
+
+#[test]
+fn the_step_behind_a_compaction_is_marked() {
+    let summary = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The story so far."}});
+    let signs = [
+        line(4, "system", &json!({"subtype": "compact_boundary", "content": "Conversation compacted"})),
+        line(4, "system", &json!({"subtype": "microcompact_boundary", "content": "Context microcompacted"})),
+        line(4, "user", &summary),
+    ];
+    for sign in signs {
+        let mut lines = vec![asked(1, "fix it")];
+        lines.extend(read_files(2, &["a.py"]));
+        lines.push(sign.clone());
+        lines.extend(read_files(5, &["a.py", "b.py"]));
+        lines.extend(read_files(7, &["a.py"]));
+        assert_eq!(marked_steps(&lines), [[false, true, false, false]], "{sign}");
+    }
+    let other = line(4, "system", &json!({"subtype": "turn_duration"}));
+    let mut lines = vec![asked(1, "fix it")];
+    lines.extend(read_files(2, &["a.py"]));
+    // Between two turns.
+    lines.extend([other, line(5, "system", &json!({"subtype": "compact_boundary"})), asked(6, "go on")]);
+    lines.extend(read_files(7, &["a.py"]));
+    assert_eq!(marked_steps(&lines), [[false], [true]]);
+}
+
+#[test]
+fn compactions_of_codex_are_marked() {
+    let record =
+        |kind: &str, payload: &Json| json!({"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": payload});
+    let item = |payload: &Json| record("response_item", payload);
+    let read = |id: &str| {
+        let call = json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": id});
+        [item(&call), item(&json!({"type": "function_call_output", "call_id": id, "output": "a"}))]
+    };
+    let signs = [
+        record("compacted", &json!({"message": "The story so far."})),
+        record("event_msg", &json!({"type": "context_compacted"})),
+        item(&json!({"type": "compaction", "encrypted_content": "x"})),
+    ];
+    for sign in signs {
+        let meta = json!({"id": "01997ea4-a70d-7da3-8c20-c736db82a7c5", "cwd": "/p", "cli_version": "0.90.0"});
+        let mut lines = vec![record("session_meta", &meta)];
+        lines.push(record("event_msg", &json!({"type": "user_message", "message": "list"})));
+        lines.extend(read("1"));
+        lines.push(sign.clone());
+        lines.extend(read("2"));
+        lines.extend(read("3"));
+        assert_eq!(marked_steps(&lines), [[false, true, false]], "{sign}");
+    }
+}
+
+#[test]
+fn the_copy_that_a_summary_is_made_of_is_left_out() {
+    let copied = |agent_id: &str| {
+        let mut lines = vec![asked(1, "fix it")];
+        lines.extend(read_files(2, &["a.py"]));
+        for line in &mut lines {
+            line["isSidechain"] = true.into();
+            line["agentId"] = agent_id.into();
+        }
+        read_lines(&lines).len()
+    };
+    assert_eq!((copied("acompact-1f2e3d"), copied("a1f2e3d")), (0, 1));
+}
+
+/// The first bytes of a session can end inside of its first message, in front of the ids.
+#[test]
+fn a_session_is_recognised_by_a_message_that_is_cut() {
+    let bookkeeping = json!({"type": "mode", "mode": "normal"}).to_string();
+    let cut = r#"{"parentUuid":null,"isSidechain":false,"type":"user","message":{"role":"user","content":"a long re"#;
+    let name = |head: &str| {
+        let records = read_first_records(head.as_bytes());
+        SESSION_FORMATS.iter().find(|format| (format.matches)(&records)).map(|format| format.name)
+    };
+    assert_eq!(name(&[&*bookkeeping; 4].join("\n")), None);
+    let head = format!("{}\n{cut}", [&*bookkeeping; 4].join("\n"));
+    assert_eq!(name(&head), Some("Claude Code session"));
+    assert_eq!(name(&head.replace("\"isSidechain\":false,", "")), None, "another tool may have such lines");
+}
