@@ -7,7 +7,10 @@ use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
 use super::failure::ToolFailureKind;
 use super::repetition::ComparedCall;
 use super::rule_catalog::{RECOVERY_CLAIMED_SUCCESS, RECOVERY_IGNORED, RECOVERY_REACTIONS, RECOVERY_RECOVERED};
-use super::vocabulary::{OWNS_UP, contains_phrase};
+use super::tools::IndexedTool;
+use super::values::{ScalarArgument, names_number};
+use super::vocabulary::{OWNS_UP, contains_name, contains_phrase};
+use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, RuleFinding, coding};
 use crate::rule_remark::RuleRemark;
 
@@ -20,6 +23,8 @@ const PERMISSION: &str = "permission denied|access denied|not permitted|not allo
 const NOTHING_FOUND: &str = "no results|no data found|no matches|no matching|nothing found|0 results|no records|\
     no items|no entries";
 
+/// Bytes of an answer that are searched for what a failed call was about.
+const MAX_ANSWER_BYTES: usize = 8_000;
 /// Steps after an error that are searched for the reaction, so that long runs stay linear.
 const REACTION_REACH: usize = 50;
 
@@ -35,6 +40,8 @@ enum ErrorReaction {
     Unanswered,
     /// A call that only reads failed, and the run went on without it.
     WentOn,
+    /// A change failed that neither the request nor the answer speaks of: it may have been a side matter.
+    Unmentioned,
     Ignored,
     ClaimedSuccess,
 }
@@ -48,7 +55,7 @@ impl ErrorReaction {
             ErrorReaction::AskedUser => "asked the user",
             ErrorReaction::Admitted => "admitted",
             ErrorReaction::Unanswered => "no answer",
-            ErrorReaction::WentOn => "went on without it",
+            ErrorReaction::WentOn | ErrorReaction::Unmentioned => "went on without it",
             ErrorReaction::Ignored => "ignored",
             ErrorReaction::ClaimedSuccess => "claimed success",
         }
@@ -104,6 +111,9 @@ pub(super) fn judge_recovery(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         ErrorReaction::WentOn => {
             OfflineVerdict::cannot_judge("A call that only reads failed; whether the answer needed it is unknown.")
         }
+        ErrorReaction::Unmentioned => OfflineVerdict::cannot_judge(
+            "A change failed, and neither the request nor the answer names what it was about.",
+        ),
         ErrorReaction::SameAgain => OfflineVerdict::cannot_judge("The failed call was made again; see the sequence."),
         _ => {
             let explanation = format!("{} call(s) failed, and each was repaired, replaced or admitted.", errors.len());
@@ -175,10 +185,33 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
         return ErrorReaction::WentOn;
     }
     match offline.find_tool(failed) {
-        Some((_, tool)) if tool.surely_changes() => ErrorReaction::ClaimedSuccess,
+        Some((_, tool)) if tool.surely_changes() => {
+            if names_object(offline, at, tool, answer) {
+                ErrorReaction::ClaimedSuccess
+            } else {
+                ErrorReaction::Unmentioned
+            }
+        }
         Some((_, tool)) if !tool.may_change() => ErrorReaction::WentOn,
         _ => ErrorReaction::Ignored,
     }
+}
+
+/// Whether the request or the answer names what a call is about: one of its values, or all that its tool is named for.
+fn names_object(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, answer: &str) -> bool {
+    let query = offline.query();
+    let answer = AnalyzedText::new(take_prefix(answer, MAX_ANSWER_BYTES));
+    let texts = || query.into_iter().chain(std::iter::once(&answer));
+    let is_named = |value: &str| texts().any(|text| contains_name(&text.lower, value));
+    let names_value = |scalar: &ScalarArgument<'_>| {
+        let last_part = scalar.lower.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
+        // A small number is in many texts, unless it is the number of something.
+        let is_name = |value: &str| value.len() > 2 || names_number(scalar.parameter, None);
+        [&*scalar.lower, last_part].into_iter().any(|value| is_name(value) && is_named(value))
+    };
+    let names_all =
+        |text: &AnalyzedText<'_>| tool.nouns.iter().all(|noun| text.words.iter().any(|word| word.stem() == &**noun));
+    offline.scalar_arguments(at).iter().any(names_value) || !tool.nouns.is_empty() && texts().any(names_all)
 }
 
 /// Whether the answer admits a failure in words that are not the request's, or repeats the status of the error.

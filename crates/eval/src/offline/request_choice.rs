@@ -3,7 +3,7 @@
 use super::call::{ToolExistence, check_tool_existence};
 use super::excerpt::quote_excerpt;
 use super::rule_catalog::{REQUEST_OTHER_OBJECT, REQUEST_UNKNOWN_TOOL};
-use super::{OfflineJudge, OfflineVerdict, named_objects};
+use super::{OfflineJudge, OfflineVerdict, coding, named_objects};
 
 /// The verdict of `request_to_tool`.
 pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
@@ -17,6 +17,10 @@ pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> Off
         return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
     if let ToolExistence::Missing(why) = check_tool_existence(offline, at) {
+        // A request to a coding agent speaks of work, not of tools: that the tool is missing is a fault of the call.
+        if coding::is_coding_agent(offline) {
+            return OfflineVerdict::cannot_judge("The tool does not exist, which the validity of the call says.");
+        }
         return OfflineVerdict::bad(REQUEST_UNKNOWN_TOOL, why, Vec::new());
     }
     if let Some(found) = named_objects::find_unrequested_object(offline, at, query) {

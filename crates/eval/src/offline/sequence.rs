@@ -132,7 +132,11 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
     // Prefix sums: how many calls up to each step may have changed something, or made a repetition another call.
     let mut changes = vec![0u32; steps.len() + 1];
     let mut repeats = vec![None; steps.len()];
+    let mut compacted_at = 0;
     for (at, step) in steps.iter().enumerate() {
+        if step.after_compaction {
+            compacted_at = at;
+        }
         let failure = offline.failure(at);
         let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change())
             // A command that failed or was stopped may have done a part of its work.
@@ -144,7 +148,8 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
         let call = ComparedCall::from(step);
         let Some(before) = call.fingerprint().and_then(|print| last.insert(print, at)) else { continue };
         // The change by the repeated call itself does not count, otherwise no writing call could be a repetition.
-        let has_changed_between = changes[at] > changes[before + 1];
+        // A compaction counts as one: the summary may leave out what the call before had returned.
+        let has_changed_between = changes[at] > changes[before + 1] || compacted_at > before;
         let is_retry = matches!(offline.failure(before), Some(ToolFailureKind::Passing))
             || at > before + 1 && coding::demands_reading(&steps[before])
             || offline.failure(before).is_some() && failure.is_none();

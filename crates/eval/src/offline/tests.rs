@@ -152,6 +152,17 @@ fn tools_that_do_not_exist() {
     let offline = OfflineJudge::new(&trajectory);
     assert_eq!(label(&offline.thought_to_tool(0)), "bad");
     assert_eq!(label(&offline.call_validity(0)), "bad");
+    // A coding agent speaks of its work: the call is at fault, unless the thought names the tool.
+    let of_coding_agent = |thought: &str| {
+        let failed = step(thought, "fetch_sky", json!({}), "Error: unknown tool fetch_sky");
+        let trajectory = Trajectory { agent: Some("claude-code".into()), ..run("Weather in Oslo?", vec![failed], "?") };
+        let offline = OfflineJudge::new(&trajectory);
+        [offline.thought_to_tool(0), offline.request_to_tool(0), offline.call_validity(0)]
+            .map(|verdict| label(&verdict))
+    };
+    assert_eq!(of_coding_agent("I will get the weather."), ["cannot", "n/a", "bad"]);
+    assert_eq!(of_coding_agent("I will use fetch_sky."), ["bad", "n/a", "bad"]);
+    assert_eq!(of_coding_agent(""), ["n/a", "cannot", "bad"]);
     // A tool that answers exists, whatever the list says.
     assert_ne!(single("Weather in Oslo?", "I will get the weather.", "get_weather", json!({}))[0], "bad");
 }
@@ -347,6 +358,12 @@ fn what_may_have_changed_is_looked_at_again() {
         label(&OfflineJudge::new(&trajectory).sequence_optimality())
     };
     assert_eq!(judge(vec![read(), read()]), "bad");
+    // The context was compacted in between: the result is read again because it is gone.
+    let compacted = |step: TrajectoryStep| TrajectoryStep { after_compaction: true, ..step };
+    assert_eq!(judge(vec![read(), compacted(read())]), "cannot");
+    let other = || step("", "Read", json!({"file_path": "/p/b.json"}), "[]");
+    assert_eq!(judge(vec![read(), compacted(other()), read()]), "cannot");
+    assert_eq!(judge(vec![compacted(read()), other(), read()]), "bad", "it was compacted before");
     assert_eq!(judge(vec![read(), bash("git status", true), read()]), "bad");
     assert_eq!(judge(vec![read(), bash("npm install", true), read()]), "cannot", "it may have done a part of its work");
     assert_eq!(judge(vec![read(), bash("sleep 50; ls", false), read()]), "cannot");
@@ -453,6 +470,13 @@ fn errors_must_be_repaired_or_admitted() {
     assert_eq!(judged(vec![], "Hello"), "n/a");
     let lost = step("", "read_file", json!({"path": "a.md"}), "404 Not Found");
     assert_eq!(judged(vec![lost], "It is fine."), "cannot");
+    // A change that nobody speaks of may have been a side matter.
+    let side = |answer: &str| {
+        judged(vec![step("", "delete_file", json!({"path": "tmp/draft.md"}), r#"{"error": "locked"}"#)], answer)
+    };
+    assert_eq!(side("The customer has been informed."), "cannot");
+    assert_eq!(side("I have removed draft.md."), "claimed_success");
+    assert_eq!(side("I have removed the file."), "claimed_success");
     let refused =
         step("", "cancel_order", json!({}), "I tried reusing the same input, I must stop using this action input.");
     assert_eq!(judged(vec![refused], "It is cancelled."), "claimed_success");

@@ -18,6 +18,11 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
     let evidence =
         || vec![format!("thought: {}", quote_excerpt(&thought.source)), format!("call: {}", quote_excerpt(&step.tool))];
     if let ToolExistence::Missing(why) = call::check_tool_existence(offline, at) {
+        // A coding agent speaks of its work, not of its tools: that the tool is missing is a fault of the call.
+        let is_named = || find_tool_mentions(thought, &step.tool).next().is_some();
+        if coding::is_coding_agent(offline) && !is_named() {
+            return OfflineVerdict::cannot_judge("The tool does not exist, which the validity of the call says.");
+        }
         return OfflineVerdict::bad(THOUGHT_UNKNOWN_TOOL, why, evidence());
     }
     if let Some(found) = named_objects::find_contradicted_thought(offline, at, thought) {

@@ -234,3 +234,15 @@ pub(super) const OWNS_UP: &str = "\
 pub(super) fn contains_phrase(text: &str, phrases: &str) -> bool {
     phrases.split('|').any(|phrase| text.contains(phrase))
 }
+
+/// Whether a text contains a name that is not a part of a longer one. Letters that are not ASCII end a name: some scripts
+/// put no spaces around it.
+pub(super) fn contains_name(text: &str, name: &str) -> bool {
+    let continues = |letter: Option<char>| {
+        letter.is_some_and(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'))
+    };
+    !name.is_empty()
+        && text.match_indices(name).any(|(at, _)| {
+            !continues(text[..at].chars().next_back()) && !continues(text[at + name.len()..].chars().next())
+        })
+}

@@ -72,7 +72,7 @@ const OLD_TEXT_NAMES: [&str; 7] =
     ["old_string", "oldString", "old_str", "oldText", "old_text", "search", "old_content"];
 
 /// The texts that an edit replaces. A tool that takes a list of edits has one in each of them.
-fn replaced_texts(arguments: &Json) -> impl Iterator<Item = &str> {
+pub(super) fn replaced_texts(arguments: &Json) -> impl Iterator<Item = &str> {
     let edits = arguments.get("edits").and_then(Json::as_array).into_iter().flatten();
     std::iter::once(arguments)
         .chain(edits)

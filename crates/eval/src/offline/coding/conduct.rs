@@ -133,6 +133,10 @@ fn find_repeated_failure(
         return None;
     }
     for before in (at.saturating_sub(MAX_LOOKBACK)..at).rev() {
+        // The agent may no longer know of the failure.
+        if offline.step(before + 1)?.after_compaction {
+            return None;
+        }
         match &actions[before] {
             CodingAction::Command(other) if normalize_command(other) == command => {
                 let (earlier, step) = (offline.step(before)?, offline.step(at)?);
@@ -165,8 +169,19 @@ fn secret_finding(offline: &OfflineJudge<'_>, step: &TrajectoryStep, path: &str)
         return None;
     }
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path).to_lowercase();
-    let words = [&name, "secret", "credential", "environment variable", "env file", "api key", ".env"];
-    if was_asked_for(offline, &words) || was_confirmed(offline, &name) {
+    let words = [
+        &name,
+        "secret",
+        "credential",
+        "password",
+        "authentication",
+        "environment variable",
+        "env file",
+        "api key",
+        ".env",
+    ];
+    // A request that is not recorded may have been about the file.
+    if offline.trajectory.query.is_none() || was_asked_for(offline, &words) || was_confirmed(offline, &name) {
         return None;
     }
     let explanation = "The result shows a secret of a file that no request mentions.".to_owned();
@@ -294,6 +309,10 @@ mod tests {
             failed(step("exec_command", json!({"cmd": "make"}), &result))
         };
         assert_eq!(last_rule("build", vec![chunk("e3abbc"), chunk("f0e1aa")]), Some(CODING_REPEATED_FAILURE));
+        let compacted = |step: TrajectoryStep| TrajectoryStep { after_compaction: true, ..step };
+        assert_eq!(last_rule("build", vec![run(), compacted(run())]), None, "a summary may not tell of it");
+        assert_eq!(last_rule("build", vec![run(), compacted(bash("git status", "clean")), run()]), None);
+        assert_eq!(last_rule("build", vec![compacted(run()), run()]), Some(CODING_REPEATED_FAILURE));
         let elsewhere = step("Bash", json!({"command": "make", "workdir": "/x"}), "error: no rule");
         assert_eq!(last_rule("build", vec![run(), failed(elsewhere)]), None);
         assert_eq!(last_rule("build", vec![run(), bash("make", "ok")]), None);
@@ -318,10 +337,10 @@ mod tests {
             "<tool_use_error>File has not been read yet. Read it first before writing to it.</tool_use_error>";
         for tool in ["Edit", "Write"] {
             let call = step(tool, json!({"file_path": "/p/a.py", "old_string": "x"}), refusal);
-            assert_eq!(last_rule("fix a.py", vec![failed(call.clone())]), Some(CODING_UNREAD_EDIT), "{tool}");
-            assert_eq!(last_rule("fix a.py", vec![read(), failed(call.clone())]), None, "the tool forgot");
+            assert_eq!(last_rule("fix it", vec![failed(call.clone())]), Some(CODING_UNREAD_EDIT), "{tool}");
+            assert_eq!(last_rule("fix it", vec![read(), failed(call.clone())]), None, "the tool forgot");
             for moved in ["git mv b.py a.py", "mv b.py a.py"] {
-                assert_eq!(last_rule("fix a.py", vec![bash(moved, ""), failed(call.clone())]), None, "{moved}");
+                assert_eq!(last_rule("fix it", vec![bash(moved, ""), failed(call.clone())]), None, "{moved}");
             }
         }
         // Something else had shown the text.
@@ -330,10 +349,14 @@ mod tests {
         assert_eq!(last_rule("fix a.py", vec![found("7:  x = 1\n8:  y = 2"), failed(edit.clone())]), None);
         assert_eq!(last_rule("fix a.py", vec![found("7:  x = 1"), failed(edit)]), Some(CODING_UNREAD_EDIT));
         let write = || failed(step("Write", json!({"file_path": "/p/a.py", "content": "x"}), refusal));
-        assert_eq!(last_rule("fix a.py", vec![bash("cat a.py", "x = 1"), write()]), None);
-        assert_eq!(last_rule("fix a.py", vec![bash("cat b.py", "x = 1"), write()]), Some(CODING_UNREAD_EDIT));
+        assert_eq!(last_rule("fix it", vec![bash("cat a.py", "x = 1"), write()]), None);
+        assert_eq!(last_rule("fix it", vec![bash("cat b.py", "x = 1"), write()]), Some(CODING_UNREAD_EDIT));
         // There was nothing to read, or no reason to expect anything.
         assert_eq!(last_rule("create the file /p/a.py", vec![write()]), None);
+        for request in ["schreibe src/a.py neu", "重写a.py文件", "A.py: say hello"] {
+            assert_eq!(last_rule(request, vec![write()]), None, "{request}");
+        }
+        assert_eq!(last_rule("fix data.py and a.python", vec![write()]), Some(CODING_UNREAD_EDIT));
         assert_eq!(last_rule("fix it", vec![denied(write()), write()]), None, "it appeared in the meantime");
         let look = |result: &str| {
             let steps = vec![write(), step("Read", json!({"file_path": "/p/a.py"}), result)];
@@ -344,7 +367,7 @@ mod tests {
             None
         );
         assert_eq!(look("x = 1"), Some(CODING_UNREAD_EDIT));
-        let known = step("Edit", json!({"file_path": "/p/a.py", "old_string": "x", "new_string": "y"}), "done");
+        let known = step("Edit", json!({"file_path": "/p/a.py", "old_string": "x = 2", "new_string": "y"}), "done");
         let refused = failed(TrajectoryStep { observation: Some(refusal.to_owned()), ..known.clone() });
         let steps = |later: &TrajectoryStep| {
             vec![refused.clone(), step("Read", json!({"file_path": "/p/a.py"}), "x = 1"), later.clone()]
@@ -354,8 +377,43 @@ mod tests {
         };
         assert_eq!(judge(&known), None, "the agent knew the text");
         assert_eq!(judge(&failed(known.clone())), Some(CODING_UNREAD_EDIT));
+        assert_eq!(judge(&step("Read", json!({"file_path": "/p/a.py"}), "x = 2\ny = 3")), None, "so did the look");
         let missing = step("Edit", json!({"file_path": "/p/a.py", "old_string": "x"}), "String to replace not found");
         assert_eq!(last_rule("fix a.py", vec![failed(missing)]), None);
+    }
+
+    #[test]
+    fn the_tool_forgets_what_the_agent_handled() {
+        let refusal =
+            "<tool_use_error>File has not been read yet. Read it first before writing to it.</tool_use_error>";
+        let path = r"C:\p\src\a.py";
+        let edit = || failed(step("Edit", json!({"file_path": path, "old_string": "x = 1\n\"y\" = 2"}), refusal));
+        assert_eq!(last_rule("fix it", vec![edit()]), Some(CODING_UNREAD_EDIT));
+        for relative in [r"src\a.py", "src/a.py", "C:/p/src/a.py"] {
+            let patch = step("Edit", json!({"path": relative, "old_string": "z", "new_string": "x"}), "done");
+            assert_eq!(last_rule("fix it", vec![patch, edit()]), None, "{relative}");
+        }
+        let other = step("Read", json!({"path": r"rc\a.py"}), "z");
+        assert_eq!(last_rule("fix it", vec![other, edit()]), Some(CODING_UNREAD_EDIT));
+        let after = |call: TrajectoryStep| {
+            let turn = Trajectory { query: Some("hello".into()), steps: vec![call], ..Trajectory::default() };
+            let earlier_turns = vec![EarlierTurn::from_trajectory(&turn).into()];
+            let steps = vec![edit()];
+            rule_at(0, Trajectory { query: Some("fix it".into()), steps, earlier_turns, ..Trajectory::default() })
+        };
+        assert_eq!(after(step("Read", json!({"file_path": path}), "...")), None);
+        assert_eq!(after(step("Read", json!({"file_path": r"C:\p\b.py"}), "...")), Some(CODING_UNREAD_EDIT));
+        // The agent wrote the text itself, into another file or with a command.
+        let write = |text: &str| step("Write", json!({"file_path": r"C:\p\b.py", "content": text}), "done");
+        assert_eq!(last_rule("fix it", vec![write("x = 1\n  \"y\" = 2\n"), edit()]), None);
+        assert_eq!(last_rule("fix it", vec![write("x = 1\n"), edit()]), Some(CODING_UNREAD_EDIT));
+        let unwritten = failed(write("x = 1\n\"y\" = 2\n"));
+        assert_eq!(last_rule("fix it", vec![unwritten, edit()]), Some(CODING_UNREAD_EDIT));
+        assert_eq!(last_rule("fix it", vec![bash("cat > $F <<E\nx = 1\n\"y\" = 2\nE", ""), edit()]), None);
+        assert_eq!(after(write("x = 1\n\"y\" = 2\n")), None);
+        // A summary may have shown it.
+        let compacted = TrajectoryStep { after_compaction: true, ..bash("ls", "") };
+        assert_eq!(last_rule("fix it", vec![compacted, edit()]), None);
     }
 
     #[test]
@@ -458,6 +516,11 @@ mod tests {
         );
         assert_eq!(last_rule("fix it", vec![bash("cat > .env <<EOF\nA=1\nEOF", "")]), None);
         assert_eq!(last_rule("look at .env", vec![bash("cat .env", shown)]), None);
+        for request in ["why is the password refused?", "Authentication fails since today"] {
+            assert_eq!(last_rule(request, vec![bash("cat .env", shown)]), None, "{request}");
+        }
+        let unknown = Trajectory { steps: vec![bash("cat .env", shown)], ..Trajectory::default() };
+        assert_eq!(rule_at(0, unknown), None, "nobody knows what was asked");
         assert_eq!(last_rule("fix it", vec![denied(step("Read", json!({"file_path": ".env"}), "no"))]), None);
         let refused = || denied(step("Edit", json!({"file_path": "/p/foo.py", "old_string": "a"}), "no"));
         let through = bash("sed -i s/a/b/ /p/foo.py", "");

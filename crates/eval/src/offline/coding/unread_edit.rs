@@ -1,11 +1,13 @@
 //! Changes of files that the agent had not looked at, as far as the session proves it.
 
 use gradus_core::trajectory::{DefectKind, TrajectoryStep};
+use serde_json::Value as Json;
 
 use super::super::excerpt::{quote_excerpt, take_prefix};
 use super::super::rule_catalog::CODING_UNREAD_EDIT;
+use super::super::vocabulary::contains_name;
 use super::super::{OfflineJudge, OfflineVerdict};
-use super::coding_action::{CodingAction, names_old_text};
+use super::coding_action::{CodingAction, names_old_text, replaced_texts};
 use super::user_consent::was_asked_for;
 use super::{MAX_LOOKBACK, edits_files};
 
@@ -25,7 +27,7 @@ pub(super) fn find_unread_edit(
         return Some(refused);
     }
     // What happened before the first step of a cut-off session is not known.
-    if at >= MAX_LOOKBACK || is_continued_elsewhere(offline) || is_cut(offline, at) {
+    if at >= MAX_LOOKBACK || is_continued_elsewhere(offline, at) || is_cut(offline, at) {
         return None;
     }
     let step = offline.step(at)?;
@@ -34,7 +36,7 @@ pub(super) fn find_unread_edit(
         return None;
     }
     let unread = paths.iter().find(|path| {
-        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+        let name = file_name(path);
         !name.is_empty() && !was_seen(offline, actions, at, name)
     })?;
     let explanation = "The file is edited, and neither a request nor a result before shows it.".to_owned();
@@ -54,9 +56,9 @@ pub(super) fn find_refused_edit(
     let is_refused = step.is_error && REFUSALS.iter().any(|refusal| result.contains(refusal));
     let path = paths.first().filter(|_| is_refused)?;
     if at >= MAX_LOOKBACK
-        || is_continued_elsewhere(offline)
+        || is_continued_elsewhere(offline, at)
         || was_handled(offline, actions, at, path)
-        || was_shown(offline, at, path)
+        || was_shown(offline, actions, at, path)
         || is_new_to_agent(offline, actions, at, path)
     {
         return None;
@@ -65,14 +67,14 @@ pub(super) fn find_refused_edit(
     Some(OfflineVerdict::bad(CODING_UNREAD_EDIT, explanation, vec![quote_excerpt(path)]))
 }
 
-/// Whether the agent had no reason to look first: the request orders to create the file, an earlier attempt to write it
-/// was refused for another reason, so that it may have appeared since, or a look at it afterwards shows that it is empty.
+/// Whether the agent had no reason to look first: a request orders to create or to replace the file, an earlier attempt to
+/// write it was refused for another reason, so that it may have appeared since, or what comes later shows that it is empty
+/// or that the agent knew its text.
 fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
     const EMPTY: [&str; 2] = ["contents are empty", "shorter than the provided offset (1)"];
-    let is_ordered = offline.trajectory.query.as_deref().is_some_and(|query| query.contains(path))
-        && was_asked_for(offline, &["create", "new file", "write"]);
     let others =
         |range: std::ops::Range<usize>| actions.iter().zip(&offline.trajectory.steps).take(range.end).skip(range.start);
+    let later = || others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK));
     let was_tried = others(0..at).any(|(action, step)| {
         matches!(action, CodingAction::Write(paths) if paths.iter().any(|other| other == path)) && step.is_denied
     });
@@ -80,26 +82,50 @@ fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usi
         let result = step.observation.as_deref().unwrap_or_default();
         result.trim().is_empty() || result.len() < MAX_REFUSAL_BYTES && EMPTY.iter().any(|sign| result.contains(sign))
     };
-    // The same edit succeeds later: the agent knew the text from where the record does not reach.
+    let Some(refused) = offline.step(at) else { return false };
+    let lines = replaced_lines(refused);
+    // The same edit succeeds later, or a later look shows what it replaces: the agent knew the text from where the record
+    // does not reach.
     let is_known_text = |step: &TrajectoryStep| {
-        !step.is_error
-            && names_old_text(step)
-            && offline.step(at).is_some_and(|refused| refused.arguments == step.arguments)
+        let is_same_edit = names_old_text(step) && refused.arguments == step.arguments;
+        let shows_text = || {
+            let result = step.observation.as_deref().unwrap_or_default();
+            !lines.is_empty() && !edits_files(step) && lines.iter().all(|line| result.contains(line))
+        };
+        !step.is_error && (is_same_edit || shows_text())
     };
-    let mut reads = others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK))
-        .filter(|(action, _)| matches!(action, CodingAction::Read(read) if read == path));
-    is_ordered
+    let mut reads = later().filter(|(action, _)| matches!(action, CodingAction::Read(read) if read == path));
+    is_ordered(offline, &actions[at], path)
         || was_tried
-        || others(at + 1..actions.len().min(at + 1 + MAX_LOOKBACK)).any(|(_, step)| is_known_text(step))
+        || later().any(|(_, step)| is_known_text(step))
         || reads.next().is_some_and(|(_, step)| step.observation.is_some() && is_empty(step))
+}
+
+/// Whether a request may order to create or to replace the file: it names a file that is written as a whole, in whatever
+/// language, or it has the path and speaks of writing.
+fn is_ordered(offline: &OfflineJudge<'_>, action: &CodingAction, path: &str) -> bool {
+    let trajectory = offline.trajectory;
+    let earlier = trajectory.earlier_turns.iter().filter_map(|turn| turn.query.as_ref());
+    let name = file_name(path).to_lowercase();
+    let mut requests = trajectory.query.iter().chain(earlier);
+    matches!(action, CodingAction::Write(_)) && requests.any(|request| contains_name(&request.to_lowercase(), &name))
+        || trajectory.query.as_deref().is_some_and(|query| query.contains(path))
+            && was_asked_for(offline, &["create", "new file", "write"])
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// Whether the agent read, wrote or moved a file before. Then it was the tool that had forgotten: after a resumed or
 /// shortened session, or because agents that run side by side share what it remembers.
 fn was_handled(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
+    let with_slashes = |path: &str| path.replace('\\', "/");
+    let whole_path = with_slashes(path);
     // A path may be told from the folder of the project.
-    let is_it =
-        |other: &String| path.strip_suffix(other.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    let is_it = |other: &String| {
+        whole_path.strip_suffix(&with_slashes(other)).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
     let is_moved =
         |command: &str| command.split(|letter: char| !letter.is_alphanumeric()).any(|word| matches!(word, "mv" | "cp"));
     let before = actions.iter().zip(&offline.trajectory.steps).take(at);
@@ -109,46 +135,77 @@ fn was_handled(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, 
         CodingAction::Command(command) => is_moved(command),
         CodingAction::Other => false,
     });
+    let path = ArgumentText::new(path);
     // What earlier turns did is known as text. A shell is not what the tool remembers, except where it moves files.
     in_turn
         || offline.trajectory.earlier_turns.iter().flat_map(|turn| &turn.calls).any(|call| {
             let arguments = call.arguments.as_deref().unwrap_or_default();
-            is_moved(arguments) || arguments.contains(path) && !arguments.contains("\"command\"")
+            is_moved(arguments) || path.is_in(arguments) && !arguments.contains("\"command\"")
         })
 }
 
-/// Whether something else showed the agent what it changes: a search, a command or a subagent. Of an edit, each line that it
-/// replaces stands in an earlier result; of a whole file, an earlier call that was no change names it.
-fn was_shown(offline: &OfflineJudge<'_>, at: usize, path: &str) -> bool {
-    let (trajectory, Some(step)) = (offline.trajectory, offline.step(at)) else { return false };
-    let turns = || trajectory.earlier_turns.iter().flat_map(|turn| &turn.calls);
-    let looks = || trajectory.steps.iter().take(at).filter(|step| !step.is_error && !edits_files(step));
-    let old = step.arguments.as_ref().and_then(|arguments| {
-        ["old_string", "old_str", "oldString", "oldText"].iter().find_map(|key| arguments.get(*key)?.as_str())
-    });
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    match old.filter(|old| !old.trim().is_empty()) {
-        Some(old) => {
-            let holds = |result: &Option<String>, line: &str| result.as_ref().is_some_and(|text| text.contains(line));
-            let is_shown = |line: &str| {
-                looks().any(|step| holds(&step.observation, line)) || turns().any(|call| holds(&call.observation, line))
-            };
-            old.lines().map(str::trim).filter(|line| !line.is_empty()).take(MAX_SHOWN_LINES).all(is_shown)
-        }
-        None => {
-            looks().any(|step| step.arguments.as_ref().is_some_and(|json| json.to_string().contains(name)))
-                || turns().any(|call| call.arguments.as_ref().is_some_and(|text| text.contains(name)))
-        }
+/// A text as it stands in the arguments of a call: as it is, or in JSON, which escapes `\` and `"`.
+struct ArgumentText<'a> {
+    plain: &'a str,
+    escaped: String,
+}
+
+impl ArgumentText<'_> {
+    fn new(plain: &str) -> ArgumentText<'_> {
+        let quoted = Json::from(plain).to_string();
+        ArgumentText { plain, escaped: quoted[1..quoted.len() - 1].to_owned() }
+    }
+
+    fn is_in(&self, arguments: &str) -> bool {
+        arguments.contains(self.plain) || arguments.contains(&self.escaped)
     }
 }
 
-/// Whether a turn before this one is missing from the record, or a subagent's context is in another session.
-fn is_continued_elsewhere(offline: &OfflineJudge<'_>) -> bool {
+/// The lines that an edit replaces. Blank ones, and those of a long text from some line on, are left out.
+fn replaced_lines(step: &TrajectoryStep) -> Vec<&str> {
+    let texts = step.arguments.iter().flat_map(replaced_texts);
+    texts.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty()).take(MAX_SHOWN_LINES).collect()
+}
+
+/// Whether something else showed the agent what it changes: a search, a command, a subagent, or what it had written itself.
+/// Of an edit, each line that it replaces stands in an earlier result, or in an earlier change or command; of a whole file,
+/// an earlier call that was no change names it.
+fn was_shown(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
+    let (trajectory, Some(step)) = (offline.trajectory, offline.step(at)) else { return false };
+    let turns = || trajectory.earlier_turns.iter().flat_map(|turn| &turn.calls);
+    let done = || trajectory.steps.iter().zip(actions).take(at).filter(|(step, _)| !step.is_error);
+    let looks = || done().map(|(step, _)| step).filter(|step| !edits_files(step));
+    let lines = replaced_lines(step);
+    if lines.is_empty() {
+        let name = file_name(path);
+        return looks().any(|step| step.arguments.as_ref().is_some_and(|json| json.to_string().contains(name)))
+            || turns().any(|call| call.arguments.as_ref().is_some_and(|text| text.contains(name)));
+    }
+    let writes = done().filter(|(_, action)| action.is_change() || matches!(action, CodingAction::Command(_)));
+    let written: Vec<_> = writes.filter_map(|(step, _)| step.arguments_text()).collect();
+    let holds = |result: &Option<String>, line: &str| result.as_ref().is_some_and(|text| text.contains(line));
+    lines.into_iter().all(|line| {
+        let text = ArgumentText::new(line);
+        looks().any(|step| holds(&step.observation, line))
+            || written.iter().any(|arguments| text.is_in(arguments))
+            || turns().any(|call| {
+                let arguments = call.arguments.as_deref().filter(|_| !call.is_error);
+                holds(&call.observation, line) || arguments.is_some_and(|arguments| text.is_in(arguments))
+            })
+    })
+}
+
+/// Whether a turn before this one is missing from the record, a subagent's context is in another session, or the context
+/// was compacted before this step.
+fn is_continued_elsewhere(offline: &OfflineJudge<'_>, at: usize) -> bool {
     let trajectory = offline.trajectory;
+    // A summary took the place of what the agent saw, and may show what the record does not.
+    let is_compacted = || trajectory.steps.iter().take(at + 1).any(|step| step.after_compaction);
     let has_gap = trajectory.turn_index.is_some_and(|turn| turn as usize > trajectory.earlier_turns.len() + 1);
     has_gap
         || trajectory.query.is_none()
         || trajectory.previous_trajectory_id.is_some() && trajectory.earlier_turns.is_empty()
+        || is_compacted()
 }
 
 /// Whether the record lacks a part of what the agent saw before this step.
