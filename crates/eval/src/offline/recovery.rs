@@ -207,7 +207,9 @@ fn names_object(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, answe
         let last_part = scalar.lower.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
         // A small number is in many texts, unless it is the number of something.
         let is_name = |value: &str| value.len() > 2 || names_number(scalar.parameter, None);
-        [&*scalar.lower, last_part].into_iter().any(|value| is_name(value) && is_named(value))
+        // People name people, not their addresses.
+        let owner = scalar.lower.split_once('@').map_or("", |(owner, _)| owner);
+        [&*scalar.lower, last_part, owner].into_iter().any(|value| is_name(value) && is_named(value))
     };
     let names_all =
         |text: &AnalyzedText<'_>| tool.nouns.iter().all(|noun| text.words.iter().any(|word| word.stem() == &**noun));
