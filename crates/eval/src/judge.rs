@@ -80,7 +80,7 @@ pub enum JudgeFailure {
     /// The run's limit of requests is used up. The question stays open for the next run.
     #[error("the run's limit of calls is reached")]
     CallLimit,
-    /// The endpoint will answer no question at all: wrong key, no quota, unknown model, or unreachable.
+    /// The endpoint will answer no question at all: wrong key, no quota, unknown model, unreachable, or silent.
     #[error("{0}")]
     Endpoint(ModelCallFailure),
 }
@@ -276,10 +276,10 @@ impl ModelJudge {
     fn classify_failure(&self, failure: ModelCallFailure) -> JudgeFailure {
         let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
         let never_reached = is_silence && !self.client.has_answered();
-        let has_no_model = matches!(failure.error, CallError::Loading { .. });
+        let is_away = matches!(failure.error, CallError::Loading { .. } | CallError::Silent(_));
         if failure.error == CallError::CallLimit {
             JudgeFailure::CallLimit
-        } else if failure.error.is_fatal() || never_reached || has_no_model {
+        } else if failure.error.is_fatal() || never_reached || is_away {
             JudgeFailure::Endpoint(failure)
         } else if matches!(failure.error, CallError::TooLong(_))
             || (matches!(failure.error, CallError::Refused { .. }) && self.client.has_answered())

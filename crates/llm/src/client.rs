@@ -8,6 +8,7 @@ use std::time::Duration;
 use gradus_http::{holds_secret, http_client, mask_secrets, register_url_secrets, root_cause};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url};
+use tokio::time::Instant;
 
 use crate::chat::{ChatReply, ChatRequest};
 use crate::context_refusal::ContextRefusal;
@@ -18,6 +19,7 @@ use crate::loading::{LoadWait, is_loading_message};
 use crate::openai::{EndpointQuirks, RequestedFeatures};
 use crate::request::{ModelReply, ModelRequest};
 use crate::retry::RetryPolicy;
+use crate::silence::SilenceDetector;
 use crate::{anthropic, headers, openai};
 
 /// Bytes of a response that are read. No judge and no agent writes more than this, so a longer response is an error or
@@ -62,6 +64,7 @@ pub struct ModelClient {
     dialect: Mutex<EndpointQuirks>,
     /// Whether any response had a status of success: then address, key and model are right.
     has_answered: AtomicBool,
+    silence: SilenceDetector,
     /// Requests sent, retries included. Compared with `max_calls` before each request. Clients may share it.
     calls: Arc<AtomicU64>,
     max_calls: u64,
@@ -105,6 +108,7 @@ impl ModelClient {
             endpoint,
             dialect: Mutex::default(),
             has_answered: AtomicBool::new(false),
+            silence: SilenceDetector::default(),
             calls: Arc::default(),
             max_calls: u64::MAX,
             load_wait: LoadWait::default(),
@@ -148,6 +152,7 @@ impl ModelClient {
             retry: self.retry,
             dialect: Mutex::new(quirks),
             has_answered: AtomicBool::new(false),
+            silence: SilenceDetector::default(),
             calls: Arc::default(),
             max_calls: max_calls.unwrap_or(u64::MAX),
             load_wait: LoadWait::default(),
@@ -336,7 +341,7 @@ impl ModelClient {
         permit: &mut CallPermit<'_>,
     ) -> Result<T, CallError> {
         let body = (question.body)(dialect);
-        let limit = self.endpoint.timeout;
+        let (limit, started) = (self.endpoint.timeout, Instant::now());
         let exchanged = tokio::time::timeout(limit, self.send_request(body)).await;
         let (status, answer_headers, bytes) = match exchanged {
             Ok(Ok(answer)) => answer,
@@ -348,9 +353,11 @@ impl ModelClient {
                 self.load_wait.end();
                 // A timeout counts as overload: servers that queue too much answer late instead of refusing.
                 permit.set_signal(LoadSignal::Overloaded { retry_after: None });
-                return Err(CallError::Timeout(limit));
+                let silent_for = self.silence.record_timeout(started, Instant::now());
+                return Err(silent_for.map_or(CallError::Timeout(limit), CallError::Silent));
             }
         };
+        self.silence.record_response();
         if let Some(allowance) = headers::parse_remaining_quota(&answer_headers) {
             self.limiter.set_quota(allowance);
         }
@@ -545,5 +552,42 @@ mod tests {
         let long = "{\"error\":{\"message\":\"maximum context length is 8192 tokens\"}}";
         assert!(matches!(refused(400, long), CallError::TooLong(refusal) if refusal.window_tokens == Some(8192)));
         assert_eq!(refused(502, "<html>\n\n<b>Bad gateway</b>").to_string(), "HTTP 502: <html> <b>Bad gateway</b>");
+    }
+
+    /// An endpoint that answers one call and then accepts connections without answering.
+    #[tokio::test]
+    async fn an_endpoint_that_falls_silent_is_given_up() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((mut connection, _)) = listener.accept().await {
+                if open.is_empty() {
+                    let mut request = [0; 4096];
+                    let _ = tokio::io::AsyncReadExt::read(&mut connection, &mut request).await;
+                    let answer = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+                    let _ = tokio::io::AsyncWriteExt::write_all(&mut connection, answer.as_bytes()).await;
+                }
+                open.push(connection);
+            }
+        });
+        let endpoint = ModelEndpoint {
+            provider: ModelProvider::OpenAi,
+            base_url: format!("http://{address}/v1"),
+            key: gradus_http::SecretString::default(),
+            model: "m".to_owned(),
+            timeout: Duration::from_millis(200),
+            local_server: None,
+        };
+        let retry = RetryPolicy { attempts: 100, first_pause: Duration::from_millis(1), ..RetryPolicy::default() };
+        let client = ModelClient::new(endpoint, 4, retry).expect("a client");
+        let question =
+            RequestCodec { body: &|_| b"{}".to_vec(), read: |_| Ok(()), wishes: RequestedFeatures::default() };
+        assert_eq!(client.until_answered(&question).await.1, Ok(()));
+        let (attempts, answered) = client.until_answered(&question).await;
+        let failure = answered.expect_err("nobody answers");
+        assert!(matches!(failure.error, CallError::Silent(time) if time >= Duration::from_secs(1)), "{failure}");
+        assert_eq!(attempts, 5);
+        serving.abort();
     }
 }

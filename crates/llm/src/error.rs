@@ -49,6 +49,9 @@ pub enum CallError {
     Broken(String),
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
+    /// The endpoint accepts calls and answers none: several rounds of timeouts, and no response to any call since.
+    #[error("no answer to any call for {} s", .0.as_secs_f64().round())]
+    Silent(Duration),
     /// The pause that `Retry-After` asks for, if the response has one.
     #[error("rate limited (HTTP 429)")]
     RateLimited { retry_after: Option<Duration> },
@@ -97,6 +100,7 @@ impl CallError {
             | CallError::TooLong(_)
             | CallError::Refused { .. }
             | CallError::LongPause(_)
+            | CallError::Silent(_)
             | CallError::CallLimit => false,
         }
     }
@@ -109,7 +113,7 @@ impl CallError {
     /// Whether the provider may charge for the call although it failed: the request arrived, and the response is not a
     /// refusal.
     pub fn may_be_paid_for(&self) -> bool {
-        matches!(self, CallError::Broken(_) | CallError::Timeout(_) | CallError::BadReply(_))
+        matches!(self, CallError::Broken(_) | CallError::Timeout(_) | CallError::Silent(_) | CallError::BadReply(_))
     }
 
     /// The pause that the endpoint asked for in its headers.

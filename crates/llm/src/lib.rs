@@ -18,6 +18,7 @@ pub mod price;
 mod request;
 mod retry;
 mod server_probe;
+mod silence;
 
 pub use chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
 pub use client::{LoadNotice, ModelClient};

@@ -190,7 +190,7 @@ fn record_span_failure(context: &Context, kind: &str, message: String) {
 fn kind_of(error: &CallError) -> &'static str {
     match error {
         CallError::Connect(_) | CallError::Broken(_) => "ConnectionError",
-        CallError::Timeout(_) => "Timeout",
+        CallError::Timeout(_) | CallError::Silent(_) => "Timeout",
         CallError::RateLimited { .. } | CallError::LongPause(_) => "RateLimited",
         CallError::Server { .. } | CallError::Loading { .. } => "ServerError",
         CallError::Unauthorized { .. } => "Unauthorized",

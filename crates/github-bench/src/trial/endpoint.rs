@@ -42,6 +42,7 @@ fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
         CallError::Connect(_)
         | CallError::Broken(_)
         | CallError::Timeout(_)
+        | CallError::Silent(_)
         | CallError::RateLimited { .. }
         | CallError::Server { .. }
         | CallError::Loading { .. }
