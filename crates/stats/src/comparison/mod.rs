@@ -171,6 +171,7 @@ fn conclude(
     let adjusted_interval = cell.estimate.interval(adjusted_alpha);
     let verdict = ComparisonVerdict::from_interval(adjusted_interval, bound, compared.preference);
     let is_open = verdict == ComparisonVerdict::Inconclusive;
+    let shares = (compared.scale == EffectScale::Share).then_some(cell.means);
     DimensionComparison {
         dimension: compared.name.clone(),
         scale: compared.scale,
@@ -188,6 +189,6 @@ fn conclude(
         min_effect,
         equivalence_bound: bound,
         tasks: cell.counts,
-        plan: is_open.then(|| DecisionPlan::from_estimate(&cell.estimate, bound, adjusted_alpha)),
+        plan: is_open.then(|| DecisionPlan::from_estimate(&cell.estimate, bound, adjusted_alpha, shares)),
     }
 }
