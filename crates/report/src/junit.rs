@@ -1,7 +1,7 @@
 //! JUnit XML for CI systems: the gates are a suite, every evaluator is a suite, and every question is a test case.
 //!
 //! A test case fails only where the exit code agrees. Names are the same in every run of the same requests: they have no
-//! ids of traces. Characters that XML 1.0 forbids are spelled out, wherever a text comes from: one of them would make the
+//! ids of traces, and a digest tells requests apart that begin alike. Characters that XML 1.0 forbids are spelled out, wherever a text comes from: one of them would make the
 //! whole document unreadable.
 
 use std::borrow::Cow;
@@ -167,7 +167,8 @@ fn build_test_status(line: &OutcomeLine, is_right: bool, settings: &JunitSetting
     }
 }
 
-/// Names of trajectories. The second one with the same name gets `(2)` behind it, in the order of the run.
+/// Names of trajectories. A name that is cut ends in a digest of the whole text, so that requests that begin alike keep
+/// their names in every run, whatever its order. The second trajectory of the same request gets `(2)` behind it.
 #[derive(Debug, Default)]
 struct CaseNames {
     counts: HashMap<u128, u32>,
@@ -176,7 +177,7 @@ struct CaseNames {
 
 impl CaseNames {
     fn assign_name(&mut self, item: Option<&str>, request: Option<&str>) -> String {
-        let excerpt = |text: &str| Some(excerpt_request(text, MAX_NAME_CHARS)).filter(|text| !text.is_empty());
+        let excerpt = |text: &str| Some(excerpt_name(text)).filter(|name| !name.is_empty());
         let name = item.and_then(excerpt).or_else(|| request.and_then(excerpt));
         let name = name.unwrap_or_else(|| UNNAMED_REQUEST.to_owned());
         let count = self.counts.entry(gradus_core::stable_digest(name.as_bytes())).or_default();
@@ -189,6 +190,16 @@ impl CaseNames {
             }
         }
     }
+}
+
+/// The text on one line. If it is long, its beginning and eight digits of a digest.
+fn excerpt_name(text: &str) -> String {
+    let name = excerpt_request(text, MAX_NAME_CHARS);
+    let line = excerpt_request(text, usize::MAX);
+    if name == line {
+        return name;
+    }
+    format!("{name} [{:08x}]", gradus_core::stable_digest(line.as_bytes()) >> 96)
 }
 
 /// `REQUEST: step 2 search_flights`. Steps are sorted by index, and indices may have gaps.
@@ -297,6 +308,19 @@ mod tests {
         assert_eq!(name(Some("item-7"), Some("Book a flight")), "item-7");
         assert_eq!(name(None, None), UNNAMED_REQUEST);
         assert_eq!(name(Some(" "), Some("")), format!("{UNNAMED_REQUEST} (2)"));
+    }
+
+    #[test]
+    fn requests_that_begin_alike_keep_their_names_in_any_order() {
+        let (one, other) = (format!("{} one", "word ".repeat(20)), format!("{} other", "word ".repeat(20)));
+        let assign = |requests: [&str; 2]| {
+            let mut names = CaseNames::default();
+            requests.map(|request| names.assign_name(None, Some(request)))
+        };
+        let [first, second] = assign([&one, &other]);
+        assert_ne!(first, second);
+        assert!(first.starts_with("word word") && !second.ends_with("(2)"), "{second}");
+        assert_eq!(assign([&other, &one]), [second, first]);
     }
 
     /// `Char` of XML 1.0, as the standard writes it.
