@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gradus_eval::report::{
     EvaluationSummary, GateBasis, GateContext, GateError, GateResult, GateTrials, GateVerdict, GateVocabulary,
-    QualityGate, RunReader, measure_gate_metrics,
+    QualityGate, RunReader, explain_unpriced_runs, measure_gate_metrics,
 };
 use gradus_eval::run::RunFileError;
 
@@ -42,6 +42,7 @@ pub fn check_run_gates(
                 allow_partial: false,
             };
             let mut result = gate.check(&context);
+            explain_unpriced_runs(&mut result, &context);
             if let Some(supplement) = supplement {
                 supplement.explain_gate(&mut result);
             }

@@ -48,7 +48,7 @@ pub fn measure_gate_metrics<'g>(
     for metric in metrics {
         match metric {
             GateMetric::Usage { usage: wanted, tag } => {
-                usage.push(UsageValues { name: metric.to_string(), usage: *wanted, tag, values: BTreeMap::new() });
+                usage.push(UsageValues::new(metric.to_string(), *wanted, tag));
             }
             GateMetric::Selected { evaluator, selector } => selected.add(metric.to_string(), evaluator, selector),
             GateMetric::TrialShare { name, tag } => {
@@ -125,9 +125,15 @@ struct UsageValues<'g> {
     usage: UsageMetric,
     tag: &'g Option<String>,
     values: BTreeMap<(u8, usize), f64>,
+    /// Trials and trajectories with a trajectory of unknown cost, and whether that has tokens.
+    unpriced: BTreeMap<(u8, usize), bool>,
 }
 
-impl UsageValues<'_> {
+impl<'g> UsageValues<'g> {
+    fn new(name: String, usage: UsageMetric, tag: &'g Option<String>) -> UsageValues<'g> {
+        UsageValues { name, usage, tag, values: BTreeMap::new(), unpriced: BTreeMap::new() }
+    }
+
     fn add(&mut self, key: (u8, usize), head: &JudgedHead<'_>, tags: &[String]) {
         if self.tag.as_ref().is_some_and(|tag| !tags.contains(tag)) {
             return;
@@ -138,17 +144,25 @@ impl UsageValues<'_> {
             UsageMetric::Steps => Some(f64::from(head.steps.0)),
             UsageMetric::Tokens => Some(head.tokens.total() as f64).filter(|tokens| *tokens > 0.0),
         };
-        let Some(value) = value else { return };
+        let Some(value) = value else {
+            if self.usage == UsageMetric::AgentCost {
+                *self.unpriced.entry(key).or_default() |= head.tokens.total() > 0;
+            }
+            return;
+        };
         let known = self.values.entry(key).or_insert(0.0);
         // Agents that are called work while the caller waits; everything else adds up.
         *known = if self.usage == UsageMetric::Latency { known.max(value) } else { *known + value };
     }
 
-    /// A mean over runs with Student's interval; without one for fewer than two runs.
+    /// A mean over runs with Student's interval; without one for fewer than two runs. Runs of unknown cost count as
+    /// failed.
     fn to_metric(&self) -> MetricResult {
         let values: Vec<f64> = self.values.values().copied().collect();
         let count = values.len() as f64;
         let sum = values.iter().fold(0.0, |sum, value| sum + value);
+        // An agent that only calls other agents has no tokens of its own, and their cost is all.
+        let unpriced = self.unpriced.iter().filter(|(key, has_tokens)| **has_tokens || !self.values.contains_key(key));
         MetricResult {
             name: self.name.clone(),
             value: (count > 0.0).then(|| sum / count),
@@ -156,6 +170,7 @@ impl UsageValues<'_> {
             is_share: false,
             numerator: sum,
             denominator: values.len() as u64,
+            failed: unpriced.count() as u64,
             ..MetricResult::default()
         }
     }

@@ -241,3 +241,42 @@ fn a_run_that_ended_early_decides_nothing() {
     };
     assert_eq!(parse("thought_to_tool >= 0.85").unwrap().check(&context).verdict, GateVerdict::Pass);
 }
+
+/// The mean of 15 runs with a price says nothing about the other 25.
+#[test]
+fn a_cost_that_is_known_in_part_does_not_pass() {
+    let summary = summary(0.9, 0.8, 0.95);
+    let cost = MetricResult {
+        name: "agent_cost".to_owned(),
+        value: Some(0.5),
+        denominator: 15,
+        failed: 25,
+        ..MetricResult::default()
+    };
+    let check = |text: &str, failed: u64, allow_partial: bool| {
+        let metrics = [MetricResult { failed, ..cost.clone() }];
+        let baseline = BTreeMap::new();
+        let basis = GateBasis::Estimate;
+        let context =
+            GateContext { summary: &summary, more_metrics: &metrics, baseline: &baseline, basis, allow_partial };
+        let mut result = parse(text).unwrap().check(&context);
+        super::explain_unpriced_runs(&mut result, &context);
+        (result.verdict, result.explanation)
+    };
+    let (verdict, explanation) = check("agent_cost <= 1", 25, false);
+    assert_eq!(verdict, GateVerdict::Incomplete);
+    assert!(explanation.contains("25 of 40 runs have no known price"), "{explanation}");
+    let (verdict, explanation) = check("agent_cost <= 1", 25, true);
+    assert_eq!(verdict, GateVerdict::Pass);
+    assert!(explanation.contains("25 of 40 runs"), "{explanation}");
+    assert_eq!(check("agent_cost <= 0.1", 25, false).0, GateVerdict::Fail);
+    let (verdict, explanation) = check("agent_cost <= 1", 0, false);
+    assert_eq!((verdict, explanation.contains("price")), (GateVerdict::Pass, false));
+}
+
+#[test]
+fn a_dataset_without_tags_is_named_as_that() {
+    let trials = TrialMetricNames { shares: vec!["pass".to_owned()], ..TrialMetricNames::default() };
+    let error = QualityGate::parse("pass{tag=q} >= 0.5", &GateVocabulary::new(Vec::new(), Some(trials)));
+    assert!(error.unwrap_err().to_string().contains("this run has no tags"));
+}

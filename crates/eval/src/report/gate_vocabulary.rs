@@ -130,7 +130,9 @@ impl GateVocabulary {
     }
 
     fn check_tag(&self, tag: &str) -> Result<(), GateMetricError> {
-        let Some(trials) = &self.trials else { return Err(GateMetricError::NoTags) };
+        let Some(trials) = self.trials.as_ref().filter(|trials| !trials.tags.is_empty()) else {
+            return Err(GateMetricError::NoTags);
+        };
         if trials.tags.contains(tag) {
             return Ok(());
         }

@@ -10,6 +10,7 @@ mod gate;
 mod gate_bar;
 mod gate_measurement;
 mod gate_metric;
+mod gate_price;
 #[cfg(test)]
 mod gate_tests;
 mod gate_vocabulary;
@@ -30,6 +31,7 @@ pub use gate::{GateBasis, GateContext, GateError, GateResult, GateVerdict, Quali
 pub use gate_bar::{BaselineOffset, GateBar, GateOperator};
 pub use gate_measurement::{GateTrials, collect_gate_values, measure_gate_metrics, measure_gate_values};
 pub use gate_metric::{GateMetric, GateMetricError, MetricSelector, UsageMetric};
+pub use gate_price::explain_unpriced_runs;
 pub use gate_vocabulary::{GateVocabulary, TrialMetricNames};
 pub use group_tally::FailureExample;
 pub use head::{AnswerHead, ItemCount, JudgedHead, VerdictHead, VoteHead};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use gradus_eval::report::{
     EvaluationSummary, GateBasis, GateContext, GateResult, GateTrials, GateVerdict, GateVocabulary, QualityGate,
-    RunReader, collect_gate_values, measure_gate_metrics,
+    RunReader, collect_gate_values, explain_unpriced_runs, measure_gate_metrics,
 };
 use gradus_eval::run::RunFileError;
 use gradus_report::index_trials;
@@ -24,7 +24,8 @@ pub(super) struct GateOptions {
     /// interval [default: estimate].
     #[arg(long, value_name = "NUMBER", value_enum, help_heading = "Gates")]
     pub(super) gate_on: Option<GateNumber>,
-    /// Decide gates also if the run ended early; without it they are INCOMPLETE, and the exit code is 6.
+    /// Decide gates also if the run ended early, or if the cost of some runs is not known; without it they are
+    /// INCOMPLETE, and the exit code is 6.
     #[arg(long, help_heading = "Gates")]
     pub(super) allow_partial: bool,
     /// The old name of `--gate-on lower`.
@@ -73,7 +74,10 @@ impl GateOptions {
             allow_partial: self.allow_partial,
         };
         let mut results: Vec<GateResult> = gates.iter().map(|gate| gate.check(&context)).collect();
-        results.iter_mut().for_each(|result| addition.explain(result));
+        for result in &mut results {
+            explain_unpriced_runs(result, &context);
+            addition.explain(result);
+        }
         Ok(results)
     }
 }

@@ -263,7 +263,9 @@ fn the_cost_of_the_agent_is_estimated_from_tokens() {
     // What gates, baselines and comparisons are given is the same: the mean over runs whose cost is known.
     let runs: Json = serde_json::from_str(&lab.run(&["runs", "--json"]).exits_with(0).out).unwrap();
     assert_eq!(runs[0]["metrics"]["agent_cost"], 1.0);
-    lab.run(&["report", "--gate", "agent_cost <= 1"]).exits_with(0);
+    let ran = lab.run(&["report", "--gate", "agent_cost <= 1"]).exits_with(6);
+    assert!(ran.out.contains("not decided: 2 of 4 runs have no known price"), "{}", ran.out);
+    lab.run(&["report", "--gate", "agent_cost <= 1", "--allow-partial"]).exits_with(0);
     lab.run(&["report", "--gate", "agent_cost < 1"]).exits_with(3);
 }
 
