@@ -9,7 +9,7 @@ use super::task_flips::{TaskFlip, TaskFlips};
 use super::version_comparison::VersionComparison;
 use crate::failure_list::leave_out_values;
 use crate::report_table::{ReportTable, TableColumn};
-use crate::{format_count, format_counted_noun};
+use crate::{format_amount, format_count, format_counted_noun};
 
 /// Flips that a table shows.
 const MAX_SHOWN_FLIPS: usize = 10;
@@ -50,10 +50,16 @@ fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
     columns.extend(names.map(|(name, is_number)| column(name, is_number)));
     let mut rows = Vec::new();
     for known in &comparison.dimensions {
-        for pair in &comparison.report.pairs {
-            let Some(found) = pair.dimensions.iter().find(|found| found.dimension == known.name) else {
-                continue;
-            };
+        let compared: Vec<(&VersionPairComparison, &DimensionComparison)> = comparison
+            .report
+            .pairs
+            .iter()
+            .filter_map(|pair| Some((pair, pair.dimensions.iter().find(|found| found.dimension == known.name)?)))
+            .collect();
+        let unchanged: Vec<&DimensionComparison> =
+            compared.iter().map(|(_, found)| *found).filter(|found| is_unchanged(found)).collect();
+        let is_folded = has_pairs && unchanged.len() > 1;
+        for (pair, found) in compared.iter().filter(|(_, found)| !(is_folded && is_unchanged(found))) {
             let mut row = vec![comparison.title(&known.name).to_owned()];
             if has_pairs {
                 row.push(format!("{} → {}", pair.first, pair.second));
@@ -67,50 +73,87 @@ fn build_verdict_table(comparison: &VersionComparison) -> ReportTable {
             ]);
             rows.push(row);
         }
+        if is_folded {
+            rows.push(fold_unchanged(comparison.title(&known.name), &unchanged, compared.len()));
+        }
     }
     let tests = comparison.report.test_count as u64;
     let note = format!(
         "Intervals and verdicts are corrected for {}: all of them hold together with {} % confidence. SAME means that the \
-         difference is smaller than the one that matters.",
+         difference is smaller than the one that matters. Values are means over tasks of the shares of their runs; `eval`, \
+         `runs` and gates print the share of all steps, in which long runs weigh more.",
         format_counted_noun(tests, "comparison", "comparisons"),
         (100.0 * (1.0 - comparison.report.alpha)).round()
     );
     ReportTable { title: "Comparison", about: "", note: Some(note), columns, rows }
 }
 
+/// Whether no task differs between the two versions.
+fn is_unchanged(found: &DimensionComparison) -> bool {
+    found.is_paired && found.effect == 0.0 && found.tasks.rose == 0 && found.tasks.fell == 0
+}
+
+/// One row for all pairs of versions in which no task differs: of five versions, ten rows say nothing more.
+fn fold_unchanged(title: &str, unchanged: &[&DimensionComparison], pair_count: usize) -> Vec<String> {
+    let pairs = match pair_count - unchanged.len() {
+        0 => format!("all {pair_count} pairs"),
+        _ => format!("{} other pairs", unchanged.len()),
+    };
+    // The values of the pairs, as a range where they differ.
+    let means = unchanged.iter().map(|found| (found.first_mean, format_mean(found.first_mean, found.scale)));
+    let lowest = means.clone().min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, text)| text).unwrap_or_default();
+    let highest = means.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, text)| text).unwrap_or_default();
+    let value = if lowest == highest { lowest } else { format!("{lowest} to {highest}") };
+    let mut verdicts: Vec<&str> = unchanged.iter().map(|found| verdict_word(found.verdict)).collect();
+    verdicts.sort_unstable();
+    verdicts.dedup();
+    let change = "no difference".to_owned();
+    let (verdicts, explanation) = (verdicts.join(", "), "no task differs".to_owned());
+    vec![title.to_owned(), pairs, value.clone(), value, change, verdicts, explanation]
+}
+
 /// `87.5 %` of shares, `3.25` of amounts.
 fn format_mean(mean: f64, scale: EffectScale) -> String {
     match scale {
         EffectScale::Share => format!("{:.1} %", 100.0 * unsigned_zero(mean)),
-        EffectScale::Relative if mean.abs() < 0.1 => format!("{:.4}", unsigned_zero(mean)),
-        EffectScale::Relative => format!("{:.2}", unsigned_zero(mean)),
+        EffectScale::Relative => format_amount(unsigned_zero(mean), 2),
     }
 }
 
-/// `-7.9 points (-12.1 to -3.2)`, `+4.0 % (-1.0 to +9.3)`.
+/// `-7.9 points (-12.1 to -3.2)`, `+4.0 % (-1.0 to +9.3)`, `×31 (×12 to ×58)`.
 fn format_change(found: &DimensionComparison) -> String {
-    let percent = |effect: f64| match found.scale {
-        EffectScale::Share => 100.0 * effect,
-        EffectScale::Relative => 100.0 * relative_change(effect),
-    };
-    let unit = match found.scale {
-        EffectScale::Share => "points",
-        EffectScale::Relative => "%",
-    };
     let interval = found.adjusted_interval;
-    format!(
-        "{} {unit} ({} to {})",
-        format_signed(percent(found.effect)),
-        format_signed(percent(interval.low)),
-        format_signed(percent(interval.high))
-    )
+    let ends = [found.effect, interval.low, interval.high];
+    let [change, low, high] = match found.scale {
+        EffectScale::Share => ends.map(|effect| format_signed(100.0 * effect)),
+        EffectScale::Relative => ends.map(|effect| format_relative(relative_change(effect))),
+    };
+    match found.scale {
+        EffectScale::Share => format!("{change} points ({low} to {high})"),
+        EffectScale::Relative if change.starts_with(FACTOR) => format!("{change} ({low} to {high})"),
+        EffectScale::Relative => format!("{change} % ({low} to {high})"),
+    }
+}
+
+/// Begins a factor.
+const FACTOR: char = '×';
+/// A change beyond this factor is written as one: percents of it are hard to read.
+const MIN_FACTOR: f64 = 10.0;
+/// A larger factor says only that the first version needed next to nothing.
+const MAX_FACTOR: f64 = 1_000.0;
+
+/// Percents with their sign; a large factor as `×31`, and one that means nothing as `×1,000 or more`.
+fn format_relative(change: f64) -> String {
+    let factor = 1.0 + change;
+    match factor {
+        _ if factor < MIN_FACTOR || factor.is_nan() => format_signed(100.0 * change),
+        _ if factor < MAX_FACTOR => format!("{FACTOR}{factor:.0}"),
+        _ => format!("{FACTOR}1,000 or more"),
+    }
 }
 
 /// One decimal with its sign; what rounds to 0 is `0.0`, never `-0.0`.
 fn format_signed(number: f64) -> String {
-    if !number.is_finite() {
-        return if number > 0.0 { "+∞" } else { "-∞" }.to_owned();
-    }
     let text = format!("{number:+.1}");
     if text == "+0.0" || text == "-0.0" { "0.0".to_owned() } else { text }
 }
@@ -140,7 +183,7 @@ fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) ->
     let Some(plan) = &found.plan else { return tasks };
     let detectable = plan.detectable_effect.map(|effect| match found.scale {
         EffectScale::Share => format!("; could have seen {:.1} points", 100.0 * effect),
-        EffectScale::Relative if !relative_change(effect).is_finite() => String::new(),
+        EffectScale::Relative if relative_change(effect) >= MIN_FACTOR => String::new(),
         EffectScale::Relative => format!("; could have seen {:.1} %", 100.0 * relative_change(effect)),
     });
     let more = plan
@@ -253,4 +296,17 @@ fn describe_run(path: Option<&str>, trajectory_id: &str) -> String {
 
 fn short_id(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_amounts_and_large_changes_can_be_read() {
+        let shown = [0.000_012, 0.042, 3.25, -0.0].map(|mean| format_mean(mean, EffectScale::Relative));
+        assert_eq!(shown, ["0.000012", "0.042", "3.25", "0.00"]);
+        let shown = [-1.0, -0.0, 0.5, 8.9, 30.2, 29_999_998.0, f64::INFINITY].map(format_relative);
+        assert_eq!(shown, ["-100.0", "0.0", "+50.0", "+890.0", "×31", "×1,000 or more", "×1,000 or more"]);
+    }
 }

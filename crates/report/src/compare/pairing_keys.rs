@@ -1,6 +1,6 @@
 //! How runs of different versions are paired, and what versions are called.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::version_results::{RunValues, TaskKey, VersionResults};
 
@@ -16,6 +16,8 @@ pub(super) fn version_letter(at: usize) -> String {
 pub(super) struct PairingKeys {
     /// The versions judged the same runs, so a run is paired with itself.
     pub(super) by_trajectory: bool,
+    /// Items are named by their requests, because a version has no items.
+    by_request: bool,
 }
 
 impl PairingKeys {
@@ -23,27 +25,48 @@ impl PairingKeys {
     /// stopped early; otherwise by task. Two versions of an agent can also have runs in common: ids of recordings without
     /// an id are made from their content. Those are the runs in which nothing changed, and comparing them alone would
     /// hide every change.
+    ///
+    /// Runs of a dataset are paired by item, and other runs by request. Where only some versions have items, as after
+    /// judging the traces of an experiment again, the requests of the items stand for them.
     pub(super) fn choose(versions: &[VersionResults]) -> PairingKeys {
         let ids = |results: &VersionResults| -> HashSet<String> {
             let all = results.tasks.values().flat_map(|task| &task.runs).map(|run| run.trajectory_id.clone());
             all.filter(|id| !id.is_empty()).collect()
         };
-        let Some((first, rest)) = versions.split_first() else { return PairingKeys { by_trajectory: false } };
+        let Some((first, rest)) = versions.split_first() else {
+            return PairingKeys { by_trajectory: false, by_request: false };
+        };
         let first = ids(first);
         let has_same_runs = |other: &VersionResults| {
             let other = ids(other);
             let shared = other.intersection(&first).count();
             shared == first.len().min(other.len()) && 2 * shared > first.len().max(other.len())
         };
-        PairingKeys { by_trajectory: !first.is_empty() && rest.iter().all(has_same_runs) }
+        let by_trajectory = !first.is_empty() && rest.iter().all(has_same_runs);
+        PairingKeys { by_trajectory, by_request: can_pair_by_request(versions) }
     }
 
-    pub(super) fn task_name(&self, key: &TaskKey, run: &RunValues) -> String {
+    pub(super) fn task_name(&self, results: &VersionResults, key: &TaskKey, run: &RunValues) -> String {
+        let item_request = |id: &String| results.header.item_requests.get(id).filter(|_| self.by_request);
         match key {
             _ if self.by_trajectory => format!("run {}", run.trajectory_id),
-            TaskKey::Item(id) => format!("item {id}"),
+            TaskKey::Item(id) => match item_request(id) {
+                Some(digest) => format!("request {digest}"),
+                None => format!("item {id}"),
+            },
             TaskKey::Request(digest) => format!("request {digest}"),
             TaskKey::Trajectory(id) => format!("run {id}"),
         }
     }
+}
+
+/// Whether a version has no items, and requests identify the items of the others: no two items have the same request, and
+/// no item has different ones.
+fn can_pair_by_request(versions: &[VersionResults]) -> bool {
+    let has_items = |results: &VersionResults| results.tasks.keys().any(|key| matches!(key, TaskKey::Item(_)));
+    let mut by_item: BTreeMap<&str, &str> = BTreeMap::new();
+    let all = versions.iter().flat_map(|results| &results.header.item_requests);
+    let is_stable = all.into_iter().all(|(item, request)| *by_item.entry(item).or_insert(request) == request);
+    let requests: HashSet<&&str> = by_item.values().collect();
+    is_stable && requests.len() == by_item.len() && !versions.iter().all(has_items)
 }

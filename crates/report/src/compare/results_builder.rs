@@ -141,11 +141,15 @@ impl<'m> VersionResultsBuilder<'m> {
             add_trial_scores(trial, &header.dimensions, &mut scores);
         }
         let request = head.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
-        let key = match (trial.and_then(|trial| trial.task_id.clone()), request) {
-            (Some(item), _) => TaskKey::Item(item),
-            (None, Some(request)) => {
-                TaskKey::Request(format!("{:032x}", gradus_core::stable_digest(request.as_bytes())))
+        let digest = request.map(|request| format!("{:032x}", gradus_core::stable_digest(request.as_bytes())));
+        let key = match (trial.and_then(|trial| trial.task_id.clone()), digest) {
+            (Some(item), digest) => {
+                if let Some(digest) = digest.filter(|_| !is_nested) {
+                    header.item_requests.entry(item.clone()).or_insert(digest);
+                }
+                TaskKey::Item(item)
             }
+            (None, Some(digest)) => TaskKey::Request(digest),
             (None, None) => TaskKey::Trajectory(head.trajectory_id.clone().into_owned()),
         };
         let task = self.results.tasks.entry(key.clone()).or_default();

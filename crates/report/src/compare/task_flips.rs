@@ -108,7 +108,7 @@ fn group_by_task<'v>(results: &'v VersionResults, keys: &PairingKeys) -> BTreeMa
     let mut tasks: BTreeMap<String, TaskRunList<'v>> = BTreeMap::new();
     for (key, task) in &results.tasks {
         for run in &task.runs {
-            let list = tasks.entry(keys.task_name(key, run)).or_default();
+            let list = tasks.entry(keys.task_name(results, key, run)).or_default();
             list.request = task.request.as_deref();
             list.runs.push(run);
         }

@@ -170,6 +170,12 @@ fn several_versions_are_compared_in_pairs() {
     assert_eq!(comparison.report.pairs.len(), 10);
     let text = print_to_text(&comparison);
     assert!(text.contains("A → E") && text.contains("D → E") && text.contains("WORSE"), "{text}");
+    // Pairs in which no task differs are one row for each dimension.
+    let table = &build_comparison_tables(&comparison)[0];
+    let rows = |title: &str| table.rows.iter().filter(|row| row[0] == title).map(|row| row[1].as_str()).collect();
+    let (fit, other): (Vec<&str>, Vec<&str>) = (rows("FIT"), rows("OTHER"));
+    assert_eq!(fit, ["A → E", "B → E", "C → E", "D → E", "6 other pairs"]);
+    assert_eq!(other, ["all 10 pairs"]);
 }
 
 #[test]
@@ -205,4 +211,34 @@ fn runs_that_did_not_change_do_not_hide_those_that_did() {
     assert_eq!(comparison.pairing, RunPairing::Task);
     assert_eq!(verdicts(&comparison)[0], ("fit", ComparisonVerdict::Worse), "{comparison:?}");
     assert_eq!(comparison.report.pairs[0].dimensions[0].tasks.shared, 40);
+}
+
+/// The files of an experiment say which item a trial is about; its traces, judged again, have only the request.
+#[test]
+fn items_are_paired_with_runs_that_have_only_requests() {
+    let digest = |id: &str| format!("digest of {id}");
+    let mut before = version("v1", 20, 2, |_, _| 3);
+    let mut again = version("again", 20, 2, |task, _| if task == 0 { 1 } else { 3 });
+    let items = std::mem::take(&mut again.tasks).into_iter().filter_map(|(key, mut runs)| {
+        let TaskKey::Item(id) = key else { return None };
+        before.header.item_requests.insert(id.clone(), digest(&id));
+        runs.runs.iter_mut().for_each(|run| run.trajectory_id.push_str(" again"));
+        Some((TaskKey::Request(digest(&id)), runs))
+    });
+    again.tasks = items.collect();
+    let comparison = compare(&[before.clone(), again.clone()]);
+    assert_eq!(comparison.pairing, RunPairing::Task);
+    assert_eq!(comparison.report.pairs[0].dimensions[0].tasks.shared, 20);
+    assert_eq!(comparison.flips[0].worse_count, 1);
+    // A request that two items share says nothing about which of them a run is about.
+    before.header.item_requests.insert("item-000".to_owned(), digest("item-001"));
+    assert_eq!(compare(&[before, again]).pairing, RunPairing::None);
+}
+
+#[test]
+fn a_run_that_is_compared_with_itself_is_named() {
+    let mut run = version("v1", 6, 3, |_, _| 3);
+    run.header.run_id = "20261115-0731".to_owned();
+    let comparison = compare(&[run.clone(), run]);
+    assert_eq!(comparison.notes().collect::<Vec<_>>(), ["A and B are the same run, so nothing can differ."]);
 }

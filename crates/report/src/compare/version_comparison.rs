@@ -120,7 +120,7 @@ impl VersionComparison {
                 scored.iter().map(|dimension| results.find_dimension(&dimension.name)).collect();
             for (key, task) in &results.tasks {
                 for run in &task.runs {
-                    let task = keys.task_name(key, run);
+                    let task = keys.task_name(results, key, run);
                     for (at, position) in positions.iter().enumerate() {
                         let Some(tally) = position.and_then(|position| run.scores[position]) else { continue };
                         let scale = scored[at].scale();
@@ -309,7 +309,7 @@ fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<Str
         let mut counts = BTreeMap::new();
         for (key, task) in &results.tasks {
             for run in &task.runs {
-                *counts.entry(keys.task_name(key, run)).or_insert(0) += 1;
+                *counts.entry(keys.task_name(results, key, run)).or_insert(0) += 1;
             }
         }
         counts
@@ -346,6 +346,13 @@ fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<Str
             notes.push(format!(
                 "The number of trials differs: {:.1} per task in {first}, {:.1} in {other}. Each task counts once.",
                 mean(a),
+        let is_same = |first: &VersionResults, other: &VersionResults| {
+            !first.header.run_id.is_empty() && first.header.run_id == other.header.run_id && first.tasks == other.tasks
+        };
+        if let Some(first) = versions[..second].iter().position(|known| is_same(known, &versions[second])) {
+            let (first, other) = (version_letter(first), version_letter(second));
+            notes.push(format!("{first} and {other} are the same run, so nothing can differ."));
+        }
                 mean(b)
             ));
         }

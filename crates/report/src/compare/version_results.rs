@@ -43,6 +43,10 @@ pub struct VersionHeader {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calibrations: Vec<DimensionCalibration>,
     pub gradus_version: String,
+    /// Digests of the requests of dataset items by the id of the item, to pair them with runs that name no item. Baselines
+    /// do not keep them.
+    #[serde(skip)]
+    pub item_requests: BTreeMap<String, String>,
 }
 
 /// A dimension that runs have scores in: an evaluator, or a result of a benchmark.
