@@ -224,6 +224,9 @@ fn check_item_fields(item: &DatasetItem) -> Result<(), LineFault> {
         (None, Some(messages)) if messages.iter().any(|message| message.role.trim().is_empty()) => {
             return fault("a message has an empty `role`", "use user, assistant or system");
         }
+        (None, Some(messages)) if messages.last().is_some_and(|message| message.role.trim() == "assistant") => {
+            return fault("`messages` ends with the assistant", "the last message is what the agent is asked");
+        }
         _ => {}
     }
     // A NUL cannot be passed in an environment variable.
@@ -239,6 +242,13 @@ fn check_item_fields(item: &DatasetItem) -> Result<(), LineFault> {
     let tools = item.expected_tools.iter().flat_map(ExpectedTools::tools);
     if tools.chain(&item.must_not_call).any(|name| name.trim().is_empty()) {
         return fault("the name of a tool is empty", "leave it out");
+    }
+    let mut tools = item.expected_tools.iter().flat_map(ExpectedTools::tools);
+    if let Some(tool) = tools.find(|tool| item.must_not_call.contains(tool)) {
+        return Err((
+            format!("{tool:?} is in `expected_tools` and in `must_not_call`"),
+            "leave it out of one of them".to_owned(),
+        ));
     }
     if item.answer_contains.iter().chain(&item.answer_matches).any(|text| text.trim().is_empty()) {
         return fault("an expected text of the answer is empty, and every answer contains it", "leave it out");

@@ -119,7 +119,7 @@ fn the_parser_and_the_schema_agree() {
 
 #[test]
 fn a_bad_line_is_refused_with_its_number_and_a_hint() {
-    let cases: [(&str, &str); 14] = [
+    let cases: [(&str, &str); 16] = [
         ("{\"id\": \"b\", \"request\": ", ":2: not JSON: EOF while parsing a value"),
         ("{'id': 'b'}", ":2: not JSON: key must be a string at column 2; hint: write exactly one JSON object a line"),
         (
@@ -143,6 +143,14 @@ fn a_bad_line_is_refused_with_its_number_and_a_hint() {
             ":2: expected_tools: unknown variant `sorted`, expected one of `exact`, `in_order`",
         ),
         (r#"{"id": "b", "request": "r", "expected_tools": []}"#, ":2: `expected_tools` is an empty list"),
+        (
+            r#"{"id": "b", "request": "r", "expected_tools": ["t", "u"], "must_not_call": ["u"]}"#,
+            r#":2: "u" is in `expected_tools` and in `must_not_call`; hint:"#,
+        ),
+        (
+            r#"{"id": "b", "messages": [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}]}"#,
+            ":2: `messages` ends with the assistant; hint:",
+        ),
     ];
     for (at, (line, expected)) in cases.iter().enumerate() {
         let text = format!("{{\"id\": \"a\", \"request\": \"r\"}}\n{line}\n");

@@ -23,7 +23,7 @@ pub use cache::{CachedVerdict, VerdictCache};
 pub use folder::{EvaluatorRecord, JudgeModelRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};
 pub use log::AppendLog;
 pub use responses::{JudgeAnswer, JudgeAnswers, MAX_RESPONSE_BYTES};
-pub use run_name::{RunNameError, find_run_id};
+pub use run_name::{LATEST_RUN, RunNameError, find_run_id};
 
 /// A file that could not be read or written.
 #[derive(Debug, thiserror::Error)]

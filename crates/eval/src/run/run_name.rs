@@ -2,6 +2,9 @@
 
 use super::folder::StateFolder;
 
+/// Names the latest run, if no run is called that.
+pub const LATEST_RUN: &str = "latest";
+
 /// Why a text names no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunNameError {
@@ -11,11 +14,13 @@ pub enum RunNameError {
     Ambiguous { count: usize },
 }
 
-/// The id of a run: an id, then a name, of which the latest run counts, then the beginning of an id.
+/// The id of a run: an id, then a name, of which the latest run counts, then `latest`, then the beginning of an id.
 pub fn find_run_id(state: &StateFolder, wanted: &str) -> Result<String, RunNameError> {
     let ids = state.run_ids();
     let is_named = |id: &&String| state.read_run(id).is_ok_and(|run| run.record.name.as_deref() == Some(wanted));
     let exact = ids.iter().find(|id| *id == wanted).or_else(|| ids.iter().find(is_named));
+    // Ids begin with their time, and the latest is first.
+    let exact = exact.or_else(|| ids.first().filter(|_| wanted == LATEST_RUN));
     let matching: Vec<&String> = ids.iter().filter(|id| !wanted.is_empty() && id.starts_with(wanted)).collect();
     match (exact, matching.as_slice()) {
         (Some(exact), _) => Ok(exact.clone()),

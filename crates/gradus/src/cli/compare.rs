@@ -54,11 +54,11 @@ Examples:
   gradus compare v1 v2 v3 --html versions.html          all pairs, corrected together
   gradus compare 'store:shop?version=2.2.0' 'store:shop?version=2.3.0'
 
-Verdicts: SAME if the whole interval of the difference is smaller than --min-effect, BETTER or WORSE if it excludes 0,
+Verdicts: SAME if the whole interval of the difference is smaller than --min-effect, BETTER or WORSE if it excludes 0, \
 INCONCLUSIVE otherwise.
 
-Exit codes: 0 done, 2 bad input or versions that cannot be compared, 3 a regression with --fail-on regression, 6 with
---fail-on a version ended early.";
+Exit codes: 0 done, 1 an output cannot be written, 2 bad input or versions that cannot be compared, 3 a regression with \
+--fail-on regression, 6 with --fail-on a version ended early or has no steps.";
 
 /// Entry point of the command.
 pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Result<CommandExit> {

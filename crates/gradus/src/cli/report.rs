@@ -1,6 +1,7 @@
 //! `gradus report`: results of an earlier run in any output format, computed from the files of the run alone. Gates are
 //! checked anew, and outcomes can be exported later.
 
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -58,7 +59,8 @@ Examples:
   gradus report --raw-responses                  what the judge answered, word for word
   gradus report --log-to-phoenix                 write its outcomes to Phoenix, again or for the first time
 
-Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
+Exit codes: 0 done, 2 no such run or bad options, 3 a gate failed or a regression was found, 5 not every outcome could be \
+written to Phoenix or over OTLP, 6 a gate is not decided.";
 
 /// Entry point of the command. Without a run id it reports the latest run.
 pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
@@ -129,7 +131,8 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     let outputs = &arguments.outputs;
     let values = baseline_values(baseline.as_ref());
     let decides = !outputs.gates.gate.is_empty();
-    let gates = if decides { gates } else { recorded_gates(&folder.record, &vocabulary) };
+    let known = baseline.is_some().then_some(&values);
+    let gates = if decides { gates } else { recorded_gates(&folder.record, &vocabulary, known) };
     let gates = outputs.gates.evaluate(&gates, &summary, &mut reader, &values, addition.as_ref())?;
     let comparison = match outputs.baseline.compare_run(&mut reader, &summary, addition.as_ref(), baseline)? {
         Ok(comparison) => comparison,
@@ -147,11 +150,15 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     Ok(destinations::combine_exits(report.exit(outputs), sent))
 }
 
-/// The gates that the run was made with, to show them again. What cannot be checked from its files alone is named.
-fn recorded_gates(record: &RunManifest, vocabulary: &GateVocabulary) -> Vec<QualityGate> {
+/// The gates that the run was made with, to show them again. What cannot be checked is named.
+fn recorded_gates(
+    record: &RunManifest,
+    vocabulary: &GateVocabulary,
+    baseline: Option<&BTreeMap<String, f64>>,
+) -> Vec<QualityGate> {
     let parse = |text: &String| {
-        // The baseline is not stored with the run, so a bar that is relative to it is unknown here.
-        let gate = QualityGate::parse(text, vocabulary).and_then(|gate| gate.check_baseline(None).map(|()| gate));
+        // The baseline is not stored with the run: without --baseline a bar that is relative to it is unknown.
+        let gate = QualityGate::parse(text, vocabulary).and_then(|gate| gate.check_baseline(baseline).map(|()| gate));
         gate.inspect_err(|error| print_diagnostic(&format!("note: a gate of the run cannot be shown: {error}"))).ok()
     };
     record.gates.iter().filter_map(parse).collect()

@@ -19,6 +19,15 @@ fn subcommand_names(help: &str) -> Vec<String> {
     names.filter_map(|rest| rest.split(' ').next()).filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
+/// A text that is wrapped in the source as well has short lines in between.
+fn check_exit_codes_wrapping(help: &str) {
+    let lines: Vec<&str> = help.lines().skip_while(|line| !line.starts_with("Exit codes:")).collect();
+    for pair in lines.windows(2).take_while(|pair| !pair[1].is_empty()) {
+        let next = pair[1].split(' ').next().unwrap_or_default();
+        assert!(pair[0].chars().count() + 1 + next.chars().count() > 100, "{:?} is wrapped early", pair[0]);
+    }
+}
+
 #[test]
 fn every_command_has_this_help() {
     let mut waiting: Vec<Vec<String>> = vec![Vec::new()];
@@ -29,6 +38,7 @@ fn every_command_has_this_help() {
         waiting.extend(subcommands.map(|name| [words.clone(), vec![name]].concat()));
         let name = [vec!["gradus".to_owned()], words].concat().join("-");
         insta::assert_snapshot!(name.as_str(), help);
+        check_exit_codes_wrapping(&help);
         shown.push(name);
     }
     for expected in ["gradus", "gradus-eval", "gradus-traces-show", "gradus-store-backup", "gradus-keys-revoke"] {

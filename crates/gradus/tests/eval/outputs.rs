@@ -270,6 +270,28 @@ fn the_cost_of_the_agent_is_estimated_from_tokens() {
 }
 
 #[test]
+fn the_latest_run_has_a_name_of_its_own() {
+    let lab = Lab::with_cases(2);
+    lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--name", "v1"]).exits_with(0);
+    lab.run(&["report", "latest"]).exits_with(0);
+    let ran = lab.run(&["compare", "latest", "v1"]).exits_with(0);
+    assert!(ran.out.contains("A and B are the same run"), "{}", ran.out);
+    let ran = lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--name", "latest"]).exits_with(2);
+    assert!(ran.err.contains("it is the name of the latest run"), "{}", ran.err);
+}
+
+#[test]
+fn relative_gates_of_a_run_are_shown_with_a_baseline() {
+    let lab = Lab::with_cases(2);
+    let judge = ["eval", "cases.jsonl", "--judge", "offline", "--fresh"];
+    lab.run(&[&judge[..], &["--save-baseline", "v1.baseline"]].concat()).exits_with(0);
+    lab.run(&[&judge[..], &["--baseline", "v1.baseline", "--gate", "steps <= baseline"]].concat()).exits_with(0);
+    let ran = lab.run(&["report", "--baseline", "v1.baseline"]).exits_with(0);
+    assert!(ran.out.contains("PASS       steps <= baseline") && !ran.err.contains("cannot be shown"), "{}", ran.err);
+    assert!(lab.run(&["report"]).exits_with(0).err.contains("there is no baseline"));
+}
+
+#[test]
 fn raw_responses_are_kept_with_the_run_and_nowhere_else() {
     let lab = Lab::with_cases(3);
     // One answer is no verdict, one is far too long.

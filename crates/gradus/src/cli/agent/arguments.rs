@@ -135,8 +135,8 @@ Examples:
   gradus simulate --seed w2 &                          a GitHub to practise on:
   GITHUB_TOKEN=test_token_user1 gradus agent \"Star octo/demo\" --github-url http://127.0.0.1:4100
 
-Steps are shown on standard error as they happen, the answer on standard output. What is destructive is asked for on the
+Steps are shown on standard error as they happen, the answer on standard output. What is destructive is asked for on the \
 terminal; where there is none, it is refused, and the model hears of it.
 
-Exit codes: 0 answered, 1 ended without an answer, 2 bad input or settings, 4 nothing to do, 5 answered but the trace could not
+Exit codes: 0 answered, 1 ended without an answer, 2 bad input or settings, 4 nothing to do, 5 answered but the trace could not \
 be sent, 130 interrupted (`--session` goes on from there).";

@@ -107,8 +107,8 @@ Examples:
   gradus bench --model gpt-4o --tasks level=1 --trials 4 --gate 'pass^4 >= 0.6' --html out.html
   gradus bench --agent 'python my_agent.py' --trials 4 --tasks 1-15
 
-Runs are judged by rules (`--judge offline`) unless --judge names a model. Gates can also be about success, safe, clean, joint, pass^K,
+Runs are judged by rules (`--judge offline`) unless --judge names a model. Gates can also be about success, safe, clean, joint, pass^K, \
 safe^K, calls_ratio and cost_per_solved.
 
-Exit codes: 0 done, 1 it broke off or the model's endpoint was away, 2 bad input or settings, a key that was refused, a program that cannot be
-run, 3 a gate failed, 6 a gate is not decided, 130 interrupted (143 by SIGTERM, 129 by SIGHUP); --resume goes on from there.";
+Exit codes: 0 done, 1 it broke off or the model's endpoint was away, 2 bad input or settings, a key that was refused, a program that cannot be \
+run, 3 a gate failed or a regression was found, 5 not everything could be written to Phoenix or over OTLP, 6 a gate is not decided, 130 interrupted (143 by SIGTERM, 129 by SIGHUP); --resume goes on from there.";

@@ -200,11 +200,10 @@ impl ItemCollector {
             Some(wanted) => Some(find_run(arguments, wanted)?),
             None => None,
         };
-        let evaluators: Option<Vec<String>> =
-            run.as_ref().map(|run| run.record.evaluators.iter().map(|one| one.name.clone()).collect());
+        let evaluators = run.as_ref().map(|run| run.record.evaluators.as_slice());
         let (mut filters, mut spans) = (Vec::new(), Vec::new());
         for text in &arguments.conditions {
-            match TrajectoryFilter::parse(text, evaluators.as_deref())? {
+            match TrajectoryFilter::parse(text, evaluators)? {
                 Some(filter) => filters.push(filter),
                 None if run.is_some() => return Err(CreateError::SpansInRun { text: text.clone() }),
                 None => spans.push(text.as_str()),
@@ -431,8 +430,6 @@ fn find_run(arguments: &CreateArguments, wanted: &str) -> Result<RunFolder, Crea
     let state_dir = arguments.state_dir.clone().or(environment.state_dir).or(file.state_dir);
     let state = StateFolder::from_path(state_dir.as_deref().unwrap_or(Path::new(".gradus")));
     let error = |reason: String| CreateError::Run { wanted: wanted.to_owned(), reason };
-    let latest = || state.run_ids().into_iter().next().filter(|_| wanted == "latest");
-    let id = find_run_id(&state, wanted).or_else(|found| latest().ok_or(found));
-    let id = id.map_err(|found| error(found.to_string()))?;
+    let id = find_run_id(&state, wanted).map_err(|found| error(found.to_string()))?;
     state.read_run(&id).map_err(|found| error(found.to_string()))
 }

@@ -3,6 +3,7 @@
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
+use gradus_eval::run::EvaluatorRecord;
 
 use super::item_labels::ItemLabel;
 
@@ -46,6 +47,8 @@ pub(super) enum FilterError {
     Value { text: String, subject: &'static str, value: String, known: &'static str },
     #[error("condition refused: --where {text:?}: the run has no such evaluation; hint: it has {known}")]
     UnknownEvaluator { text: String, known: String },
+    #[error("condition refused: --where {text:?}: {evaluator} gives no label {value:?}; hint: it gives {known}")]
+    UnknownLabel { text: String, evaluator: String, value: String, known: String },
     #[error("condition refused: --where {text:?}: hint: --where 'label.NAME = LABEL', with =, != or ~")]
     Label { text: String },
     #[error("condition refused: --where {text:?}: the value is missing; hint: --where 'tool = search'")]
@@ -55,7 +58,10 @@ pub(super) enum FilterError {
 impl TrajectoryFilter {
     /// `None` if the text is no simple condition. `evaluators` are those of `--run`; without a run there are none, and
     /// `outcome` means the same as `status`.
-    pub(super) fn parse(text: &str, evaluators: Option<&[String]>) -> Result<Option<TrajectoryFilter>, FilterError> {
+    pub(super) fn parse(
+        text: &str,
+        evaluators: Option<&[EvaluatorRecord]>,
+    ) -> Result<Option<TrajectoryFilter>, FilterError> {
         let Some((name, operator, value)) = split_condition(text) else {
             return match text.trim().starts_with("label.") {
                 true => Err(FilterError::Label { text: text.to_owned() }),
@@ -63,7 +69,8 @@ impl TrajectoryFilter {
             };
         };
         let subject = match name {
-            _ if evaluators.is_some_and(|known| known.iter().any(|one| one == name)) => {
+            _ if let Some(evaluator) = find_evaluator(evaluators, name) => {
+                check_label(text, evaluator, operator, unquote(value))?;
                 FilterSubject::Verdict(name.to_owned())
             }
             "label" => FilterSubject::Label(None),
@@ -80,6 +87,7 @@ impl TrajectoryFilter {
             "has_error" => FilterSubject::HasError,
             _ => match evaluators {
                 Some(known) => {
+                    let known: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
                     return Err(FilterError::UnknownEvaluator { text: text.to_owned(), known: known.join(", ") });
                 }
                 None => return Ok(None),
@@ -140,6 +148,28 @@ impl TrajectoryFilter {
             FilterOperator::Contains => is_found(&|one| one.contains(&value)),
         }
     }
+}
+
+fn find_evaluator<'e>(evaluators: Option<&'e [EvaluatorRecord]>, name: &str) -> Option<&'e EvaluatorRecord> {
+    evaluators?.iter().find(|known| known.name == name)
+}
+
+/// Refuses a label that the evaluator never gives. A part of one (`~`) may be anything.
+fn check_label(
+    text: &str,
+    evaluator: &EvaluatorRecord,
+    operator: FilterOperator,
+    value: &str,
+) -> Result<(), FilterError> {
+    let kinds = [OutcomeKind::Scored, OutcomeKind::Abstained, OutcomeKind::NotApplicable, OutcomeKind::Failed];
+    let labels = evaluator.labels.iter().map(|(label, _)| label.as_str());
+    let known: Vec<&str> = labels.chain(kinds.map(kind_name)).collect();
+    let is_known = known.iter().any(|label| label.eq_ignore_ascii_case(value));
+    if operator == FilterOperator::Contains || value.is_empty() || evaluator.labels.is_empty() || is_known {
+        return Ok(());
+    }
+    let (evaluator, value) = (evaluator.name.clone(), value.to_owned());
+    Err(FilterError::UnknownLabel { text: text.to_owned(), evaluator, value, known: known.join(", ") })
 }
 
 /// Name, operator and value. `None` for texts with `==` and other forms of Phoenix's language.
@@ -253,8 +283,25 @@ mod tests {
         for text in ["status = good", "has_error = maybe", "tool =", "label. = x", "label.success > 0"] {
             assert!(TrajectoryFilter::parse(text, None).is_err(), "{text}");
         }
-        let known = ["thought_to_tool".to_owned()];
-        let error = TrajectoryFilter::parse("thought_tool = incorrect", Some(&known)).expect_err("unknown");
+        let known = [EvaluatorRecord {
+            name: "thought_to_tool".to_owned(),
+            title: String::new(),
+            of_steps: true,
+            labels: vec![("correct".to_owned(), 1.0), ("incorrect".to_owned(), 0.0)],
+            rubric_hash: String::new(),
+            phoenix_name: String::new(),
+            judge: String::new(),
+        }];
+        let parse = |text: &str| TrajectoryFilter::parse(text, Some(&known));
+        let error = parse("thought_tool = incorrect").expect_err("unknown");
         assert!(error.to_string().ends_with("hint: it has thought_to_tool"), "{error}");
+        let error = parse("thought_to_tool != wrong").expect_err("no label");
+        assert!(
+            error.to_string().contains("gives no label \"wrong\"; hint: it gives correct, incorrect, scored"),
+            "{error}"
+        );
+        for text in ["thought_to_tool = Incorrect", "thought_to_tool = abstained", "thought_to_tool ~ wro"] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
     }
 }

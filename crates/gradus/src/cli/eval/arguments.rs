@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
+use gradus_eval::run::LATEST_RUN;
 
 use super::super::destinations::DestinationOptions;
 use super::super::outputs::OutputOptions;
@@ -108,7 +109,7 @@ pub(in crate::cli) struct GradingOptions {
     pub(super) max_time: Option<f64>,
 
     /// Name the run, so that `compare`, `report` and `--baseline` find it.
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Runs")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(check_run_name), help_heading = "Runs")]
     pub(in crate::cli) name: Option<String>,
     /// Tag the run; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_tag, help_heading = "Runs")]
@@ -189,6 +190,14 @@ impl EvalArguments {
     }
 }
 
+/// Refuses the name that commands take for that of the latest run.
+fn check_run_name(name: String) -> Result<String, &'static str> {
+    match name.as_str() {
+        LATEST_RUN => Err("it is the name of the latest run, whatever that is called"),
+        _ => Ok(name),
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   gradus eval traces/ --judge offline                  rules only: no key, no network
@@ -203,6 +212,6 @@ Examples:
 
 A run that was cut off is taken up by the same command. Verdicts are kept: the same question is never paid for twice.
 
-Exit codes: 0 done, 1 the run broke off or nothing was answered, 2 bad input or settings, 3 a gate failed or a regression was
-found, 4 nothing to judge, 5 judged but not everything could be written to Phoenix or over OTLP, 6 the run ended early and its
-gates are not decided, 130 interrupted. What was judged by then is reported in every case.";
+Exit codes: 0 done, 1 the run broke off or nothing was answered, 2 bad input or settings, 3 a gate failed or a regression was \
+found, 4 nothing to judge, 5 judged but not everything could be written to Phoenix or over OTLP, 6 a gate \
+is not decided, 130 interrupted. What was judged by then is reported in every case.";

@@ -98,9 +98,9 @@ Examples:
   gradus experiment items.jsonl --agent-url http://127.0.0.1:8000/chat --body-template '{\"input\": \"{request}\"}' --answer-path /output
   gradus eval .gradus/experiments/ID --judge gpt-4o        judge the same trajectories again
 
-The same command continues an experiment that was cut off; finished trials are not run again. --fresh starts anew. Gates can also be
-about pass, answered, pass^K, pass@K (at least one of K) and the checks of the dataset (expected_tools, must_not_call,
+The same command continues an experiment that was cut off; finished trials are not run again. --fresh starts anew. Gates can also be \
+about pass, answered, pass^K, pass@K (at least one of K) and the checks of the dataset (expected_tools, must_not_call, \
 answer_contains, answer_matches).
 
-Exit codes: 0 done, 1 unexpected failure, 2 bad input or settings, an agent or a setup command that cannot be run, 3 a gate failed,
-6 a gate is not decided, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.";
+Exit codes: 0 done, 1 unexpected failure, 2 bad input or settings, an agent or a setup command that cannot be run, 3 a gate failed \
+or a regression was found, 5 not everything could be written to Phoenix or over OTLP, 6 a gate is not decided, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.";

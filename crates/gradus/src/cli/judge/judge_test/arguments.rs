@@ -89,13 +89,13 @@ Examples:
   gradus judge test --judge offline --rubric all --cases 200
   gradus judge test --rubric own.md --flaw wrong_tool         a rubric of your own
 
-Every case is a right run, or the same run with one planted flaw, so that the right verdict is
-known. A rubric is fit for gating if the judge detects at least 80 % of the flaws and accepts at
-least 80 % of the right runs (lower ends of the 95 % intervals), judges at least 90 % of the cases,
+Every case is a right run, or the same run with one planted flaw, so that the right verdict is \
+known. A rubric is fit for gating if the judge detects at least 80 % of the flaws and accepts at \
+least 80 % of the right runs (lower ends of the 95 % intervals), judges at least 90 % of the cases, \
 and changes at most 5 % of its verdicts when asked again.
 
-A test that was cut off is continued by the same command. Verdicts are cached: the same question is
+A test that was cut off is continued by the same command. Verdicts are cached: the same question is \
 never paid for twice.
 
-Exit codes: 0 done, 1 the judge did not answer, 2 bad input or settings, 3 not fit with
+Exit codes: 0 done, 1 the judge did not answer, 2 bad input or settings, 3 not fit with \
 --require-fit, 4 no usable runs, 130 interrupted. What was judged by then is reported in every case.";
