@@ -2,15 +2,15 @@
 """Measures scale-out and writes benches/results/scale.json, one section at a time: sections that are not measured keep
 their numbers.
 
-  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists,sizing] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 40000]
-                       [--list-spans 10000000]
+  benches/run_scale.py GRADUS [--sections archive,spark,postgres,lists,sizing] [--spans 100000] [--phoenix-spans 20000] [--spark-traces 4000,40000]
+                       [--list-spans 10000000] [--note TEXT]
 
 GRADUS is an installed program, built with `--profile dist --features dist`.
 
   - archive: bytes a span in an archive and as they were sent, CPU and peak memory of writing and of grading it, beside
     grading the same spans from files;
   - spark: CPU of all processes of a standalone cluster that grades the same spans with one and with two workers, and their
-    ratio, also for a tenth of the traces. Needs a Java runtime;
+    ratio, for several numbers of traces. Needs a Java runtime;
   - postgres: 1, 2 and 3 servers on one PostgreSQL, and Phoenix on the same: CPU a span of the servers and of PostgreSQL, apart;
   - lists: pages and API of a server on PostgreSQL over many spans. One day is sent; its rows are copied to the 29 days before inside of
     PostgreSQL (benches/collecting/copied_days.py), because assembling and grading 10,000,000 spans takes hours on two cores. Needs about
@@ -76,12 +76,12 @@ def per_span(measured, count):
 
 
 def measure_spark(options, folder):
-    """With all traces, and with a tenth of them: most of that is what starting an executor costs."""
+    """With several numbers of traces: the fewer there are, the more of the CPU is what starting an executor costs."""
     loader = importlib.machinery.SourceFileLoader("test_spark", str(ROOT / "scripts" / "test-spark"))
     test_spark = importlib.util.module_from_spec(importlib.util.spec_from_loader("test_spark", loader))
     loader.exec_module(test_spark)
     python = test_spark.python_for("spark", test_spark.PACKAGES)
-    return {f"traces_{traces}": measure_clusters(options, folder, test_spark, python, traces) for traces in (options.spark_traces // 10, options.spark_traces)}
+    return {f"traces_{traces}": measure_clusters(options, folder, test_spark, python, traces) for traces in options.spark_traces}
 
 
 def measure_clusters(options, folder, test_spark, python, traces):
@@ -98,7 +98,8 @@ def measure_clusters(options, folder, test_spark, python, traces):
             settings = {"partitions": 8, "hold": str(place / "go-on"), "executor_environment": {"GRADUS_BIN": str(options.gradus)}}
             driver = cluster.start_driver(python, exports, rows, settings)
             test_spark.wait_until("the driver has all rows", lambda: driver.poll() is not None or pathlib.Path(f"{rows}.done").exists())
-            found[f"cpu_s_{workers}_workers"] = round(sum(session_cpu(worker.pid) for worker in cluster.workers), 1)
+            java, others = map(sum, zip(*(session_cpu(worker.pid) for worker in cluster.workers)))
+            found[f"cpu_s_{workers}_workers"], found[f"java_cpu_s_{workers}_workers"] = round(java + others, 1), round(java, 1)
             with open(rows) as lines:
                 found[f"rows_{workers}_workers"] = sum(1 for _ in lines)
             (place / "go-on").touch()
@@ -110,16 +111,18 @@ def measure_clusters(options, folder, test_spark, python, traces):
 
 
 def session_cpu(session):
-    """CPU seconds of all processes of a session and of their children that have ended."""
-    ticks = 0
+    """CPU seconds of all processes of a session and of their children that have ended: of Java, and of all others."""
+    java = others = 0
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
+            name, rest = path.read_text().rsplit(")", 1)
+            fields = rest.split()
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(fields[3]) == session:
-            ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+            ticks = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            java, others = (java + ticks, others) if name.endswith("(java") else (java, others + ticks)
+    return java, others
 
 
 SECTIONS = {"archive": measure_archive, "spark": measure_spark, "postgres": postgres.measure, "lists": postgres.measure_lists, "sizing": postgres.measure_sizing}
@@ -132,7 +135,8 @@ def main():
     parser.add_argument("--spans", type=int, default=100_000)
     parser.add_argument("--phoenix-spans", type=int, default=20_000)
     parser.add_argument("--list-spans", type=int, default=10_000_000)
-    parser.add_argument("--spark-traces", type=int, default=40_000)
+    parser.add_argument("--spark-traces", type=lambda text: [int(number) for number in text.split(",")], default=[4_000, 40_000])
+    parser.add_argument("--note", help="stands with the results: what else the machine did meanwhile")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     options = parser.parse_args()
     options.gradus = options.gradus.resolve()
@@ -140,7 +144,8 @@ def main():
     options.known = known
     for name in options.sections.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            known[name] = {**SECTIONS[name](options, pathlib.Path(folder)), "machine": machine()}
+            note = {"note": options.note} if options.note else {}
+            known[name] = {**note, **SECTIONS[name](options, pathlib.Path(folder)), "machine": machine()}
         print(name, json.dumps(known[name], indent=2), flush=True)
         options.out.write_text(json.dumps(known, indent=2) + "\n")
 
