@@ -16,7 +16,8 @@ pub struct ItemTrial {
     pub item_id: String,
     /// Counts from 0.
     pub trial: u32,
-    /// True if the agent ended well and no check failed.
+    /// True if the agent ended well and all checks passed. False is no failure where a check could not be made
+    /// (`not_checked`) and none failed: such a trial decides nothing.
     pub passed: bool,
     pub end: TrialEnd,
     /// Why the agent did not end well; null if it did.
@@ -60,9 +61,20 @@ pub enum TrialEnd {
 }
 
 impl ItemTrial {
-    /// Whether a trial with this end and these checks passes.
-    pub fn decide(end: TrialEnd, checks: &[ItemCheck]) -> bool {
-        end == TrialEnd::Answered && checks.iter().all(|check| check.outcome != CheckOutcome::Failed)
+    /// Whether the trial passed; `None` if nothing failed and something could not be checked, as when tracing is broken.
+    pub fn verdict(&self) -> Option<bool> {
+        ItemTrial::decide(self.end, &self.checks)
+    }
+
+    /// The verdict on a trial with this end and these checks.
+    pub fn decide(end: TrialEnd, checks: &[ItemCheck]) -> Option<bool> {
+        let has = |outcome| checks.iter().any(|check| check.outcome == outcome);
+        match end {
+            TrialEnd::Answered if has(CheckOutcome::Failed) => Some(false),
+            TrialEnd::Answered if has(CheckOutcome::NotChecked) => None,
+            TrialEnd::Answered => Some(true),
+            _ => Some(false),
+        }
     }
 }
 

@@ -89,8 +89,10 @@ impl ExperimentReport {
     /// Overall rates: all checks together, how the agent ended, each check, and over trials.
     pub(crate) fn rates(&self) -> Vec<PassRate> {
         let all: Vec<&ItemTrial> = self.trials.iter().collect();
+        let mut passed = share_trials("pass", "Trials Passed", &all, ItemTrial::verdict);
+        passed.not_checked = all.iter().filter(|trial| trial.verdict().is_none()).count() as u64;
         let mut rates = vec![
-            share_trials("pass", "Trials Passed", &all, |trial| Some(trial.passed)),
+            passed,
             share_trials("answered", "Trials Answered", &all, |trial| Some(trial.end == TrialEnd::Answered)),
         ];
         for name in CHECKS {
@@ -116,7 +118,7 @@ impl ExperimentReport {
         tags.dedup();
         let rate = |tag: &&String| {
             let own: Vec<&ItemTrial> = self.trials.iter().filter(|trial| trial.tags.contains(tag)).collect();
-            share_trials(tag, tag, &own, |trial| Some(trial.passed))
+            share_trials(tag, tag, &own, ItemTrial::verdict)
         };
         tags.iter().map(rate).collect()
     }
@@ -125,8 +127,9 @@ impl ExperimentReport {
     fn mean_items(&self, name: &str, title: &str, estimate: impl Fn(u32, u32) -> Option<f64>) -> PassRate {
         let groups = group_by_item(&self.trials);
         let chances = groups.iter().filter_map(|(_, trials)| {
-            let good = trials.iter().filter(|trial| trial.passed).count() as u32;
-            estimate(good, trials.len() as u32)
+            let verdicts: Vec<bool> = trials.iter().filter_map(|trial| trial.verdict()).collect();
+            let good = verdicts.iter().filter(|passed| **passed).count() as u32;
+            estimate(good, verdicts.len() as u32)
         });
         let clusters: Vec<ScoreCluster> = chances.map(|chance| ScoreCluster { count: 1.0, sum: chance }).collect();
         make_rate(name, title, &clusters, 0)
@@ -222,8 +225,10 @@ impl RunSupplement for ExperimentReport {
     }
 
     fn explain_gate(&self, gate: &mut GateResult) {
-        if gate.value.is_none() && CHECKS.contains(&gate.metric.as_str()) {
+        let is_check = CHECKS.contains(&gate.metric.as_str());
+        if gate.value.is_none() && (is_check || gate.metric.starts_with("pass")) {
             gate.explanation = match self.unchecked_trials() {
+                0 if !is_check => return,
                 0 => "no item of the dataset has this check, so the gate cannot pass".to_owned(),
                 _ => "the agent sent no spans, so nothing could be checked and the gate cannot pass".to_owned(),
             };
@@ -241,10 +246,14 @@ impl RunSupplement for ExperimentReport {
             owns_session: true,
             task_id: Some(trial.item_id.clone()),
             tags: trial.tags.clone(),
-            results: vec![TrialResult { name: "experiment: pass", title: "Trials Passed", is_good: trial.passed }],
+            results: trial.verdict().map(pass_result).into_iter().collect(),
         };
         self.trials.iter().map(measurement).collect()
     }
+}
+
+fn pass_result(passed: bool) -> TrialResult {
+    TrialResult { name: "experiment: pass", title: "Trials Passed", is_good: passed }
 }
 
 /// What a run is about beside verdicts, for the server: a benchmark or an experiment.

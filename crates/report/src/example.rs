@@ -187,6 +187,7 @@ fn example_manifest() -> RunManifest {
         ],
         priced: true,
         gates: Vec::new(),
+        early_gates: Vec::new(),
         prices: Default::default(),
         gradus_version: "0.0.0".to_owned(),
     }

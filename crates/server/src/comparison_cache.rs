@@ -49,6 +49,7 @@ mod tests {
             task_mix: Vec::new(),
             uncompared: Vec::new(),
             mismatches: Vec::new(),
+            without_steps: Vec::new(),
             dimensions: Vec::new(),
             report: ComparisonReport { alpha: 0.05, test_count: 0, adjusted_alpha: 0.05, pairs: Vec::new() },
             calibrations: Vec::new(),

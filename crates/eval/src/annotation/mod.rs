@@ -305,6 +305,7 @@ mod tests {
             evaluators: vec![evaluator("tool", true), evaluator("path", false)],
             priced: true,
             gates: Vec::new(),
+            early_gates: Vec::new(),
             prices: Default::default(),
             gradus_version: String::new(),
         }

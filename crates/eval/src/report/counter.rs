@@ -380,6 +380,7 @@ impl SummaryBuilder {
             run_id: record.run_id.clone(),
             complete: record.state == RunState::Finished,
             stopped_because: record.stopped_because.clone(),
+            early_gates: record.early_gates.clone(),
             judge: record.judge.clone(),
             started: record.started.clone(),
             ended: record.ended.clone(),

@@ -45,6 +45,7 @@ fn manifest() -> RunManifest {
         ],
         priced: false,
         gates: Vec::new(),
+        early_gates: Vec::new(),
         prices: Default::default(),
         gradus_version: "0.0.0".to_owned(),
     }

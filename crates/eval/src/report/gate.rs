@@ -178,6 +178,14 @@ impl QualityGate {
             is_uncalibrated: measured.is_uncalibrated,
             explanation: String::new(),
         };
+        if let Some(decided) = context.summary.early_gates.iter().find(|decided| decided.gate == result.gate) {
+            result.verdict = if decided.passes { GateVerdict::Pass } else { GateVerdict::Fail };
+            // An interval that holds for one moment only would not belong to the decision.
+            (result.value, result.interval, result.count) = (decided.value, None, decided.count);
+            result.is_certain = true;
+            result.explanation = decided.explanation.clone();
+            return result;
+        }
         let (Some(value), Some(bar)) = (measured.value, bar) else {
             let missing = match measured.value {
                 Some(_) => "the baseline has no such number",

@@ -11,6 +11,7 @@ use super::failure_group::FailureGroup;
 use super::panel_summary::PanelSummary;
 use crate::evaluator::{ARGUMENT_PROVENANCE, CALL_VALIDITY, OFFLINE, OUTCOME, RULES, SIMULATOR};
 use crate::outcome::{OutcomeKind, TokenCount};
+use crate::run::EarlyGateRecord;
 use gradus_stats::calibration::ShareEstimator;
 use gradus_stats::interval::ConfidenceInterval;
 
@@ -67,6 +68,9 @@ pub struct EvaluationSummary {
     /// Absent where one judge is asked once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panel: Option<PanelSummary>,
+    /// Gates that `--stop-early` decided before everything was judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub early_gates: Vec<EarlyGateRecord>,
 }
 
 /// How many trajectories and steps have at least one verdict below its bar. A plain count, of all `trajectories` and

@@ -8,7 +8,7 @@ use gradus_llm::price::ModelPrices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::RunFileError;
+use super::{EarlyGateRecord, RunFileError};
 use crate::scale::ScoreScale;
 
 /// The state folder (`.gradus`), which contains the verdict cache and all runs.
@@ -62,6 +62,9 @@ pub struct RunManifest {
     /// The gates as written. Absent in runs of earlier versions.
     #[serde(default)]
     pub gates: Vec<String>,
+    /// Gates that `--stop-early` decided. Empty for a run that judged everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub early_gates: Vec<EarlyGateRecord>,
     /// Prices of models from the user's table, for the cost of the agent. Reports use them with the built-in table.
     #[serde(default, skip_serializing_if = "ModelPrices::is_empty")]
     pub prices: ModelPrices,
@@ -324,6 +327,7 @@ pub(super) fn test_record(id: &str, state: RunState) -> RunManifest {
         evaluators: Vec::new(),
         priced: true,
         gates: Vec::new(),
+        early_gates: Vec::new(),
         prices: ModelPrices::new(),
         gradus_version: String::new(),
     }

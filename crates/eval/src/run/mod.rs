@@ -10,6 +10,7 @@
 //! ```
 
 mod cache;
+mod early_stop;
 mod folder;
 mod log;
 mod question_key;
@@ -20,6 +21,7 @@ mod run_name;
 pub use crate::run::question_key::QuestionKey;
 use cache::line_key;
 pub use cache::{CachedVerdict, VerdictCache};
+pub use early_stop::EarlyGateRecord;
 pub use folder::{EvaluatorRecord, JudgeModelRecord, PanelRecord, RunFolder, RunManifest, RunState, StateFolder};
 pub use log::AppendLog;
 pub use responses::{JudgeAnswer, JudgeAnswers, MAX_RESPONSE_BYTES};

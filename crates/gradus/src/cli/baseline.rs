@@ -191,6 +191,7 @@ impl DecisionOptions {
             None => CommandExit::Pass,
             Some(_) if !allow_partial && !comparison.is_complete() => CommandExit::GateIncomplete,
             Some(_) if self.is_failure(comparison) => CommandExit::GateFailed,
+            Some(_) if !allow_partial && !comparison.without_steps.is_empty() => CommandExit::GateIncomplete,
             Some(_) => CommandExit::Pass,
         }
     }

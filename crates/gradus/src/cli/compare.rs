@@ -103,9 +103,15 @@ pub(super) fn run_compare_command(arguments: &CompareArguments) -> anyhow::Resul
     write_outputs(arguments, &comparison)?;
     let exit = arguments.decision.decide(&comparison, arguments.allow_partial);
     if exit == CommandExit::GateIncomplete {
-        print_diagnostic(
-            "a version ended early, so --fail-on decides nothing\nhint: finish its run, or add --allow-partial",
-        );
+        print_diagnostic(match comparison.is_complete() {
+            false => {
+                "a version ended early, so --fail-on decides nothing\nhint: finish its run, or add --allow-partial"
+            }
+            true => {
+                "a version has no steps, so --fail-on decides nothing\nhint: check the tracing of its agent, or add \
+                 --allow-partial"
+            }
+        });
     }
     Ok(exit)
 }

@@ -102,9 +102,21 @@ fn baselines_are_stable_text_without_content() {
     let id: Json = serde_json::from_str(&id).unwrap();
     let same = lab.run(&["compare", "b.baseline", id[0]["run_id"].as_str().unwrap()]).exits_with(0).out;
     assert!(!same.contains("WORSE") && !same.contains("BETTER") && !same.contains("Tasks that got"), "{same}");
-    lab.write("empty.baseline", &(lab.read("a.baseline").lines().next().unwrap().to_owned() + "\n"));
-    let ran = lab.run(&["compare", "empty.baseline", "a.baseline", "--fail-on", "regression"]).exits_with(2);
-    assert!(ran.err.contains("it has no judged runs to compare"), "{}", ran.err);
+    // A part of a baseline would hide what its other part shows.
+    for (kept, lines) in [(0, 1), (38, lab.read("a.baseline").lines().count() - 2)] {
+        let part: Vec<String> = lab.read("a.baseline").lines().take(lines).map(str::to_owned).collect();
+        lab.write("part.baseline", &(part.join("\n") + "\n"));
+        let ran = lab.run(&["compare", "part.baseline", "a.baseline", "--fail-on", "regression"]).exits_with(2);
+        assert!(ran.err.contains(&format!("it has {kept} of its 40 tasks")), "{}", ran.err);
+    }
+    let beyond = lab.read("a.baseline").replacen(
+        "\"metric\":\"outcome\",\"value\":1.0",
+        "\"metric\":\"outcome\",\"value\":-7.5",
+        1,
+    );
+    lab.write("beyond.baseline", &beyond);
+    let ran = lab.run(&["compare", "beyond.baseline", "a.baseline"]).exits_with(2);
+    assert!(ran.err.contains("is a share, and -7.5 is none"), "{}", ran.err);
     judge(&lab, "v1.jsonl", &["--save-baseline", "c.baseline", "--baseline-content"], 0);
     assert!(lab.read("c.baseline").contains("demo repository"));
     // Gates relative to it.
@@ -319,10 +331,13 @@ fn judging_stops_when_the_gate_is_decided() {
     let summary: Json = serde_json::from_str(&lab.read("s.json")).unwrap();
     let judged = summary["summary"]["trajectories"].as_u64().unwrap();
     assert!((8..150).contains(&judged), "{judged}");
-    // The printed number is the one that decided: of each run the mean of its steps. Intervals hold for a fixed number.
+    // The printed number is that of what was judged. Intervals hold for a fixed number of runs.
     let gate = &summary["gates"][0];
     assert_eq!((&gate["count"], &gate["interval"]), (&judged.into(), &Json::Null), "{gate}");
-    assert!(gate["explanation"].as_str().unwrap().starts_with(&format!("mean of {judged} runs (of each")), "{gate}");
+    assert!(
+        gate["explanation"].as_str().unwrap().starts_with(&format!("steps of {judged} runs; decided after")),
+        "{gate}"
+    );
     // It is no complete run, and says so wherever it is shown.
     assert_eq!(summary["summary"]["complete"], false);
     let runs: Json = serde_json::from_str(&lab.run(&["runs", "--json"]).exits_with(0).out).unwrap();
@@ -330,6 +345,9 @@ fn judging_stops_when_the_gate_is_decided() {
     assert!(runs[0]["stopped_because"].as_str().unwrap().contains("of 300 runs"), "{runs}");
     let shown = lab.run(&["report"]).exits_with(0).out;
     assert!(shown.contains("every gate was decided after"), "{shown}");
+    // Its own gate is shown as it was decided, also afterwards; others are not.
+    assert!(shown.contains("PASS") && !shown.contains("INCOMPLETE"), "{shown}");
+    lab.run(&["report", "--gate", "thought_to_tool >= 0.6"]).exits_with(0);
     lab.run(&["report", "--gate", "steps >= 0"]).exits_with(6);
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early", "--gate", "thought_to_tool <= 0.3"])).exits_with(3);
     assert!(ran.out.contains("FAIL") && ran.out.contains("decided after"), "{}", ran.out);
@@ -345,7 +363,7 @@ fn judging_stops_when_the_gate_is_decided() {
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early"])).exits_with(2);
     assert!(ran.err.contains("--stop-early needs a gate"), "{}", ran.err);
     let ran = lab.run_at(&endpoint, &eval(&["--stop-early", "--gate", "cost <= 1"])).exits_with(2);
-    assert!(ran.err.contains("is no mean of scores of runs"), "{}", ran.err);
+    assert!(ran.err.contains("is not about the verdicts of an evaluator"), "{}", ran.err);
 }
 
 /// A score that is gone cannot be worse: it is named, and with none left nothing is decided.

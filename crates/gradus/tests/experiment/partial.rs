@@ -76,6 +76,25 @@ fn an_interrupted_experiment_is_compared_and_decides_nothing() {
     assert!(!place.path("part.baseline").exists());
 }
 
+/// A job whose tracing broke must not pass: what an agent without spans called is unknown.
+#[test]
+fn unknown_tool_calls_pass_no_gate() {
+    let place = Place::new();
+    let checks = "\"answer_contains\": \"refunded\", \"must_not_call\": [\"delete_order\"]";
+    place.write("items.jsonl", &format!("{{\"id\": \"a\", \"request\": \"Refund a.\", {checks}}}\n"));
+    place.write("agent.sh", "echo 'I refunded it.'\n");
+    let gate = ["--gate", "pass >= 0.9", "--jsonl", "out.jsonl", "--csv", "tables"];
+    let ran = place.run(&[&WORDS[..], &gate].concat()).exits_with(3);
+    assert!(ran.out.contains("the agent sent no spans"), "{}", ran.out);
+    assert!(!ran.out.contains("Failed trials"), "{}", ran.out);
+    assert!(place.read("out.jsonl").contains("\"evaluator\":\"pass\",\"outcome\":\"abstained\""));
+    assert!(place.read("tables/trials.csv").contains("a,0,,answered"), "{}", place.read("tables/trials.csv"));
+    // A check that failed decides all the same.
+    place.write("agent.sh", "echo 'I do not know.'\n");
+    let ran = place.run(&[&WORDS[..], &["--fresh", "--gate", "pass >= 0.9"]].concat()).exits_with(3);
+    assert!(ran.out.contains("Failed trials"), "{}", ran.out);
+}
+
 #[test]
 fn checks_alone_are_compared() {
     let place = Place::new();
@@ -103,7 +122,7 @@ fn grading_stops_when_its_gates_are_decided() {
     assert!(ran.out.contains("of 120 runs"), "{}", ran.out);
     assert_eq!(document(&place, "out.json")["summary"]["complete"], false);
     let ran = place.run(&[&words[..], &["--gate", "pass >= 0.5"]].concat()).exits_with(2);
-    assert!(ran.err.contains("is no mean of scores of runs"), "{}", ran.err);
+    assert!(ran.err.contains("is not about the verdicts of an evaluator"), "{}", ran.err);
 }
 
 /// What would be found only after hours of trials is refused before them.

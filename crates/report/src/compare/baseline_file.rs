@@ -37,6 +37,11 @@ pub enum BaselineError {
     DuplicateTask { line: usize },
     #[error("line {line}: the metric is there twice\nhint: after a merge, write the baseline anew")]
     DuplicateMetric { line: usize },
+    #[error(
+        "it has {found} of its {expected} tasks, so a part of it is missing\nhint: write the baseline anew with \
+         --save-baseline FILE"
+    )]
+    Incomplete { found: usize, expected: usize },
     #[error(transparent)]
     Read(#[from] io::Error),
 }
@@ -44,6 +49,9 @@ pub enum BaselineError {
 #[derive(Serialize, Deserialize)]
 struct HeaderLine {
     gradus_baseline: u32,
+    /// How many tasks follow. Absent in files of earlier versions, of which nobody can tell whether they are whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task_count: Option<usize>,
     #[serde(flatten)]
     header: VersionHeader,
 }
@@ -106,7 +114,8 @@ impl RunLine {
 
 /// Writes a baseline. `with_content` adds the beginnings of requests and the ids of trajectories.
 pub fn write_baseline(results: &VersionResults, with_content: bool, out: &mut dyn Write) -> io::Result<()> {
-    let header = HeaderLine { gradus_baseline: BASELINE_SCHEMA, header: results.header.clone() };
+    let task_count = Some(results.tasks.len());
+    let header = HeaderLine { gradus_baseline: BASELINE_SCHEMA, task_count, header: results.header.clone() };
     writeln!(out, "{}", serde_json::to_string(&header)?)?;
     for (metric, value) in &results.metrics {
         let line = MetricLine { metric: metric.clone(), value: *value };
@@ -165,6 +174,17 @@ fn find_score_fault(run: &RunValues, dimensions: &[ScoredDimension]) -> Option<S
     })
 }
 
+/// Why a number cannot be that of a metric: a share below 0 or above 1. Parts of a metric (`name{tool=x}`) have its scale.
+fn find_metric_fault(line: &MetricLine, dimensions: &[ScoredDimension]) -> Option<String> {
+    let name = line.metric.split('{').next().unwrap_or_default();
+    let is_share = dimensions.iter().any(|dimension| {
+        let short = dimension.name.split_once(": ").map_or(dimension.name.as_str(), |(_, short)| short);
+        short == name && dimension.scale().is_share()
+    });
+    (is_share && !(-1e-9..=1.0 + 1e-9).contains(&line.value))
+        .then(|| format!("{:?} is a share, and {} is none", line.metric, line.value))
+}
+
 /// Reads a baseline. A broken line is an error: a gate must not compare with a part of a baseline.
 pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, BaselineError> {
     let mut line = Vec::new();
@@ -194,7 +214,8 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
     if gradus_baseline == 0 {
         return Err(BaselineError::NoSchema);
     }
-    let HeaderLine { header, .. } = serde_json::from_slice(first_line).map_err(|error| bad_line(1, &error))?;
+    let HeaderLine { header, task_count, .. } =
+        serde_json::from_slice(first_line).map_err(|error| bad_line(1, &error))?;
     let mut tasks: BTreeMap<TaskKey, TaskRuns> = BTreeMap::new();
     let mut metrics: BTreeMap<String, f64> = BTreeMap::new();
     for number in 2.. {
@@ -206,6 +227,9 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
         }
         if line.trim_ascii_start().starts_with(b"{\"metric\":") {
             let read: MetricLine = serde_json::from_slice(&line).map_err(|error| bad_line(number, &error))?;
+            if let Some(reason) = find_metric_fault(&read, &header.dimensions) {
+                return Err(BaselineError::Line { line: number, reason });
+            }
             if metrics.insert(read.metric, read.value).is_some() {
                 return Err(BaselineError::DuplicateMetric { line: number });
             }
@@ -219,6 +243,9 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
         if tasks.insert(task.key, TaskRuns { request: task.text, runs }).is_some() {
             return Err(BaselineError::DuplicateTask { line: number });
         }
+    }
+    if let Some(expected) = task_count.filter(|expected| *expected != tasks.len()) {
+        return Err(BaselineError::Incomplete { found: tasks.len(), expected });
     }
     Ok(VersionResults { header, tasks, metrics })
 }

@@ -19,6 +19,28 @@ fn dimension(name: &str, rubric_hash: &str) -> ScoredDimension {
 }
 
 /// `tasks` tasks with `trials` runs each; `right` gives how many of three steps are right.
+/// Results as `version` makes them, of an agent that sends no spans any more.
+fn version_without_steps(name: &str) -> VersionResults {
+    let mut results = version(name, 4, 1, |_, _| 3);
+    results.tasks.values_mut().flat_map(|task| &mut task.runs).for_each(|run| run.steps = Some(0));
+    results
+}
+
+#[test]
+fn a_version_that_lost_its_steps_is_named() {
+    let settings = ComparisonSettings::default();
+    let with_steps = version("one", 4, 1, |_, _| 3);
+    let compare = |versions: &[VersionResults]| VersionComparison::from_versions(versions, &settings).expect("tasks");
+    let lost = compare(&[with_steps.clone(), version_without_steps("two")]);
+    assert_eq!(lost.without_steps, ["B"]);
+    assert!(lost.notes().any(|note| note.starts_with("B recorded no step, and A did")));
+    assert!(compare(&[version_without_steps("one"), version_without_steps("two")]).without_steps.is_empty());
+    // Trials that were not graded have no number of steps.
+    let mut ungraded = with_steps.clone();
+    ungraded.tasks.values_mut().flat_map(|task| &mut task.runs).for_each(|run| run.steps = None);
+    assert!(compare(&[with_steps, ungraded]).without_steps.is_empty());
+}
+
 fn version(name: &str, tasks: usize, trials: usize, right: impl Fn(usize, usize) -> u32) -> VersionResults {
     let header = VersionHeader {
         name: name.to_owned(),

@@ -29,6 +29,9 @@ pub struct VersionComparison {
     pub task_mix: Vec<String>,
     /// Sentences about numbers that only some of the versions have.
     pub uncompared: Vec<String>,
+    /// Letters of later versions whose runs have no steps at all, where the first version has some. Most likely their
+    /// tracing is broken, and nothing about steps was compared.
+    pub without_steps: Vec<String>,
     /// Dimensions that another rubric or another judge scored, for each pair of versions. Their difference can be one of
     /// the judges.
     pub mismatches: Vec<String>,
@@ -150,6 +153,7 @@ impl VersionComparison {
             versions: versions.iter().zip(letters).map(|(results, letter)| describe_version(results, letter)).collect(),
             task_mix: describe_task_mix(versions, &keys),
             uncompared: describe_uncompared(versions, &scored),
+            without_steps: find_lost_steps(versions),
             mismatches: describe_mismatches(versions),
             dimensions: titles.map(|(name, title)| DimensionTitle { name, title }).collect(),
             report,
@@ -176,9 +180,17 @@ impl VersionComparison {
         let mismatches = self.mismatches.iter().map(|mismatch| {
             format!("Not judged in the same way: {mismatch}. A difference there can be one of the judges.")
         });
+        let without_steps = (!self.without_steps.is_empty()).then(|| {
+            format!(
+                "{} recorded no step, and A did: nothing about steps was compared, so --fail-on cannot decide. Check the \
+                 tracing of the agent.",
+                self.without_steps.join(", ")
+            )
+        });
         self.task_mix
             .iter()
             .cloned()
+            .chain(without_steps)
             .chain(mismatches)
             .chain(self.uncompared.iter().cloned())
             .chain(describe_uncalibrated(&self.calibrations, |name| self.title(name)))
@@ -259,6 +271,18 @@ fn has_usage(usage: &UsageDimension, results: &VersionResults) -> bool {
     runs.any(|run| (usage.value)(run).is_some_and(|value| value > 0.0))
 }
 
+/// The letters of later versions without a step, where the first version has steps. Trials that were not graded have no
+/// number of steps at all.
+fn find_lost_steps(versions: &[VersionResults]) -> Vec<String> {
+    let most_steps =
+        |results: &VersionResults| results.tasks.values().flat_map(|task| &task.runs).filter_map(|run| run.steps).max();
+    if versions.first().and_then(most_steps).unwrap_or_default() == 0 {
+        return Vec::new();
+    }
+    let lost = versions.iter().enumerate().filter(|(_, results)| most_steps(results) == Some(0));
+    lost.map(|(at, _)| version_letter(at)).collect()
+}
+
 /// Numbers that some of the versions have and others lack: nobody sees there that a version became worse.
 fn describe_uncompared(versions: &[VersionResults], scored: &[ScoredDimension]) -> Vec<String> {
     let has_score = |results: &VersionResults, name: &str| {
@@ -322,6 +346,13 @@ fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<Str
         }
     }
     for second in 1..all.len() {
+        let is_same = |first: &VersionResults, other: &VersionResults| {
+            !first.header.run_id.is_empty() && first.header.run_id == other.header.run_id && first.tasks == other.tasks
+        };
+        if let Some(first) = versions[..second].iter().position(|known| is_same(known, &versions[second])) {
+            let (first, other) = (version_letter(first), version_letter(second));
+            notes.push(format!("{first} and {other} are the same run, so nothing can differ."));
+        }
         let (a, b) = (&all[0], &all[second]);
         let shared = a.keys().filter(|task| b.contains_key(*task)).count();
         let (first, other) = (version_letter(0), version_letter(second));
@@ -346,13 +377,6 @@ fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<Str
             notes.push(format!(
                 "The number of trials differs: {:.1} per task in {first}, {:.1} in {other}. Each task counts once.",
                 mean(a),
-        let is_same = |first: &VersionResults, other: &VersionResults| {
-            !first.header.run_id.is_empty() && first.header.run_id == other.header.run_id && first.tasks == other.tasks
-        };
-        if let Some(first) = versions[..second].iter().position(|known| is_same(known, &versions[second])) {
-            let (first, other) = (version_letter(first), version_letter(second));
-            notes.push(format!("{first} and {other} are the same run, so nothing can differ."));
-        }
                 mean(b)
             ));
         }

@@ -57,6 +57,7 @@ pub(crate) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
         metrics,
         combined: Some(combined),
         trajectories_right: Some(right),
+        early_gates: Vec::new(),
         flagged: FlaggedCounts { trajectories: 21, steps: 58 },
         tools: tools(),
         cost: cost(),
@@ -131,6 +132,7 @@ pub(crate) fn empty() -> EvaluationSummary {
     EvaluationSummary {
         run_id: "2026-03-02-1010-a1b2".to_owned(),
         complete: false,
+        early_gates: Vec::new(),
         stopped_because: Some("interrupted".to_owned()),
         judge: "offline".to_owned(),
         started: "2026-03-02T10:10:00Z".to_owned(),

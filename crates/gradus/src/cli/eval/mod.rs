@@ -185,17 +185,19 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
         return Ok(read.command_exit(0));
     }
     summary.metrics.extend(addition.metrics(&mut reader)?);
+    if let Some(decisions) = decisions.filter(|_| end == RunTermination::Finished) {
+        folder.record.early_gates = decisions.to_records(&settings.gates, &summary);
+        folder.save_manifest()?;
+        summary.early_gates = folder.record.early_gates.clone();
+    }
     let outputs = &arguments.grading.outputs;
-    let mut report = match build_report(arguments, settings, summary, &mut reader, baseline, addition)? {
+    let report = match build_report(arguments, settings, summary, &mut reader, baseline, addition)? {
         Ok(report) => report,
         Err(error) => {
             print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
     };
-    if let Some(decisions) = decisions.filter(|_| end == RunTermination::Finished) {
-        decisions.apply(&mut report.gates, &report.summary);
-    }
     outputs.write(&mut reader, &report, addition)?;
     if let Some(advice) = describe_stop_advice(&end, settings, arguments.grading.fresh) {
         print_diagnostic(&advice);
@@ -328,6 +330,7 @@ fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManif
         evaluators: settings.evaluators.iter().map(Evaluator::to_record).collect(),
         priced: settings.judge.as_ref().is_none_or(JudgePanel::is_priced),
         gates: Vec::new(),
+        early_gates: Vec::new(),
         prices: settings.prices.clone(),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
     }

@@ -1,7 +1,9 @@
 //! `--stop-early`: trajectories are judged in random order, and judging stops as soon as every gate is decided.
 //!
 //! A decision comes from a confidence sequence, which is valid at every moment; see `gradus_stats::sequential`. A run is
-//! one observation, so a gate on steps is here about the mean of the shares of runs.
+//! one observation, because steps of one run are alike. A gate on steps is about the share of all steps, with and without
+//! `--stop-early`, so a run with many steps weighs more: the share of steps is at least `b` exactly if the runs' excesses
+//! `right - b * steps` have a mean of at least 0, and these are what is observed ([`EarlyGate::observation`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -12,7 +14,8 @@ use std::time::Duration;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::OutcomeLine;
-use gradus_eval::report::{EvaluationSummary, GateMetric, GateOperator, GateResult, GateVerdict, QualityGate};
+use gradus_eval::report::{EvaluationSummary, GateMetric, GateOperator, QualityGate};
+use gradus_eval::run::EarlyGateRecord;
 use gradus_eval::runner::{ProgressWatcher, RunProgress};
 use gradus_eval::scale::ScoreScale;
 use gradus_stats::sequential::{
@@ -38,7 +41,8 @@ pub(in crate::cli) enum StopEarlyError {
     #[error("--stop-early needs a gate\nhint: add --gate 'thought_to_tool >= 0.85'")]
     NoGate,
     #[error(
-        "--stop-early: gate {gate:?} is no mean of scores of runs\nhint: judge everything, or gate on an evaluator"
+        "--stop-early: gate {gate:?} is not about the verdicts of an evaluator\nhint: judge everything, or gate on an \
+         evaluator"
     )]
     Unsupported { gate: String },
     #[error("--stop-early: gate {gate:?}: {source}")]
@@ -57,10 +61,26 @@ pub(super) struct EarlyGate {
     /// On the scale from 0 to 1, mirrored if the gate is.
     bar: f64,
     scale: ScoreScale,
-    /// Whether a run has scores of several steps, of which the mean counts.
+    /// Whether a run has scores of several steps.
     of_steps: bool,
     values: GateValues,
     margin: f64,
+    /// The largest number of scores that a run can have.
+    max_scores: f64,
+}
+
+/// Scores of one run, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct ScoreSum {
+    sum: f64,
+    count: u32,
+}
+
+impl ScoreSum {
+    fn add(&mut self, other: ScoreSum) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
 }
 
 impl EarlyGate {
@@ -103,9 +123,18 @@ impl EarlyGate {
             of_steps: evaluator.of_steps,
             values: if is_binary { GateValues::Binary } else { GateValues::Share },
             margin,
+            max_scores: 1.0,
         };
         early.begin(1, 1)?;
         Ok(early)
+    }
+
+    /// The gate for runs that are judged at so many places at most.
+    fn with_longest_run(mut self, steps: usize) -> EarlyGate {
+        if self.of_steps {
+            self.max_scores = steps.max(1) as f64;
+        }
+        self
     }
 
     fn begin(&self, population: u64, gates: usize) -> Result<SequentialGate, StopEarlyError> {
@@ -113,24 +142,27 @@ impl EarlyGate {
             population,
             bar: self.bar,
             alpha: ALPHA / gates.max(1) as f64,
-            margin: self.margin,
+            // Of the observations, whose distance from the bar is that of the share times the scores of a run; at least one.
+            margin: self.margin / self.max_scores,
             values: self.values,
         };
         SequentialGate::new(settings).map_err(|source| StopEarlyError::Sequential { gate: self.text.clone(), source })
     }
 
-    fn value(&self, sum: f64, count: u32) -> f64 {
-        let mean = sum / f64::from(count.max(1));
-        let share = ((mean - self.scale.worst) / (self.scale.best - self.scale.worst)).clamp(0.0, 1.0);
-        if self.is_mirrored { 1.0 - share } else { share }
+    /// What is observed of a run: its excess over the bar, moved and scaled so that it is between 0 and 1, and at the bar
+    /// if there is none. With one score a run it is the score.
+    fn observation(&self, scores: ScoreSum) -> f64 {
+        let count = f64::from(scores.count);
+        let good = (scores.sum - count * self.scale.worst) / (self.scale.best - self.scale.worst);
+        let good = if self.is_mirrored { count - good } else { good };
+        (self.bar + (good - self.bar * count) / self.max_scores).clamp(0.0, 1.0)
     }
 
-    /// The mean that the decision is about, on the scale of the evaluator.
-    fn describe_decision(&self, gate: &SequentialGate) -> EarlyDecision {
-        let share = gate.estimate().map(|mean| if self.is_mirrored { 1.0 - mean } else { mean });
+    fn describe_decision(&self, gate: &SequentialGate, all: ScoreSum) -> EarlyDecision {
         EarlyDecision {
             decision: gate.decision(),
-            value: share.map(|share| self.scale.worst + share * (self.scale.best - self.scale.worst)),
+            value: (all.count > 0).then(|| all.sum / f64::from(all.count)),
+            count: u64::from(all.count),
             runs: gate.observed(),
             of_steps: self.of_steps,
         }
@@ -141,8 +173,10 @@ impl EarlyGate {
 #[derive(Clone, Copy, Debug)]
 struct EarlyDecision {
     decision: GateDecision,
-    /// The mean over the runs with a score.
+    /// The mean of all scores that were given.
     value: Option<f64>,
+    count: u64,
+    /// Runs with a score.
     runs: u64,
     of_steps: bool,
 }
@@ -184,30 +218,33 @@ impl EarlyDecisions {
         )
     }
 
-    /// The decisions replace what a check of the judged part alone would say, and the value is the one that they are
-    /// about. An interval that holds for one moment only would not belong to it.
-    pub(super) fn apply(&self, gates: &mut [GateResult], summary: &EvaluationSummary) {
-        for (gate, one) in gates.iter_mut().zip(&self.decisions) {
-            gate.verdict = match one.decision {
-                GateDecision::Above => GateVerdict::Pass,
-                GateDecision::Below => GateVerdict::Fail,
-                GateDecision::Undecided => continue,
-            };
-            gate.is_certain = true;
-            gate.more_runs = None;
-            (gate.value, gate.interval, gate.count) = (one.value, None, one.runs);
-            let runs = gradus_report::format_counted_noun(one.runs, "run", "runs");
-            let of = if one.of_steps { " (of each the mean of its steps)" } else { "" };
-            gate.explanation = format!("mean of {runs}{of}; {}", self.describe(summary));
+    /// The decisions, which replace what a check of the judged part alone would say. Empty if everything was judged: then
+    /// an ordinary check says the same, and more.
+    pub(super) fn to_records(&self, gates: &[QualityGate], summary: &EvaluationSummary) -> Vec<EarlyGateRecord> {
+        if self.judged >= self.population {
+            return Vec::new();
         }
+        let record = |(gate, one): (&QualityGate, &EarlyDecision)| {
+            let runs = gradus_report::format_counted_noun(one.runs, "run", "runs");
+            let of = if one.of_steps { format!("steps of {runs}; ") } else { String::new() };
+            EarlyGateRecord {
+                gate: gate.to_string(),
+                // Mirrored gates as well: above the mirrored bar is where they are met.
+                passes: one.decision == GateDecision::Above,
+                value: one.value,
+                count: one.count,
+                explanation: format!("{of}{}", self.describe(summary)),
+            }
+        };
+        gates.iter().zip(&self.decisions).map(record).collect()
     }
 }
 
 /// Scores of gated evaluators by trajectory, shared by the thread that feeds trajectories and the runner.
 #[derive(Default)]
 struct RoundState {
-    /// By trajectory and position of the gate: sum and count.
-    scores: HashMap<String, Vec<(f64, u32)>>,
+    /// By trajectory and position of the gate.
+    scores: HashMap<String, Vec<ScoreSum>>,
     /// Trajectories whose questions are all finished.
     settled: u64,
 }
@@ -226,9 +263,8 @@ impl ProgressWatcher for EarlyWatcher<'_> {
             let is_gated = |(_, gate): &(usize, &EarlyGate)| gate.evaluator == *line.evaluator;
             for (at, _) in self.gates.iter().enumerate().filter(is_gated) {
                 let scores = state.scores.entry(line.trajectory_id.to_string()).or_default();
-                scores.resize(self.gates.len(), (0.0, 0));
-                scores[at].0 += score;
-                scores[at].1 += 1;
+                scores.resize(self.gates.len(), ScoreSum::default());
+                scores[at].add(ScoreSum { sum: score, count: 1 });
             }
         }
         self.inner.outcome(line);
@@ -276,6 +312,11 @@ fn feed_rounds(
     let ids: Vec<String> = all.iter().flatten().map(|trajectory| trajectory.trajectory_id.clone()).collect();
     let order = sampling_order(source.seed, &ids);
     let population = order.len() as u64;
+    // The thought before the answer is judged like a step.
+    let judged_places = |run: &Trajectory| run.steps.len() + usize::from(run.final_thought.is_some());
+    let longest = all.iter().flatten().map(judged_places).max().unwrap_or_default();
+    let gates: Vec<EarlyGate> = gates.iter().map(|gate| gate.clone().with_longest_run(longest)).collect();
+    let mut sums = vec![ScoreSum::default(); gates.len()];
     let mut sequential =
         gates.iter().map(|gate| gate.begin(population.max(1), gates.len())).collect::<Result<Vec<_>, _>>()?;
     let mut judged = 0;
@@ -285,21 +326,25 @@ fn feed_rounds(
         let batch: Vec<Trajectory> = round.iter().filter_map(|at| all[*at].take()).collect();
         if sender.blocking_send(batch).is_err() || !wait_until_settled(shared, (judged + size) as u64, sender) {
             // The run was stopped: what is judged by then decides nothing.
-            return Ok((read, EarlyDecisions { population, judged: judged as u64, decisions: undecided(gates) }));
+            return Ok((read, EarlyDecisions { population, judged: judged as u64, decisions: undecided(&gates) }));
         }
         let state = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         for at in round {
             let scores = state.scores.get(&ids[*at]);
             for (number, (gate, observer)) in gates.iter().zip(&mut sequential).enumerate() {
-                match scores.and_then(|scores| scores.get(number)).filter(|(_, count)| *count > 0) {
-                    Some((sum, count)) => observer.observe(gate.value(*sum, *count))?,
+                match scores.and_then(|scores| scores.get(number)).filter(|scores| scores.count > 0) {
+                    Some(scores) => {
+                        sums[number].add(*scores);
+                        observer.observe(gate.observation(*scores))?
+                    }
                     None => observer.skip_run()?,
                 };
             }
         }
         judged += size;
     }
-    let decisions = gates.iter().zip(&sequential).map(|(gate, observer)| gate.describe_decision(observer)).collect();
+    let described = gates.iter().zip(&sequential).zip(sums);
+    let decisions = described.map(|((gate, observer), sum)| gate.describe_decision(observer, sum)).collect();
     Ok((read, EarlyDecisions { population, judged: judged as u64, decisions }))
 }
 
@@ -307,6 +352,7 @@ fn undecided(gates: &[EarlyGate]) -> Vec<EarlyDecision> {
     let undecided = |gate: &EarlyGate| EarlyDecision {
         decision: GateDecision::Undecided,
         value: None,
+        count: 0,
         runs: 0,
         of_steps: gate.of_steps,
     };
@@ -328,4 +374,50 @@ fn wait_until_settled(
         state = next;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(bar: f64, is_mirrored: bool, longest: usize) -> EarlyGate {
+        let scale = ScoreScale { worst: 0.0, best: 1.0 };
+        let (text, evaluator) = (String::new(), String::new());
+        let bar = if is_mirrored { 1.0 - bar } else { bar };
+        let values = GateValues::Share;
+        EarlyGate { text, evaluator, is_mirrored, bar, scale, of_steps: true, values, margin: 0.0, max_scores: 1.0 }
+            .with_longest_run(longest)
+    }
+
+    /// Decides over all runs, given as right steps and steps.
+    fn decide(gate: &EarlyGate, runs: &[(u32, u32)]) -> GateDecision {
+        let mut observer = gate.begin(runs.len() as u64, 1).expect("good settings");
+        for (right, steps) in runs {
+            let scores = ScoreSum { sum: f64::from(*right), count: *steps };
+            observer.observe(gate.observation(scores)).expect("a value from 0 to 1");
+        }
+        observer.decision()
+    }
+
+    #[test]
+    fn runs_of_any_length_are_decided_by_the_share_of_all_steps() {
+        // Half of the runs have one step, which is wrong; the others have nine right ones: 90 % of the steps, half of
+        // the runs.
+        let runs: Vec<(u32, u32)> = (0..60).map(|at| if at % 2 == 0 { (0, 1) } else { (9, 9) }).collect();
+        for (bar, expected) in [(0.85, GateDecision::Above), (0.9, GateDecision::Above), (0.95, GateDecision::Below)] {
+            assert_eq!(decide(&gate(bar, false, 9), &runs), expected, "{bar}");
+        }
+        // `<= 0.95` is met and `<= 0.85` is not.
+        assert_eq!(decide(&gate(0.95, true, 9), &runs), GateDecision::Above);
+        assert_eq!(decide(&gate(0.85, true, 9), &runs), GateDecision::Below);
+    }
+
+    #[test]
+    fn one_score_a_run_is_observed_as_it_is() {
+        for share in [0.0, 0.3, 1.0] {
+            let scores = ScoreSum { sum: share, count: 1 };
+            assert!((gate(0.8, false, 1).observation(scores) - share).abs() < 1e-12);
+            assert!((gate(0.8, true, 1).observation(scores) - (1.0 - share)).abs() < 1e-12);
+        }
+    }
 }

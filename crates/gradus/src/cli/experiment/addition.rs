@@ -11,7 +11,7 @@ use gradus_eval::report::{GateResult, MetricResult, RunReader, TrialMetricNames}
 use gradus_report::junit::{JunitSettings, build_measured_status};
 use gradus_report::markdown::escape_markdown_cell;
 use gradus_report::{BOLD, DIM, RED, ReportTable, RunSupplement, TrialMeasurement, csv, format_counted_noun, json};
-use quick_junit::{TestCase, TestSuite};
+use quick_junit::{TestCase, TestCaseStatus, TestSuite};
 
 use super::super::report_addition::ReportAddition;
 use crate::experiment_report::ExperimentReport;
@@ -85,7 +85,7 @@ impl ReportAddition for ExperimentAddition {
                 writeln!(out, "| {} |", cells.join(" | "))?;
             }
         }
-        let failed: Vec<_> = self.report.trials.iter().filter(|trial| !trial.passed).collect();
+        let failed: Vec<_> = self.report.trials.iter().filter(|trial| trial.verdict() == Some(false)).collect();
         if !failed.is_empty() {
             writeln!(out, "\n## Failed trials\n")?;
         }
@@ -128,7 +128,7 @@ impl ReportAddition for ExperimentAddition {
             let row = [
                 trial.item_id.clone(),
                 trial.trial.to_string(),
-                trial.passed.to_string(),
+                trial.verdict().map(|passed| passed.to_string()).unwrap_or_default(),
                 end.as_str().unwrap_or_default().to_owned(),
                 ExperimentReport::list_failures(trial).join("; "),
                 trial.step_count.to_string(),
@@ -151,7 +151,10 @@ impl ReportAddition for ExperimentAddition {
         let mut suite = TestSuite::new("experiment");
         for (at, trial) in self.report.trials.iter().enumerate() {
             let reasons = ExperimentReport::list_failures(trial).join("; ");
-            let status = build_measured_status(trial.passed, "pass", "failed", &reasons, settings);
+            let status = match trial.verdict() {
+                Some(passed) => build_measured_status(passed, "pass", "failed", &reasons, settings),
+                None => TestCaseStatus::skipped(),
+            };
             let mut case = TestCase::new(printable_line(&self.trial_name(at).unwrap_or_default()), status);
             case.set_classname("gradus.experiment");
             suite.add_test_case(case);
@@ -161,17 +164,18 @@ impl ReportAddition for ExperimentAddition {
 
     fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         for trial in &self.report.trials {
+            let verdict = trial.verdict();
             let outcome = serde_json::json!({
                 "run_id": run_id,
                 "trajectory_id": trial.trajectory_id,
                 "step_index": null,
                 "evaluator": "pass",
-                "outcome": OutcomeKind::Scored,
-                "label": if trial.passed { "passed" } else { "failed" },
-                "score": if trial.passed { 1.0 } else { 0.0 },
+                "outcome": if verdict.is_some() { OutcomeKind::Scored } else { OutcomeKind::Abstained },
+                "label": verdict.map(|passed| if passed { "passed" } else { "failed" }),
+                "score": verdict.map(|passed| f64::from(u8::from(passed))),
                 "explanation": ExperimentReport::list_failures(trial).join("; "),
                 "evidence": [],
-                "reason": null,
+                "reason": verdict.is_none().then_some("a check could not be made: the agent sent no spans"),
                 "judge": SIMULATOR,
                 "rubric_hash": "",
                 "tokens": null,
@@ -196,7 +200,7 @@ impl ReportAddition for ExperimentAddition {
             }
             print_table(table, out)?;
         }
-        let failed: Vec<_> = self.report.trials.iter().filter(|trial| !trial.passed).collect();
+        let failed: Vec<_> = self.report.trials.iter().filter(|trial| trial.verdict() == Some(false)).collect();
         if !failed.is_empty() {
             writeln!(out, "\n{BOLD}Failed trials{BOLD:#}")?;
         }
@@ -223,7 +227,7 @@ fn list_notes(report: &ExperimentReport) -> Vec<String> {
     let unchecked = report.unchecked_trials() as u64;
     if unchecked > 0 {
         notes.push(format!(
-            "{} sent no spans, so tool calls could not be checked; hint: let the agent export to OTEL_EXPORTER_OTLP_ENDPOINT",
+            "{} sent no spans, so tool calls could not be checked, and the trial did not pass; hint: let the agent export to OTEL_EXPORTER_OTLP_ENDPOINT",
             format_counted_noun(unchecked, "trial", "trials")
         ));
     }

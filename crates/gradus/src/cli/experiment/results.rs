@@ -118,7 +118,7 @@ fn assess_attempt(
     let line = ItemTrial {
         item_id: item.id.clone(),
         trial: attempt.trial,
-        passed: ItemTrial::decide(end, &checks),
+        passed: ItemTrial::decide(end, &checks) == Some(true),
         end,
         failure: attempt.failure.clone().or_else(|| (end == TrialEnd::NoAnswer).then(|| "no answer".to_owned())),
         checks,

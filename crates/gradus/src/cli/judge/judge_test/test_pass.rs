@@ -189,6 +189,7 @@ impl TestPass {
             evaluators: self.evaluators.iter().map(Evaluator::to_record).collect(),
             priced: judge.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
             gates: Vec::new(),
+            early_gates: Vec::new(),
             panel: None,
             models: Vec::new(),
             prices: Default::default(),
