@@ -163,7 +163,7 @@ fn session_walk(of_project: bool) -> String {
     format!(
         "SELECT t.start_ns, t.project, t.session, NOT EXISTS (\
            SELECT 1 FROM trajectory y INDEXED BY trajectory_by_session WHERE y.session = t.session AND y.session <> '' \
-           AND y.project = t.project AND y.start_ns > t.start_ns AND y.start_ns < ?) \
+           AND y.project = t.project AND y.start_ns > t.start_ns AND y.start_ns < ? LIMIT 1 OFFSET 0) \
          FROM trajectory t INDEXED BY {index} WHERE t.session <> '' AND {within} t.start_ns >= ? \
          AND (t.start_ns, t.project, t.session) < (?, ?, ?) \
          ORDER BY t.start_ns DESC, t.project DESC, t.session DESC LIMIT ?"

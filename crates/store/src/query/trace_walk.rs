@@ -64,10 +64,10 @@ const PAGE_BYTES: usize = 4 << 20;
 
 /// Oldest first. The row value comparison makes the walk resume exactly behind a trace.
 const UP: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
-                  WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no";
+                  WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no LIMIT ?";
 /// Newest first.
 const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
-                    WHERE project = ? AND (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC";
+                    WHERE project = ? AND (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?";
 
 impl Store {
     /// The next traces of a walk; empty at its end.
@@ -76,7 +76,7 @@ impl Store {
         // One read transaction, so that blocks and versions agree.
         let sql: &SqlConnection = &*reader.snapshot()?;
         let mut statement = sql.prepare_cached(if walk.newest_first { DOWN } else { UP })?;
-        let at = match (walk.at, walk.newest_first) {
+        let mut at = match (walk.at, walk.newest_first) {
             (Some(at), false) => at,
             (None, false) => ProjectPosition { start_ns: i64::MIN, trace: i64::MIN },
             (at, true) => {
@@ -84,24 +84,35 @@ impl Store {
                 at.map_or(end, |at| at.min(end))
             }
         };
-        let mut rows = statement.query(params![project, at.start_ns, at.trace])?;
         let mut page: Vec<TraceRecords> = Vec::new();
         let mut left = MAX_GROUP_BYTES;
-        while let Some(row) = rows.next()? {
-            let (start_ns, end_ns): (i64, i64) = (row.get(0)?, row.get(4)?);
-            if start_ns >= walk.before_ns {
-                break;
+        // PostgreSQL computes all rows of a statement before the first one is read.
+        let mut portion = TRACES_A_PAGE;
+        loop {
+            let mut rows = statement.query(params![project, at.start_ns, at.trace, portion as i64])?;
+            let mut read = 0;
+            while let Some(row) = rows.next()? {
+                read += 1;
+                let (start_ns, end_ns): (i64, i64) = (row.get(0)?, row.get(4)?);
+                at = ProjectPosition { start_ns, trace: row.get(1)? };
+                if start_ns >= walk.before_ns {
+                    return Ok(page);
+                }
+                if end_ns < walk.ended_from_ns {
+                    continue;
+                }
+                let Some(trace) = read_trace(sql, &row, &mut left, !page.is_empty())? else { return Ok(page) };
+                page.push(trace);
+                if page.len() >= TRACES_A_PAGE || left < MAX_GROUP_BYTES - PAGE_BYTES {
+                    return Ok(page);
+                }
             }
-            if end_ns < walk.ended_from_ns {
-                continue;
+            if read < portion {
+                return Ok(page);
             }
-            let Some(trace) = read_trace(sql, &row, &mut left, !page.is_empty())? else { break };
-            page.push(trace);
-            if page.len() >= TRACES_A_PAGE || left < MAX_GROUP_BYTES - PAGE_BYTES {
-                break;
-            }
+            at.trace += if walk.newest_first { -1 } else { 1 };
+            portion *= 4;
         }
-        Ok(page)
     }
 
     /// One trace of a project; `None` if it does not exist.

@@ -60,6 +60,11 @@ impl FromStr for TraceListCursor {
 
 /// Traces that one request examines at most.
 const LOOKED_AT: usize = 20_000;
+/// Traces that the first statement of a walk examines at least. PostgreSQL computes all rows of a statement before the first
+/// one is read, so a walk begins with a few, and each further statement examines more.
+const FIRST_PORTION: usize = 64;
+/// How many times more the next statement of a walk examines.
+const PORTION_GROWTH: usize = 4;
 /// Projects in each of which a facet is walked. If there are more, all traces are examined by time instead.
 const MAX_WALKS: usize = 16;
 
@@ -254,7 +259,7 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Sq
         values.push(SqlValue::Text(value.to_owned()));
         let not = if wanted { "" } else { "NOT " };
         terms.push(format!(
-            "{not}EXISTS (SELECT 1 FROM facet x INDEXED BY facet_by_trace WHERE x.trace = {trace} AND x.kind = ? AND x.value = ?)"
+            "{not}EXISTS (SELECT 1 FROM facet x INDEXED BY facet_by_trace WHERE x.trace = {trace} AND x.kind = ? AND x.value = ? {PER_ROW})"
         ));
     };
     let named = [
@@ -275,7 +280,7 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Sq
         facet(FacetKind::Error, "", wanted);
     }
     if let Some(found) = wrong_with_tool("1", trace, filter, values) {
-        terms.push(format!("EXISTS ({found})"));
+        terms.push(format!("EXISTS ({found} {PER_ROW})"));
     }
     if let Some(score) = &filter.score {
         let mut having = vec!["count(outcome.score) > 0".to_owned()];
@@ -308,7 +313,7 @@ fn walk_traces(
         fits = format!("{fits} AND {HAS_OWN_ROW}");
     }
     values.extend(project.map(SqlValue::Integer));
-    scan_trace_list(sql, &trace_walk(&fits, project.is_some()), values, filter, bounds)
+    scan_trace_list(sql, &trace_walk(&fits, project.is_some()), &values, filter, bounds)
 }
 
 /// Walks the traces of a project with one facet, by time.
@@ -323,12 +328,18 @@ fn walk_facet(
     let mut values = Vec::new();
     let fits = build_trace_conditions(filter, "f.trace", &mut values);
     values.extend([SqlValue::Integer(project), SqlValue::Integer(kind as i64), SqlValue::Text(value.to_owned())]);
-    scan_trace_list(sql, &facet_walk(&fits), values, filter, bounds)
+    scan_trace_list(sql, &facet_walk(&fits), &values, filter, bounds)
 }
 
-/// Whether a trace is a row of a folded list: one in which a run begins, or one that belongs to no run.
-const HAS_OWN_ROW: &str = "(EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_trace WHERE z.trace = trace.no) \
-     OR NOT EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_story WHERE z.story = trace.story))";
+/// Ends the query of an EXISTS that is asked for each row of a list. Without it PostgreSQL would read the whole table into a
+/// hash table instead, because it expects more rows than a page examines.
+const PER_ROW: &str = "LIMIT 1 OFFSET 0";
+/// Whether a trace is a row of a folded list: one in which a run begins, or one that belongs to no run. With [`PER_ROW`],
+/// written out.
+const HAS_OWN_ROW: &str = "(EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_trace \
+       WHERE z.trace = trace.no LIMIT 1 OFFSET 0) \
+     OR NOT EXISTS (SELECT 1 FROM trajectory z INDEXED BY trajectory_by_story \
+       WHERE z.story = trace.story LIMIT 1 OFFSET 0))";
 
 /// The condition is a column of the result, so that the limit bounds the rows that are examined. INDEXED BY makes
 /// SQLite fail instead of choosing another plan.
@@ -365,39 +376,51 @@ fn found_walk(fits: &str, of_project: bool) -> String {
     )
 }
 
-/// Walks a list until there is one entry more than a page, or enough was examined.
+/// Walks a list until there is one entry more than a page, or enough was examined. `own` are the parameters of its
+/// conditions.
 fn scan_trace_list(
     sql: &SqlConnection,
     statement: &str,
-    mut values: Vec<SqlValue>,
+    own: &[SqlValue],
     filter: &TraceFilter,
     bounds: WalkBounds,
 ) -> Result<MatchedTraces, StoreError> {
-    let WalkBounds { before, limit, examined } = bounds;
-    values.extend([
-        SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
-        SqlValue::Integer(before.0),
-        SqlValue::Integer(before.1),
-        SqlValue::Integer(examined as i64),
-    ]);
+    let WalkBounds { mut before, limit, examined } = bounds;
     let mut statement = sql.prepare_cached(statement)?;
-    let mut rows = statement.query(params_from_iter(values))?;
     let mut walk = MatchedTraces { found: Vec::new(), stopped: None };
-    let mut looked_at = 0;
-    while let Some(row) = rows.next()? {
-        looked_at += 1;
-        let place = (row.get(0)?, row.get(1)?);
-        if row.get(2)? {
-            walk.found.push(place);
+    let mut left = examined;
+    let mut portion = FIRST_PORTION.max(limit + 1);
+    loop {
+        portion = portion.min(left);
+        let mut values = own.to_vec();
+        values.extend([
+            SqlValue::Integer(filter.from_ns.unwrap_or(i64::MIN)),
+            SqlValue::Integer(before.0),
+            SqlValue::Integer(before.1),
+            SqlValue::Integer(portion as i64),
+        ]);
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            read += 1;
+            before = (row.get(0)?, row.get(1)?);
+            if row.get(2)? {
+                walk.found.push(before);
+            }
+            if walk.found.len() > limit {
+                return Ok(walk);
+            }
         }
-        if walk.found.len() > limit {
+        if read < portion {
             return Ok(walk);
         }
-        if looked_at == examined {
-            walk.stopped = Some(place);
+        left -= read;
+        if left == 0 {
+            walk.stopped = Some(before);
+            return Ok(walk);
         }
+        portion *= PORTION_GROWTH;
     }
-    Ok(walk)
 }
 
 /// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
