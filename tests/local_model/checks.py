@@ -21,7 +21,7 @@ def run_checks(gradus, runtime, gguf, alias, threads, folder):
     if kept.exists():
         return json.loads(kept.read_text())
     with serving(runtime, gguf, alias, SMALL_CONTEXT, threads, folder / "server.log") as server:
-        found = {"judge_list": check_list(gradus, server, alias), "tools_beyond_the_window": check_window(gradus, server, alias, folder)}
+        found = {"judge_list": check_list(gradus, server, alias), "tools_beyond_the_window": check_window(gradus, server, folder)}
     kept.write_text(json.dumps(found))
     return found
 
@@ -37,7 +37,7 @@ def check_list(gradus, server, alias):
     return "found with its model and its window"
 
 
-def check_window(gradus, server, alias, folder):
+def check_window(gradus, server, folder):
     """A run with all 59 tools of the benchmark does not fit. It is judged all the same, on a prompt that is marked as shortened."""
     runs = [run for run in cases.play_bench(gradus, folder.parent) if run.policy == "oracle" and len(run.steps) == 1]
     trajectories = []
@@ -45,7 +45,7 @@ def check_window(gradus, server, alias, folder):
         trajectory = copy.deepcopy(run.trajectory)
         trajectory["trajectory_id"] = f"all-tools-{number}"
         trajectories.append(trajectory)
-    lines = judging.run_eval(gradus, server, alias, "thought_to_tool", trajectories, folder / "window")
+    lines = judging.run_eval(gradus, server.judge_options, "thought_to_tool", trajectories, folder / "window")
     for line in lines:
         cut = [value["variable"] for value in line.get("shortened", [])]
         if line["outcome"] != "scored" or "tool_definitions" not in cut:

@@ -17,14 +17,14 @@ class JudgeFailed(Exception):
     """`gradus eval` ended otherwise than with a judged run."""
 
 
-def run_eval(gradus, server, alias, rubric, trajectories, state, options=()):
+def run_eval(gradus, judge_options, rubric, trajectories, state, options=()):
     """The outcome lines of one evaluator over these trajectories."""
     with tempfile.TemporaryDirectory() as folder:
         source, out = os.path.join(folder, "cases.jsonl"), os.path.join(folder, "outcomes.jsonl")
         with open(source, "w") as file:
             file.writelines(json.dumps(trajectory) + "\n" for trajectory in trajectories)
-        command = [gradus, "eval", source, "--judge", f"llamacpp:{alias}", "--base-url", f"{server.url}/v1", "--evaluators", rubric,
-                   "--jsonl", out, "--state-dir", str(state), "--concurrency", "1", "--timeout", "3600", "--quiet", *options]
+        command = [gradus, "eval", source, *judge_options, "--evaluators", rubric, "--jsonl", out, "--state-dir", str(state), "--concurrency", "1",
+                   "--timeout", "3600", "--quiet", *options]
         ran = subprocess.run(command, env=CLEAN, cwd=folder, capture_output=True, text=True)
         if ran.returncode not in (0, 4) or not os.path.exists(out):
             raise JudgeFailed(f"gradus eval ended with {ran.returncode}: {ran.stderr.strip()[-400:]}")
@@ -60,6 +60,11 @@ def group_key(suite, cases):
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def has_answers(kept, suite, cases):
+    """Whether all groups of these cases were judged on this machine."""
+    return all(group_key(suite, cases[start:start + GROUP]) in kept.groups for start in range(0, len(cases), GROUP))
+
+
 def judge_suite(gradus, server, alias, suite, cases, kept, state, options=(), report=print):
     """Judges cases of one rubric, group by group. Yields each group that is done, new or kept."""
     for start in range(0, len(cases), GROUP):
@@ -67,7 +72,7 @@ def judge_suite(gradus, server, alias, suite, cases, kept, state, options=(), re
         key = group_key(suite, group)
         if key not in kept.groups:
             began, cpu = time.monotonic(), server.cpu_seconds()
-            lines = run_eval(gradus, server, alias, group[0]["rubric"], [case["trajectory"] for case in group], state / suite, options)
+            lines = run_eval(gradus, server.judge_options, group[0]["rubric"], [case["trajectory"] for case in group], state / suite, options)
             wall_s, cpu_s = time.monotonic() - began, server.cpu_seconds() - cpu
             kept.keep({"key": key, "suite": suite, "rubric": group[0]["rubric"], "wall_s": round(wall_s, 2), "cpu_s": round(cpu_s, 2),
                        "answers": [answer_about(case, lines) for case in group]})

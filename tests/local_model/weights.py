@@ -23,8 +23,10 @@ class DownloadFailed(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ModelWeights:
-    """One GGUF file: what it is called, who publishes it, and the packages that hold its parts in order."""
+    """One GGUF file: what it is called, who publishes it, the packages that hold its parts in order, and the kind of server whose default port it
+    gets, so that two models can be asked at once."""
     name: str
+    served_as: str
     published_as: str
     licence: str
     sha256: str
@@ -35,6 +37,7 @@ class ModelWeights:
 MODELS = {
     "qwen2.5-coder-0.5b": ModelWeights(
         name="qwen2.5-coder-0.5b",
+        served_as="llamacpp",
         published_as="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF, Q4_K_M",
         licence="Apache-2.0",
         sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
@@ -43,6 +46,7 @@ MODELS = {
     ),
     "qwen2.5-coder-1.5b": ModelWeights(
         name="qwen2.5-coder-1.5b",
+        served_as="lmstudio",
         published_as="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF, Q4_K_M",
         licence="Apache-2.0",
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
