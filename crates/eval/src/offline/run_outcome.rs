@@ -1,9 +1,9 @@
 //! How a run ended, by the facts of the trace: with an answer, with a question, or not at all.
 
-use gradus_core::trajectory::{DefectKind, Trajectory};
+use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
 
 use super::answer_text::{asks_user, gives_up};
-use super::excerpt::{quote_excerpt, take_prefix};
+use super::excerpt::{quote_excerpt, quote_name, take_prefix};
 use super::rule_catalog::{
     OUTCOME_ANSWERED, OUTCOME_ASKED_USER, OUTCOME_CRASHED, OUTCOME_GAVE_UP, OUTCOME_LIMIT_REACHED, OUTCOME_NO_ANSWER,
     OUTCOME_UNSUPPORTED_VALUE, OUTCOME_WITHOUT_TOOLS,
@@ -28,6 +28,8 @@ const LIMIT_TEXTS: &str = "\
     usagelimitexceeded|context_length_exceeded|maximum context length|prompt is too long|token limit exceeded";
 /// A longer text is an answer, whatever it mentions.
 const MAX_LIMIT_TEXT: usize = 300;
+/// Characters of an error in an explanation.
+const MAX_CAUSE_CHARS: usize = 240;
 
 /// Why the end of a run is not judged whose answer may have stood in a record that could not be read.
 const RECORD_LOST: &str = "A record of the run could not be read; the answer may have been in it.";
@@ -61,12 +63,9 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         }
         if trajectory.is_error {
             let evidence = failed.map(|failed| quote_excerpt(&failed.detail)).into_iter().collect();
-            return labelled(
-                "crashed",
-                OUTCOME_CRASHED,
-                "The run ended in an error without an answer.".to_owned(),
-                evidence,
-            );
+            let cause = failed.and_then(|failed| describe_error(&failed.detail));
+            let explanation = with_cause("The run ended in an error without an answer", cause);
+            return labelled("crashed", OUTCOME_CRASHED, explanation, evidence);
         }
         if is_handed_over() {
             let explanation = "The run ended by handing over or by a tool that submits the answer.".to_owned();
@@ -112,7 +111,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         return labelled("no_answer", OUTCOME_NO_ANSWER, explanation, vec![quote_excerpt(answer)]);
     }
     if answer_text::is_exception(answer) {
-        let explanation = "The answer is an error message of the program.".to_owned();
+        let explanation = with_cause("The answer is an error message of the program", describe_error(answer));
         return labelled("crashed", OUTCOME_CRASHED, explanation, vec![quote_excerpt(answer)]);
     }
     if asks_user(answer) {
@@ -126,6 +125,44 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     }
     let explanation = "The run ended with an answer. Whether it is right is not part of this question.".to_owned();
     labelled("answered", OUTCOME_ANSWERED, explanation, Vec::new())
+}
+
+fn with_cause(sentence: &str, cause: Option<String>) -> String {
+    match cause {
+        Some(cause) => format!("{sentence}: {cause}."),
+        None => format!("{sentence}."),
+    }
+}
+
+/// The line of an error that names it, for an explanation. Failure groups replace its values by their kind, but not
+/// names: a status such as 429 is one, since it tells errors apart.
+fn describe_error(detail: &str) -> Option<String> {
+    let text = take_prefix(detail.strip_prefix(RUN_FAILED).unwrap_or(detail), 20_000);
+    let mut lines = text.lines().map(|line| line.trim_matches([':', ' ', '\t', '\r'])).filter(|line| !line.is_empty());
+    let first = lines.next()?;
+    // The last line of a Python traceback is the error.
+    let line = if first.starts_with("Traceback ") { lines.next_back().unwrap_or(first) } else { first };
+    let mut cause = String::new();
+    for word in line.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if cause.chars().count() + word.chars().count() >= MAX_CAUSE_CHARS {
+            cause.push_str(if cause.is_empty() { "an error" } else { " …" });
+            break;
+        }
+        if !cause.is_empty() {
+            cause.push(' ');
+        }
+        let status = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        match is_error_status(status) {
+            true => cause.push_str(&word.replacen(status, &quote_name(status), 1)),
+            false => cause.push_str(word),
+        }
+    }
+    Some(cause.trim_end_matches(['.', ':']).to_owned()).filter(|cause| !cause.is_empty())
+}
+
+/// Whether a word is an HTTP status of an error.
+fn is_error_status(word: &str) -> bool {
+    word.len() == 3 && word.starts_with(['4', '5']) && word.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Whether the record says that the user ended the run: by interrupting it, or by writing on before there was an answer.
@@ -161,4 +198,30 @@ pub(super) fn outcome_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
         });
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_named_by_its_line_with_the_status() {
+        for (detail, cause) in [
+            (RUN_FAILED, None),
+            ("", None),
+            (
+                "the run ended in an error: RateLimitError: 429 Too Many Requests.",
+                Some("RateLimitError: `429` Too Many Requests"),
+            ),
+            ("Error code: 500 - {'error': 'x'}\nmore", Some("Error code: `500` - {'error': 'x'}")),
+            (
+                "Traceback (most recent call last):\n  File \"a.py\", line 3\nValueError: bad  day\n",
+                Some("ValueError: bad day"),
+            ),
+        ] {
+            assert_eq!(describe_error(detail).as_deref(), cause, "{detail}");
+        }
+        let long = describe_error(&"word ".repeat(10_000)).unwrap_or_default();
+        assert!(long.ends_with(" …") && long.chars().count() <= MAX_CAUSE_CHARS + 2, "{long}");
+    }
 }
