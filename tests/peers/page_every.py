@@ -22,9 +22,8 @@ def accessible(browser):
             page.evaluate(AXE)
             result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
             for one in result["violations"]:
-                if one["impact"] in ("serious", "critical"):
-                    nodes = "; ".join(node["html"][:140] for node in one["nodes"][:3])
-                    found.append(f"{name}, {scheme}: {one['id']}: {one['help']}: {nodes}")
+                nodes = "; ".join(node["html"][:140] for node in one["nodes"][:3])
+                found.append(f"{name}, {scheme}: {one['id']}: {one['help']}: {nodes}")
             page.context.close()
     assert not found, "\n".join(found)
 

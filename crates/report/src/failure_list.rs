@@ -17,6 +17,47 @@ pub(crate) fn leave_out_values(reason: &str) -> String {
     VALUE_KINDS.iter().fold(reason.to_owned(), |line, kind| line.replace(kind, "…"))
 }
 
+/// What an explanation has in place of the first value of its reason, as an example for people. Numbers of steps say
+/// nothing and are passed over. `None` if the explanation is not one of the reason.
+pub fn find_example_value(reason: &str, explanation: &str) -> Option<String> {
+    const MAX_VALUE_CHARS: usize = 60;
+    let next_value = |text: &str| VALUE_KINDS.iter().filter_map(|kind| Some((text.find(kind)?, kind.len()))).min();
+    let words: Vec<&str> = explanation.split_whitespace().take(400).collect();
+    let (text, mut pattern) = (words.join(" "), reason);
+    let mut text = text.as_str();
+    while let Some((at, length)) = next_value(pattern) {
+        let literal = &pattern[..at];
+        text = text.strip_prefix(literal)?;
+        pattern = &pattern[at + length..];
+        let after = &pattern[..next_value(pattern).map_or(pattern.len(), |(at, _)| at)];
+        // The last value of a reason may be followed by more of the explanation.
+        let end = match after {
+            "" => find_value_end(text),
+            _ => text.find(after)?,
+        };
+        let value = &text[..end];
+        text = &text[end..];
+        if !value.is_empty() && !literal.to_lowercase().trim_end().ends_with("step") {
+            let is_long = value.chars().count() > MAX_VALUE_CHARS;
+            let shown: String = value.chars().take(MAX_VALUE_CHARS).collect();
+            return Some(if is_long { format!("{shown}…") } else { shown });
+        }
+    }
+    None
+}
+
+/// Where a value ends that begins the text: a quotation behind its mark, a word before its punctuation.
+fn find_value_end(text: &str) -> usize {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
+    match quote.and_then(|quote| text[1..].find(quote)) {
+        Some(end) => end + 2,
+        None => {
+            let word = &text[..text.find(' ').unwrap_or(text.len())];
+            word.trim_end_matches(['.', ',', ';', ':', ')']).len()
+        }
+    }
+}
+
 /// A row of a list of failure groups. Its texts are those of the trace, unescaped: each format escapes for itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureRow {
@@ -101,6 +142,25 @@ pub fn list_failure_rows(summary: &EvaluationSummary) -> Vec<FailureRow> {
 mod tests {
     use super::*;
     use crate::html::example;
+
+    #[test]
+    fn an_example_value_stands_where_the_reason_has_its_kind() {
+        let find = find_example_value;
+        let value = Some("\"7\"".to_owned());
+        assert_eq!(
+            find("`n` is <text>, which is not in the request", "`n` is \"7\", which is not in the request. More."),
+            value
+        );
+        assert_eq!(find("The agent booked <text>", "The agent booked \"7\". Then it stopped."), value);
+        assert_eq!(find("Step <number> calls <text> again", "Step 3 calls \"7\" again"), value, "not the step");
+        assert_eq!(
+            find("It fetches <url>", "It fetches https://a.example/x, twice."),
+            Some("https://a.example/x".to_owned())
+        );
+        assert_eq!(find("It fetches <url>", "It asks."), None);
+        assert_eq!(find("No value", "No value"), None);
+        assert!(find("<text> is long", &format!("{} is long", "é".repeat(500))).unwrap().ends_with('…'));
+    }
 
     #[test]
     fn reasons_that_occur_once_are_one_row_and_rules_keep_theirs() {

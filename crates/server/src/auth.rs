@@ -40,8 +40,9 @@ fn required_scope(method: &Method, path: &str) -> RequiredScope {
         "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
         _ if path.starts_with("/opentelemetry.") => RequiredScope::Ingest,
         _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
-        // The only GETs that need more: the answer has addresses of webhooks, which are secrets.
-        "/alerts/export" | "/api/v1/alert-rules/export" => RequiredScope::Admin,
+        // The only GETs that need more: exports have addresses of webhooks, which are secrets, and a form is for those who
+        // may send it.
+        "/alerts/edit" | "/alerts/export" | "/api/v1/alert-rules/export" => RequiredScope::Admin,
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
         // A key that may send spans may annotate them, and may send those of the demo.
         "/api/v1/annotations" | "/labels" | "/labels/undo" | "/api/v1/demo" | "/start/demo" => RequiredScope::Ingest,

@@ -107,6 +107,7 @@ fn alerts_are_changed_with_the_scope_admin_only() {
         ("POST", format!("{name}/test"), 200),
         ("GET", "/api/v1/alert-rules/export".to_owned(), 200),
         ("GET", "/alerts/export".to_owned(), 200),
+        ("GET", "/alerts/edit".to_owned(), 200),
     ];
     for (method, path, wanted) in attempts {
         assert_eq!(status(&both, method, &path, &body), 403, "{method} {path}");
@@ -130,6 +131,8 @@ fn a_firing_rule_is_on_every_page() {
     }
     server.assembled();
     let has_badge = |path: &str| server.get(path).text().contains("class=\"nav-badge\">1<");
+    // Pages that stay open ask for the number.
+    eventually("it is counted", || (server.get("/alerts/firing").text() == "1").then_some(()));
     for path in ["/", "/traces", "/review", "/runs", "/rubrics", "/server", "/alerts", "/start"] {
         eventually("the badge is there", || has_badge(path).then_some(()));
     }

@@ -527,7 +527,7 @@ fn two_benches_are_compared_by_what_they_measure() {
     let [later, earlier] = all[..] else { panic!("{runs}") };
     let report = page(&server, &format!("/runs/{earlier}"));
     assert!(
-        report.contains("table class=\"bench\"") && report.contains("Judged by rules, not by a model."),
+        report.contains("table class=\"bench stacks\"") && report.contains("Judged by rules, not by a model."),
         "{report}"
     );
     assert!(page(&server, "/runs").contains("Tasks Done"));

@@ -72,7 +72,21 @@ fn two_versions_are_compared_as_the_command_does() {
     assert_eq!(server.json(&format!("{link}&offset=1"))["rows"], json!([]));
     // From the list of versions it is one click.
     let list = page(&server, "/versions?project=shop");
-    assert!(list.contains("/compare?by=version&#38;project=shop&#38;a=2.2.0&#38;b=2.3.0"), "{list}");
+    assert!(list.contains("/compare?by=version&#38;project=shop&#38;range=30d&#38;a=2.2.0&#38;b=2.3.0"), "{list}");
+    // Links keep what the page is about: range, days and names.
+    let narrowed = "by=version&project=shop&agent=librarian";
+    for query in [format!("{narrowed}&range=7d"), format!("{narrowed}&from=2026-01-01&to=2096-01-01")] {
+        let list = page(&server, &format!("/versions?{query}"));
+        assert!(list.contains("Remove agent librarian"), "{list}");
+        let api = find_link(&list, "/api/v1/versions?");
+        assert!(api.contains("&agent=librarian&from=") && !api.contains("range="), "{api}");
+        assert_eq!(server.json(&api)["items"].as_array().unwrap().len(), 2, "{api}");
+        let traces = find_link(&list, "/traces?project=shop&#38;");
+        assert!(traces.contains("agent=librarian") && traces.contains("version=2.3.0"), "{traces}");
+        let compared = page(&server, &find_link(&list, "/compare?"));
+        let api = find_link(&compared, "/api/v1/compare?");
+        assert!(api.contains("&from=") && server.get(&api).status == 200, "{api}");
+    }
     for (path, status) in [
         ("/api/v1/compare?by=version&a=2.2.0&b=2.2.0", 400),
         ("/api/v1/compare?by=colour&a=1&b=2", 400),
@@ -95,6 +109,11 @@ fn lists_are_counted_sorted_and_exported() {
     assert!(text.contains("2 matches") && text.contains("<option value=\"read_file\">"), "{text}");
     // What could not be judged in any of them has no column.
     assert!(text.contains("Call validity</bdi></th>") && !text.contains("Request to tool</bdi></th>"), "{text}");
+    assert!(text.contains(">Export all matches<") && text.contains("most flagged"), "{text}");
+    // With a condition on spans there is neither an order nor an export of everything.
+    let with_condition = page(&server, "/traces?where=span_kind+%3D%3D+%27TOOL%27");
+    assert!(with_condition.contains("Export selected"), "{with_condition}");
+    assert!(!with_condition.contains("most flagged") && !with_condition.contains("Export all"), "{with_condition}");
     // Every one of the runs has a flagged verdict; equal ones stay newest first.
     let sorted = page(&server, "/traces?sort=wrong");
     assert!(sorted.split("data-id=\"").nth(1).unwrap().starts_with(trace_id(8).as_str()), "{sorted}");
@@ -122,6 +141,44 @@ fn lists_are_counted_sorted_and_exported() {
         (next["items"][0]["trace_id"].clone(), next["items"].as_array().unwrap().len()),
         (trace_id(5).into(), 3)
     );
+}
+
+#[test]
+fn crashes_are_grouped_by_their_error_and_shown_where_no_rule_asks_for_them() {
+    let crashed = |lab: &Lab| {
+        let server = lab.serve();
+        for (number, message) in
+            ["Error code: 429 - quota of 20 reached", "Error code: 429 - quota of 30 reached", "connection reset"]
+                .iter()
+                .enumerate()
+        {
+            let mut visit = Visit::new(number as u128 + 1);
+            visit.start_ns = now_ns() - 10 * SECOND_NS;
+            let mut root = visit.root();
+            root.attributes.retain(|one| one.key != "output.value");
+            root.status =
+                Some(opentelemetry_proto::tonic::trace::v1::Status { code: 2, message: (*message).to_owned() });
+            server.export(&export("shop", vec![root]));
+        }
+        server.assembled();
+        server
+    };
+    let lab = Lab::new();
+    let server = crashed(&lab);
+    let groups = server.json("/api/v1/failure-groups");
+    let found: Vec<_> = (groups["items"].as_array().unwrap().iter())
+        .map(|group| (group["reason"].as_str().unwrap(), group["trajectories"].as_u64().unwrap()))
+        .collect();
+    let quota = "The run ended in an error without an answer: Error code: `429` - quota of <number> reached";
+    let reset = "The run ended in an error without an answer: connection reset";
+    assert_eq!(found, [(quota, 2), (reset, 1)]);
+    let home = page(&server, "/");
+    assert!(home.contains("quota of … reached") && home.contains("e.g. <bdi>"), "{home}");
+    // A rule of one's own need not ask how runs ended.
+    let lab = Lab::with("", "[[rule]]\nname = \"own\"\nevaluators = [\"call_validity\", \"thought_to_tool\"]\n");
+    let server = crashed(&lab);
+    let list = page(&server, "/traces");
+    assert!(list.contains("the run recorded that it ended in an error"), "{list}");
 }
 
 #[test]

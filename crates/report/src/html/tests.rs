@@ -79,7 +79,7 @@ fn assert_harmless(page: &str) {
         tfoot tr th td svg g defs pattern symbol use path rect line circle polygon text";
     const ATTRIBUTES: &str = "html lang charset content name rel href class id tabindex role scope dir open colspan width \
         height viewBox preserveAspectRatio x y x1 y1 x2 y2 cx cy r d points opacity text-anchor \
-        patternUnits patternTransform focusable aria-hidden aria-label aria-labelledby http-equiv";
+        patternUnits patternTransform focusable aria-hidden aria-label aria-labelledby http-equiv data-label";
     for (tag, attributes) in tags(page) {
         assert!(TAGS.split(' ').any(|known| known == tag), "<{tag}>");
         for (attribute, value) in attributes {

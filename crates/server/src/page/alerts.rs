@@ -65,7 +65,8 @@ struct AlertRuleRow {
     origin: &'static str,
     /// URL of the form; rules of the file have none.
     edit: Option<String>,
-    muted: Option<String>,
+    is_muted: bool,
+    muted_until: Option<String>,
     project: String,
     condition: String,
     /// The value at which the alert is over, with its unit.
@@ -197,6 +198,11 @@ fn edit_url(name: &str) -> String {
     PageUrl::from_path("/alerts/edit").with("rule", Some(name)).to_string()
 }
 
+/// `GET /alerts/firing`: the number in the badge, for pages that stay open.
+pub(super) async fn count_firing_alerts(State(server): State<Arc<ServerState>>) -> String {
+    server.alerts.firing_count().to_string()
+}
+
 impl AlertRuleRow {
     fn new(server: &ServerState, listed: &ListedAlert) -> Result<AlertRuleRow, ApiError> {
         let rule = &listed.rule;
@@ -207,10 +213,8 @@ impl AlertRuleRow {
             key: rule.name.clone(),
             origin: if listed.is_stored() { "made here" } else { "from gradus.toml" },
             edit: listed.is_stored().then(|| edit_url(&rule.name)),
-            muted: listed.mute().map(|mute| match mute.until_ns {
-                Some(until) => format!("muted until {} UTC", format_timestamp(until)),
-                None => "muted".to_owned(),
-            }),
+            is_muted: listed.mute().is_some(),
+            muted_until: listed.mute().and_then(|mute| mute.until_ns).map(format_timestamp),
             project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),
             condition: text::format_display_line(&rule.condition.to_string()),
             clears: rule.clears_at().map(|value| rule.condition.subject.format_value(value)),

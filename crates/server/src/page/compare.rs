@@ -11,6 +11,7 @@ use gradus_report::compare::{ComparedVersion, RunPairing, TaskFlip, VersionCompa
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 use gradus_report::html::view::tables::ReportTableView;
+use gradus_store::MetricFilter;
 use serde::Deserialize;
 
 use super::PageLayout;
@@ -186,11 +187,12 @@ fn build_comparison_page(
         None => None,
     };
     let subject = ComparedSubject { server, choice, live };
+    let filter = match &subject.live {
+        Some((selection, by)) => selection.to_filter(*by, TimeRangePreset::All)?,
+        None => MetricFilter::default(),
+    };
     let comparison = match &subject.live {
-        Some((selection, by)) => {
-            let filter = selection.to_filter(*by, TimeRangePreset::All)?;
-            Arc::new(compare_live(server, *by, [&choice.a, &choice.b], &filter)?)
-        }
+        Some((_, by)) => Arc::new(compare_live(server, *by, [&choice.a, &choice.b], &filter)?),
         None => compare_runs(server, &choice.a, &choice.b)?,
     };
     let notes = comparison.notes().map(|note| text::format_display_line(&note));
@@ -212,9 +214,11 @@ fn build_comparison_page(
         }
         None => ("Compare two runs".to_owned(), "Runs", frame.href("Runs").to_owned()),
     };
-    // The API takes times and no preset.
-    let api = subject.to_url("/api/v1/compare", false).with_replaced("range", None);
-    let api = if subject.live.is_some() { api } else { api.with_replaced("project", None) };
+    let api = match &subject.live {
+        Some((selection, by)) => selection.to_api_url("/api/v1/compare", *by, &filter),
+        None => PageUrl::from_path("/api/v1/compare"),
+    };
+    let api = api.with("a", Some(&choice.a)).with("b", Some(&choice.b));
     Ok(RunComparisonPage {
         frame,
         title,
@@ -222,21 +226,22 @@ fn build_comparison_page(
         crumb_href,
         swapped: subject.to_url("/compare", true).to_string(),
         api: api.to_string(),
-        versions: comparison.versions.iter().map(|version| describe_version(version, &subject)).collect(),
+        versions: comparison.versions.iter().map(|version| describe_version(version, &subject, &filter)).collect(),
         notes: std::iter::once(comparison.pairing.describe().to_owned()).chain(notes).collect(),
         tables: tables.map(|table| ReportTableView::from_table(&table)).collect(),
         flips,
     })
 }
 
-fn describe_version(version: &ComparedVersion, subject: &ComparedSubject<'_>) -> ComparedRunView {
+fn describe_version(
+    version: &ComparedVersion,
+    subject: &ComparedSubject<'_>,
+    filter: &MetricFilter,
+) -> ComparedRunView {
     let href = match &subject.live {
         Some((selection, by)) => {
             let name = if version.letter == "A" { &subject.choice.a } else { &subject.choice.b };
-            PageUrl::from_path("/traces")
-                .with("project", selection.project.as_deref())
-                .with(by.noun(), Some(name))
-                .to_string()
+            selection.traces_url(*by, name, filter).to_string()
         }
         None => run_address(&version.run_id, subject.project()),
     };

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use gradus_report::failure_list::find_example_value;
 use gradus_report::html::number::{self, format_count, format_counted_noun};
 use gradus_report::html::text;
 use gradus_stats::interval::hit_share_interval;
@@ -21,10 +23,12 @@ use super::address::{PageUrl, encode_path_segment};
 use super::display_text::format_timestamp;
 use super::render::{self, PageError};
 use super::{PageLayout, form, loaded_trace};
+use crate::caller::{RequestCaller, RequiredScope};
 use crate::clock::now_ns;
 use crate::derived_checks::describe_derived_checks;
 use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
+use crate::recorded_verdict::load_verdicts;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
@@ -48,10 +52,13 @@ pub(super) struct FailureGroupTable {
 
 /// A group as a row of the list.
 pub(super) struct FailureGroupView {
-    /// The name that people gave it, else the reason.
+    /// The name that people gave it, else tool and reason.
     pub(super) title: String,
+    /// A value of the example, for the first one that the title leaves out.
+    pub(super) value: Option<String>,
     /// Evaluator and label.
     pub(super) about: String,
+    /// None if the title has it.
     pub(super) tool: Option<String>,
     pub(super) href: String,
     pub(super) runs: String,
@@ -91,7 +98,7 @@ pub(super) struct PeriodTotals {
 }
 
 impl FailureGroupTable {
-    /// `traces` is the URL of the list of traces with the same filter.
+    /// `traces` is the URL of the list of traces with the same filter; `find_value` gives the example value of a group.
     pub(super) fn new(
         settings: &ReloadableSettings,
         list: &FailureGroupList,
@@ -99,6 +106,7 @@ impl FailureGroupTable {
         from_ns: Option<i64>,
         traces: &PageUrl,
         all: Option<String>,
+        find_value: impl Fn(&FailureGroupRow) -> Option<String>,
     ) -> FailureGroupTable {
         let shown = list.groups.iter().filter(|row| !row.is_muted).count() as u64;
         let hidden = (list.group_count - list.muted_count).saturating_sub(shown);
@@ -109,7 +117,16 @@ impl FailureGroupTable {
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         FailureGroupTable {
-            rows: list.groups.iter().map(|row| FailureGroupView::new(settings, row, totals, from_ns, traces)).collect(),
+            rows: list
+                .groups
+                .iter()
+                .enumerate()
+                .map(|(at, row)| FailureGroupView {
+                    // Each reads the verdicts of a run.
+                    value: if at < MAX_LISTED_GROUPS { find_value(row) } else { None },
+                    ..FailureGroupView::new(settings, row, totals, from_ns, traces)
+                })
+                .collect(),
             all: all.filter(|_| !parts.is_empty()),
             more: (!parts.is_empty()).then(|| format!("And {}.", parts.join(", "))),
         }
@@ -127,18 +144,19 @@ impl FailureGroupView {
         let is_new = from_ns.is_some_and(|from| row.first_seen_ns >= from);
         FailureGroupView {
             title: group_title(row),
+            value: None,
             about: format!(
                 "{}: {}",
                 find_evaluator_title(settings, &row.evaluator),
                 text::format_display_line(&row.label)
             ),
-            tool: (!row.tool.is_empty()).then(|| text::format_display_line(&row.tool)),
+            tool: (!row.tool.is_empty() && row.name.is_some()).then(|| text::format_display_line(&row.tool)),
             href: group_url(&row.key),
             runs: format_count(row.trajectories),
             share: number::format_percent(row.trajectories as f64 / totals.now.max(1) as f64),
             trend: FailureTrend::new(row, totals, is_new),
             first_seen: format_timestamp(row.first_seen_ns),
-            versions: format_versions(&row.versions),
+            versions: format_versions(row),
             is_muted: row.is_muted,
             example: row.example.as_ref().map(FailureExampleView::new),
             traces: traces.clone().with("group", Some(&row.key)).to_string(),
@@ -148,8 +166,32 @@ impl FailureGroupView {
     }
 }
 
+/// The name, else tool and reason: groups of two tools have the same reason.
 pub(super) fn group_title(row: &FailureGroupRow) -> String {
-    row.name.as_deref().map_or_else(|| text::format_reason_line(&row.reason), text::format_display_line)
+    if let Some(name) = &row.name {
+        return text::format_display_line(name);
+    }
+    let reason = text::format_reason_line(&row.reason);
+    match row.tool.as_str() {
+        "" => reason,
+        tool if row.reason.contains(tool) => reason,
+        tool => format!("{}: {reason}", text::format_display_line(tool)),
+    }
+}
+
+/// A value of the example of a group that its reason leaves out, on one line. None for a group that people named.
+pub(super) fn load_example_value(server: &ServerState, row: &FailureGroupRow) -> Option<String> {
+    let example = row.example.as_ref().filter(|_| row.name.is_none() && row.reason.contains('<'))?;
+    // A title without an example is complete, too.
+    let verdicts = load_verdicts(server, &example.trajectory_id).ok()?;
+    let of_group = verdicts.iter().filter(|given| {
+        let line = &given.line;
+        given.is_wrong && *line.evaluator == *row.evaluator && line.rule.as_deref().unwrap_or_default() == row.rule
+    });
+    let mut of_example = of_group.filter(|given| example.step.is_none() || given.line.step_index == example.step);
+    let value = of_example.find_map(|given| find_example_value(&row.reason, given.line.explanation.as_deref()?))?;
+    // The tool is in the title already.
+    Some(text::format_display_line(&value)).filter(|value| value.trim_matches('"') != row.tool)
 }
 
 /// The stable address of a group.
@@ -171,10 +213,14 @@ fn review_url(key: &str) -> String {
 const NO_CHECKS: &str = "The dataset holds the requests without checks: none follows for certain from this failure. Add \
                          what you expect before you run an experiment.";
 
-fn format_versions(versions: &[(String, u64)]) -> String {
-    let each =
-        versions.iter().map(|(name, count)| format!("{} ({})", text::format_display_line(name), format_count(*count)));
-    each.collect::<Vec<_>>().join(", ")
+fn format_versions(row: &FailureGroupRow) -> String {
+    let each = (row.versions.iter())
+        .map(|(name, count)| format!("{} ({})", text::format_display_line(name), format_count(*count)));
+    let listed = each.collect::<Vec<_>>().join(", ");
+    match row.version_count.saturating_sub(row.versions.len() as u64) {
+        0 => listed,
+        more => format!("{listed} and {} more", format_count(more)),
+    }
 }
 
 impl FailureTrend {
@@ -226,12 +272,15 @@ impl FailureExampleView {
 struct FailureGroupPage {
     frame: PageLayout,
     title: String,
+    value: Option<String>,
     /// The reason, if the group has a name.
     reason: Option<String>,
     facts: Vec<(&'static str, String)>,
     name: String,
     note: String,
     is_muted: bool,
+    /// Whether the key of this request may name and mute it.
+    may_change: bool,
     examples: Vec<FailureExampleView>,
     action: String,
     traces: String,
@@ -246,14 +295,21 @@ struct FailureGroupPage {
 /// `GET /groups/{key}`
 pub(super) async fn render_failure_group(
     State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     Path(key): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
     let frame = PageLayout::new("/", None, &headers);
-    render::render_page(&server, move |server| build_group_page(server, &key, frame)).await
+    let may_change = caller.has_scope(RequiredScope::Admin);
+    render::render_page(&server, move |server| build_group_page(server, &key, frame, may_change)).await
 }
 
-fn build_group_page(server: &ServerState, key: &str, frame: PageLayout) -> Result<FailureGroupPage, ApiError> {
+fn build_group_page(
+    server: &ServerState,
+    key: &str,
+    frame: PageLayout,
+    may_change: bool,
+) -> Result<FailureGroupPage, ApiError> {
     let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(key), limit: 1 };
     let list = server.store.failure_groups(&MetricFilter::default(), options)?;
     let row = list.groups.into_iter().next().ok_or_else(|| ApiError::not_found("There is no such failure group."))?;
@@ -266,13 +322,15 @@ fn build_group_page(server: &ServerState, key: &str, frame: PageLayout) -> Resul
         ("Stored runs with it", format_count(row.trajectories)),
         ("Such verdicts", format_count(row.verdicts)),
         ("First seen", format_timestamp(row.first_seen_ns)),
-        ("Versions", format_versions(&row.versions)),
+        ("Versions", format_versions(&row)),
     ];
     let examples = server.store.failure_examples(key, MAX_EXAMPLES)?;
     Ok(FailureGroupPage {
         frame,
         title: group_title(&row),
-        reason: row.name.is_some().then(|| text::format_display_line(&row.reason)),
+        value: load_example_value(server, &row),
+        may_change,
+        reason: row.name.is_some().then(|| text::format_reason_line(&row.reason)),
         facts: facts.into_iter().filter(|(_, value)| !value.is_empty()).collect(),
         name: row.name.unwrap_or_default(),
         note: row.note.unwrap_or_default(),
@@ -350,6 +408,7 @@ mod tests {
             trajectories_before: 0,
             verdicts: 1,
             versions: Vec::new(),
+            version_count: 0,
             example: None,
         }
     }
@@ -359,7 +418,16 @@ mod tests {
         let totals = PeriodTotals { now: 10, before: None };
         let traces = PageUrl::from_path("/traces");
         let settings = ReloadableSettings::without_rules();
-        FailureGroupTable::new(&settings, &list, totals, None, &traces, all.map(str::to_owned))
+        FailureGroupTable::new(&settings, &list, totals, None, &traces, all.map(str::to_owned), |_| None)
+    }
+
+    #[test]
+    fn titles_tell_tools_apart_and_versions_say_how_many_there_are() {
+        let of_tool = |tool: &str| FailureGroupRow { tool: tool.to_owned(), ..group("a", false) };
+        assert_eq!(group_title(&of_tool("book")), "book: Parameter … is missing");
+        assert_eq!(group_title(&of_tool("Parameter")), "Parameter … is missing", "the reason names it");
+        let row = FailureGroupRow { versions: vec![("v2".to_owned(), 7)], version_count: 57, ..group("a", false) };
+        assert_eq!(format_versions(&row), "v2 (7) and 56 more");
     }
 
     #[test]

@@ -2,6 +2,14 @@
 // Filters apply when something is chosen; the button is for texts, and for browsers without scripts.
 for (const form of all("form[data-apply]")) {
   form.addEventListener("change", (event) => { if (event.target.matches("select")) form.requestSubmit(); });
+  // A date that is typed changes with each digit: what is complete for a moment counts.
+  let typed = null;
+  form.addEventListener("input", (event) => {
+    if (!event.target.matches("[type=date], [type=datetime-local]")) return;
+    clearTimeout(typed);
+    const isWhole = event.target.value === "" ? !event.target.validity.badInput : event.target.value >= "1970";
+    if (isWhole) typed = setTimeout(() => form.requestSubmit(), 1200);
+  });
   // A suggestion that was chosen, and not a text that is being written.
   form.addEventListener("input", (event) => {
     const isChosen = !("inputType" in event) || event.inputType === "insertReplacementText";
@@ -54,12 +62,35 @@ for (const part of all("[data-refresh]")) {
   setTimeout(look, wait);
 }
 
+// What is exported has to be selected; without a script, the server says so.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form.selection") || event.target.querySelector("[name=trace]:checked")) return;
+  event.preventDefault();
+  event.target.querySelector("[data-unselected]").textContent = "Select the traces to export first.";
+});
+
+// The badge of alerts that fire, on pages that stay open.
+const alertsLink = document.querySelector(".bar nav a[href^='/alerts']");
+async function showFiring() {
+  if (document.hidden) return;
+  const count = await loaded("/alerts/firing");
+  if (!/^\d+$/.test(count ?? "")) return;
+  alertsLink.querySelector("[data-firing]")?.remove();
+  if (count === "0") return;
+  alertsLink.append(fragment('<span class="nav-badge" data-firing><span class="visually-hidden"> firing</span></span>'));
+  alertsLink.querySelector("[data-firing]").prepend(count);
+}
+if (alertsLink) {
+  setInterval(showFiring, 30000);
+  document.addEventListener("visibilitychange", showFiring);
+}
+
 // Times: in the time zone of whoever reads, with UTC in the tooltip.
-const UTC_TIME = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?$/;
+const UTC_TIME = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?$/;
 function showLocalTimes(root) {
   for (const place of all(".when, time, .facts dd bdi, .amounts dd bdi, .said .quiet", root)) {
-    const text = place.textContent.trim();
-    if (!UTC_TIME.test(text)) continue;
+    if (!UTC_TIME.test(place.textContent.trim())) continue;
+    const text = place.textContent.trim().replace(" UTC", "");
     const time = new Date(`${text.replace(" ", "T")}Z`);
     if (Number.isNaN(time.getTime())) continue;
     const two = (number) => String(number).padStart(2, "0");

@@ -21,6 +21,8 @@ pub(super) struct LoadedTrace {
     pub(super) trajectory: Option<Trajectory>,
     /// All trajectories of the trace in order, the selected one included.
     pub(super) others: Vec<TrajectoryListEntry>,
+    /// With the first trajectory, if it has no wrong verdict: the first other one that has. The cause may be there.
+    pub(super) failing_other: Option<(Trajectory, Vec<RecordedVerdict>)>,
     /// Verdicts on the selected trajectory, in the order of its steps.
     pub(super) outcomes: Vec<RecordedVerdict>,
     /// Annotations of people on the whole trace. `author` is already formatted for display.
@@ -128,7 +130,13 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
         Some(trajectory) => server.store.is_awaiting_grading(&trajectory.trajectory_id)?,
         None => false,
     };
-    Ok(LoadedTrace { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
+    let is_flagged = outcomes.iter().any(|given| given.is_wrong);
+    let is_first = others.first().zip(trajectory.as_ref()).is_some_and(|(first, own)| first.id == own.trajectory_id);
+    let failing_other = match others.iter().find(|other| other.is_failing) {
+        Some(other) if is_first && !is_flagged => load_run(server, &other.id)?,
+        _ => None,
+    };
+    Ok(LoadedTrace { row, trajectory, others, failing_other, outcomes, said, waits, is_open, quarantine_reason })
 }
 
 /// The selected trajectory, and the list of all.
@@ -157,6 +165,13 @@ fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Res
         });
     }
     Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others))
+}
+
+/// A stored trajectory with its verdicts. None if it cannot be read.
+fn load_run(server: &ServerState, id: &str) -> Result<Option<(Trajectory, Vec<RecordedVerdict>)>, ApiError> {
+    let json = server.store.trajectory_json(id)?.unwrap_or_default();
+    let trajectory: Option<Trajectory> = serde_json::from_slice(&json).ok();
+    trajectory.map(|trajectory| Ok((trajectory, load_verdicts(server, id)?))).transpose()
 }
 
 /// Nothing for a trajectory that cannot be read.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gradus_eval::report::MetricResult;
 use gradus_eval::rubric::RubricSubject;
 use gradus_eval::scale::ScoreScale;
+use gradus_stats::interval::{ConfidenceInterval, hit_share_interval};
 use gradus_store::ScoreMoments;
 
 use crate::evaluators::compute_mean_interval;
@@ -39,5 +40,26 @@ pub(super) fn build_metric_result(
         not_applicable: positive(moments.not_applicable),
         labels: BTreeMap::new(),
         calibration: None,
+    }
+}
+
+/// What rules noticed that only notice mistakes: the mean of their scores is about the few cases that they decided.
+pub(super) struct FlagShare {
+    pub(super) flagged: u64,
+    /// Of all questions that were asked, the share without a flag.
+    pub(super) unflagged: f64,
+    pub(super) interval: Option<ConfidenceInterval>,
+}
+
+impl FlagShare {
+    /// None if nothing was asked.
+    pub(super) fn from_moments(moments: &ScoreMoments) -> Option<FlagShare> {
+        let asked = u64::try_from(moments.scored + moments.abstained).ok().filter(|asked| *asked > 0)?;
+        let flagged = (moments.scored as f64 - moments.sum).round().max(0.0) as u64;
+        let unflagged = asked.saturating_sub(flagged) as f64 / asked as f64;
+        // Steps of one run are not independent. As if each run were one observation, the interval is rather too wide.
+        let runs = u64::try_from(moments.trajectories).unwrap_or(0);
+        let interval = hit_share_interval((unflagged * runs as f64).round() as u64, runs);
+        Some(FlagShare { flagged, unflagged, interval })
     }
 }

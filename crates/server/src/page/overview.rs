@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::address::PageUrl;
 use super::alert_bands::ChartAlerts;
 use super::display_text::format_timestamp;
-use super::failure_groups::{FailureGroupTable, MAX_ALL_GROUPS, MAX_LISTED_GROUPS, PeriodTotals};
+use super::failure_groups::{FailureGroupTable, MAX_ALL_GROUPS, MAX_LISTED_GROUPS, PeriodTotals, load_example_value};
 use super::loaded_trace;
 use super::metric_timeline::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
 use super::render::{self, PageError, PageQuery};
@@ -265,7 +265,10 @@ fn build_overview_page(
         without_days: choice
             .has_days()
             .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
-        endings: RunEndings::new(&latest, &traces),
+        endings: RunEndings::new(&latest, &traces).or_else(|| {
+            let errors = usage.rows.iter().map(|(_, usage)| usage.errors).sum::<i64>();
+            RunEndings::from_recorded_errors(u64::try_from(errors).unwrap_or(0), totals.now, &traces)
+        }),
         failures: FailureGroupTable::new(
             &settings,
             &failures,
@@ -274,6 +277,7 @@ fn build_overview_page(
             &traces,
             (!with_all)
                 .then(|| choice.to_url().with_replaced("groups", Some("all")).with_fragment("h-groups").to_string()),
+            |row| load_example_value(server, row),
         ),
         cards,
         period: describe_period(time.period_ns),

@@ -37,7 +37,10 @@ for (const list of all("[data-live]")) {
 // Nobody looks, or somebody is in the middle of it.
 function isBusy(list) {
   const isReading = list.contains(document.activeElement) && document.activeElement.matches("a, input");
-  return document.hidden || isReading || list.querySelector("input:checked") !== null || getSelection().toString() !== "";
+  const selection = getSelection();
+  // Text that is selected elsewhere stays selected.
+  const isSelecting = !selection.isCollapsed && selection.rangeCount > 0 && selection.getRangeAt(0).intersectsNode(list);
+  return document.hidden || isReading || list.querySelector("input:checked") !== null || isSelecting;
 }
 
 function fragment(markup) {

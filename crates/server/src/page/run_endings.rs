@@ -13,7 +13,7 @@ const BAR_WIDTH: f64 = 1_000.0;
 /// The endings of the latest runs, as a bar and as links.
 pub(super) struct RunEndings {
     pub(super) all: Vec<RunEndingView>,
-    /// `Of the latest 2,000 runs`, if there are more; else `Of 120 runs`.
+    /// What the shares are of, and what the score of the evaluator leaves out.
     pub(super) about: String,
 }
 
@@ -61,9 +61,50 @@ impl RunEndings {
         let mut rows: Vec<&RunEndingRow> = latest.endings.iter().collect();
         rows.sort_by_key(|row| row.is_wrong);
         let runs = format_count(judged);
+        let scored: u64 = latest.endings.iter().filter(|one| one.is_scored).map(|one| one.trajectories).sum();
+        let of = if latest.is_cut { format!("the latest {runs}") } else { runs };
+        let unscored: Vec<String> = (latest.endings.iter().filter(|one| !one.is_scored))
+            .map(|one| format!("{} {}", format_count(one.trajectories), format_outcome_label(&one.label)))
+            .collect();
+        let without = match unscored.is_empty() {
+            true => String::new(),
+            false => {
+                format!(
+                    " The score of the evaluator is of the other {}: {} have no score.",
+                    format_count(scored),
+                    unscored.join(", ")
+                )
+            }
+        };
         Some(RunEndings {
             all: rows.into_iter().map(view).collect(),
-            about: if latest.is_cut { format!("Of the latest {runs} runs") } else { format!("Of {runs} runs") },
+            about: format!("Of {of} runs that were judged for it, by the labels of the evaluator {OUTCOME}.{without}"),
+        })
+    }
+}
+
+impl RunEndings {
+    /// What runs recorded of their end, where no rule asks the evaluator. `None` without an error: the rest is not known.
+    pub(super) fn from_recorded_errors(errors: u64, runs: u64, traces: &PageUrl) -> Option<RunEndings> {
+        let rest = runs.checked_sub(errors).filter(|_| errors > 0)?;
+        let share = |count: u64| count as f64 / runs.max(1) as f64;
+        let view = |(label, count, class, from, error): (&str, u64, &'static str, u64, &str)| RunEndingView {
+            label: label.to_owned(),
+            count: format_count(count),
+            share: number::format_percent(share(count)),
+            class,
+            x: format!("{:.1}", BAR_WIDTH * share(from)),
+            width: format!("{:.1}", BAR_WIDTH * share(count)),
+            href: traces.clone().with("error", Some(error)).to_string(),
+        };
+        let all =
+            [("without an error", rest, "plain", 0, "false"), ("ended in an error", errors, "wrong", rest, "true")];
+        Some(RunEndings {
+            all: all.into_iter().filter(|one| one.1 > 0).map(view).collect(),
+            about: format!(
+                "Of {} runs, by what they recorded: no rule of this server asks the evaluator {OUTCOME}, which says more.",
+                format_count(runs)
+            ),
         })
     }
 }
@@ -98,7 +139,14 @@ mod tests {
             ]
         );
         assert_eq!(found.all[2].href, "/traces?label=outcome%3Dlimit_reached");
-        assert_eq!(found.about, "Of 10 runs");
+        let about = "Of 10 runs that were judged for it, by the labels of the evaluator outcome. The score of the evaluator is of \
+                     the other 9: 1 asked user have no score.";
+        assert_eq!(found.about, about);
+        let recorded = RunEndings::from_recorded_errors(1, 4, &PageUrl::from_path("/traces")).unwrap();
+        let shown: Vec<_> =
+            recorded.all.iter().map(|one| (one.count.as_str(), one.class, one.width.as_str())).collect();
+        assert_eq!(shown, [("3", "plain", "750.0"), ("1", "wrong", "250.0")]);
+        assert!(RunEndings::from_recorded_errors(0, 4, &PageUrl::from_path("/traces")).is_none());
         assert!(RunEndings::new(&LatestOverview::default(), &PageUrl::from_path("/traces")).is_none());
     }
 }

@@ -73,6 +73,23 @@ impl RunHeadline {
         }
     }
 
+    /// The same with the fault of another agent of the trace, if nothing is wrong with this one. `href` is the URL of that
+    /// agent.
+    pub(super) fn with_agent_fault(self, other: &Trajectory, fault: RunHeadline, href: String) -> RunHeadline {
+        if self.class != "plain" || fault.class == "plain" {
+            return self;
+        }
+        let agent = text::format_display_line(other.agent.as_deref().unwrap_or("another agent"));
+        let (agent, href) = match fault.subject {
+            Some((subject, to)) if to.starts_with('#') => (format!("{agent}, {subject}"), href),
+            Some((subject, to)) => (format!("{agent}, {subject}"), to),
+            None => (agent, href),
+        };
+        let ending = fault.outcome.filter(|_| fault.class == "bad").map(|ending| format!("{ending}. "));
+        let sentence = format!("{}{}", ending.unwrap_or_default(), fault.sentence);
+        RunHeadline { class: "flagged", outcome: self.outcome, subject: Some((agent, href)), sentence }
+    }
+
     /// Whether the sentence is the explanation of the verdict of this evaluator on the whole run.
     pub(super) fn is_from(&self, title: &str) -> bool {
         self.subject.as_ref().is_some_and(|(subject, href)| href == "#whole" && subject == title)
@@ -286,6 +303,24 @@ mod tests {
         let by_model = on(Some(1), CALL_VALIDITY, "correct", false, "");
         assert_eq!(words(&[by_model]), ("plain", "No verdict is flagged.".to_owned()));
         assert_eq!(words(&[]), ("plain", "Not judged.".to_owned()));
+    }
+
+    #[test]
+    fn the_fault_of_another_agent_is_named_where_nothing_else_is_wrong() {
+        let settings = ReloadableSettings::without_rules();
+        let head = |outcomes: &[RecordedVerdict]| RunHeadline::from_run(&settings, &trajectory(), outcomes, &[], at);
+        let other = Trajectory { agent: Some("researcher".to_owned()), ..trajectory() };
+        let wrong = || on(Some(1), CALL_VALIDITY, "invalid", true, "No such field.");
+        let named = head(&[]).with_agent_fault(&other, head(&[wrong()]), "/other".to_owned());
+        let subject = named.subject.map(|(subject, _)| subject).unwrap();
+        assert!(subject.starts_with("researcher, Step 1"), "{subject}");
+        assert_eq!((named.class, named.sentence.as_str()), ("flagged", "No such field."));
+        let died = head(&[on(None, OUTCOME, "limit_reached", true, "Stopped at a limit.")]);
+        let named = head(&[]).with_agent_fault(&other, died, "/other".to_owned());
+        assert_eq!(named.subject, Some(("researcher".to_owned(), "/other".to_owned())));
+        assert_eq!(named.sentence, "Limit reached. Stopped at a limit.");
+        let own = head(&[wrong()]).with_agent_fault(&other, head(&[wrong()]), "/other".to_owned());
+        assert_ne!(own.subject.map(|(_, href)| href), Some("/other".to_owned()));
     }
 
     #[test]

@@ -43,10 +43,11 @@ impl TraceScoreCell {
             sums.abstained += score.abstained;
             sums.wrong += score.wrong;
         }
-        if evaluator == OUTCOME
-            && let Some(cell) = TraceScoreCell::from_endings(scores())
-        {
-            return cell;
+        if evaluator == OUTCOME {
+            let recorded = || TraceScoreCell::from_recorded_errors(trace).filter(|_| !sums.is_asked);
+            if let Some(cell) = TraceScoreCell::from_endings(scores()).or_else(recorded) {
+                return cell;
+            }
         }
         if sums.scored == 0 { TraceScoreCell::without_score(&sums) } else { sums.to_cell(settings, evaluator) }
     }
@@ -69,6 +70,16 @@ impl TraceScoreCell {
                 1 => "how the run ended".to_owned(),
                 _ => format!("how one of {count} runs ended"),
             },
+            unjudged: None,
+        })
+    }
+
+    /// The end that a run recorded of itself. `None` unless it is an error.
+    fn from_recorded_errors(trace: &TraceRow) -> Option<TraceScoreCell> {
+        trace.trajectories.iter().any(|one| one.is_error).then(|| TraceScoreCell {
+            class: "wrong",
+            text: "error".to_owned(),
+            about: "the run recorded that it ended in an error".to_owned(),
             unjudged: None,
         })
     }

@@ -18,7 +18,9 @@ use super::loaded_trace::{build_trace_url, step_address};
 use super::pagination::PaginationLinks;
 use super::render::{self, PageError, PageQuery};
 use super::run_fact::RunFact;
-use super::run_headline::RunHeadline;
+use super::run_headline::{RunHeadline, is_failed_run};
+use super::run_outcome::RunOutcome;
+use super::span_scan::{ErrorSpanLink, TraceSpanScan};
 use super::text_preview::{TextPreview, TrajectoryLocation};
 use crate::http_error::ApiError;
 use crate::recorded_verdict::{RecordedVerdict, load_verdicts};
@@ -38,6 +40,8 @@ pub(super) struct SessionQuery {
     /// Without it, the first project that has a session of this name.
     project: Option<String>,
     offset: usize,
+    /// The session, on the path without one.
+    id: Option<String>,
 }
 
 #[derive(Template)]
@@ -81,7 +85,12 @@ struct TurnCall {
 
 /// URL of a session.
 pub(super) fn build_session_url(session: &str, project: &str) -> PageUrl {
-    PageUrl::from_path(format!("/sessions/{}", encode_path_segment(session))).with("project", Some(project))
+    match session {
+        // Browsers resolve these in a path, however they are escaped.
+        "." | ".." => PageUrl::from_path("/session").with("id", Some(session)),
+        _ => PageUrl::from_path(format!("/sessions/{}", encode_path_segment(session))),
+    }
+    .with("project", Some(project))
 }
 
 /// `GET /sessions/{session}`
@@ -91,6 +100,16 @@ pub(super) async fn render_session_page(
     Path(session): Path<String>,
     PageQuery(choice): PageQuery<SessionQuery>,
 ) -> Result<Response, PageError> {
+    render::of_large(&server, move |server| SessionPage::load(server, &session, &choice, &headers)).await
+}
+
+/// `GET /session`: the session of the parameter `id`, which may be one that cannot be part of a path.
+pub(super) async fn render_session_by_id(
+    State(server): State<Arc<ServerState>>,
+    headers: HeaderMap,
+    PageQuery(choice): PageQuery<SessionQuery>,
+) -> Result<Response, PageError> {
+    let session = choice.id.clone().unwrap_or_default();
     render::of_large(&server, move |server| SessionPage::load(server, &session, &choice, &headers)).await
 }
 
@@ -111,7 +130,12 @@ impl SessionPage {
         for (turn, depth) in order_turns(&view.turns) {
             let verdicts = load_verdicts(server, &turn.row.trajectory.trajectory_id)?;
             number += usize::from(depth == 0);
-            turns.push(TurnView::from_turn(&settings, turn, &verdicts, number, depth));
+            let is_failed = is_failed_run(&turn.trajectory, RunOutcome::from_outcomes(&verdicts).as_ref());
+            let errors = match is_failed {
+                true => TraceSpanScan::load_errors(server, turn.row.trace_id)?,
+                false => Vec::new(),
+            };
+            turns.push(TurnView::from_turn(&settings, turn, &verdicts, &errors, number, depth));
         }
         Ok(SessionPage {
             frame: PageLayout::new("/sessions", Some(&view.project), headers),
@@ -158,6 +182,7 @@ impl TurnView {
         settings: &ReloadableSettings,
         turn: &SessionTurn,
         verdicts: &[RecordedVerdict],
+        errors: &[ErrorSpanLink],
         number: usize,
         depth: usize,
     ) -> TurnView {
@@ -174,7 +199,7 @@ impl TurnView {
             href: at(None).to_string(),
             query: shelf.preview_text(trajectory.query.as_deref(), None, "query"),
             answer: shelf.preview_text(trajectory.final_answer.as_deref(), None, "answer"),
-            headline: RunHeadline::from_run(settings, trajectory, verdicts, &[], at),
+            headline: RunHeadline::from_run(settings, trajectory, verdicts, errors, at),
             facts: list_turn_facts(&row.trajectory),
             calls: group_turn_calls(trajectory, verdicts, &trace, id),
             more_calls: trajectory
@@ -308,6 +333,14 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_browsers_resolve_in_a_path_has_another_address() {
+        assert_eq!(build_session_url("a/b", "p").to_string(), "/sessions/a%2Fb?project=p");
+        for session in [".", ".."] {
+            assert_eq!(build_session_url(session, "p").to_string(), format!("/session?id={session}&project=p"));
+        }
+    }
+
+    #[test]
     fn agents_stand_below_the_turn_that_started_them() {
         let all = [
             turn("a", None, vec![]),
@@ -330,7 +363,7 @@ mod tests {
         let mut ended = verdict(OUTCOME, "gave_up", true);
         ended.line.step_index = None;
         let settings = ReloadableSettings::without_rules();
-        let view = TurnView::from_turn(&settings, &turn("t1", None, steps), &[wrong, ended], 2, 0);
+        let view = TurnView::from_turn(&settings, &turn("t1", None, steps), &[wrong, ended], &[], 2, 0);
         let calls: Vec<Vec<(&str, &str)>> =
             view.calls.iter().map(|row| row.iter().map(|call| (call.tool.as_str(), call.class)).collect()).collect();
         assert_eq!(calls, [vec![("get_order", "none"), ("get_order", "none")], vec![("refund", "fail")]]);

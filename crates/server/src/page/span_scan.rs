@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use gradus_core::dialect::{OfferedTools, normalize_span};
-use gradus_core::span::{Span, SpanId};
+use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_core::trajectory::{ToolDefinition, Trajectory};
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_report::html::text;
+use gradus_store::TraceRow;
 
 use super::loaded_trace::LoadedTrace;
 use super::step::StepView;
@@ -47,13 +48,28 @@ struct FailedSpan {
 }
 
 impl TraceSpanScan {
+    /// The errors of a trace that is shown as a part of another page.
+    pub(super) fn load_errors(server: &ServerState, trace: TraceId) -> Result<Vec<ErrorSpanLink>, ApiError> {
+        match server.store.trace(trace)? {
+            Some(row) if row.errors > 0 => Ok(TraceSpanScan::read(server, &row, &HashSet::new())?.errors),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Reads the spans if there are errors, or invalid calls whose tools are wanted.
     pub(super) fn load(server: &ServerState, opened: &LoadedTrace) -> Result<TraceSpanScan, ApiError> {
         let row = &opened.row;
         let Some(trajectory) = &opened.trajectory else { return Ok(TraceSpanScan::default()) };
         let wanted = find_invalid_calls(opened, trajectory);
-        let is_small = row.spans <= MAX_SCANNED_SPANS && row.bytes <= MAX_SCANNED_BYTES;
-        if !is_small || (row.errors == 0 && wanted.is_empty()) {
+        if row.errors == 0 && wanted.is_empty() {
+            return Ok(TraceSpanScan::default());
+        }
+        TraceSpanScan::read(server, row, &wanted)
+    }
+
+    /// `wanted` are model calls whose tools are kept.
+    fn read(server: &ServerState, row: &TraceRow, wanted: &HashSet<SpanId>) -> Result<TraceSpanScan, ApiError> {
+        if row.spans > MAX_SCANNED_SPANS || row.bytes > MAX_SCANNED_BYTES {
             return Ok(TraceSpanScan::default());
         }
         let mut scan = TraceSpanScan::default();

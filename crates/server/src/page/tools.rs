@@ -7,8 +7,8 @@ use gradus_eval::scale::ScoreScale;
 use gradus_store::{MetricFilter, ScoreMoments, Store, StoreError};
 
 use super::address::PageUrl;
-use crate::evaluators::{find_evaluator_scale, is_wrong};
-use crate::page::metric_value::build_metric_result;
+use crate::evaluators::{find_evaluator_scale, gives_only_flags, is_wrong};
+use crate::page::metric_value::{FlagShare, build_metric_result};
 use crate::settings::ReloadableSettings;
 use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
 use gradus_report::html::number::{self, format_count};
@@ -37,7 +37,7 @@ pub(super) struct ToolUsageRow {
     pub(super) unjudged: String,
 }
 
-/// A mean with its 95 % interval.
+/// A mean with its 95 % interval, or a number of flags.
 pub(super) struct ToolScoreCell {
     pub(super) value: String,
     pub(super) interval: Option<String>,
@@ -110,6 +110,11 @@ impl ToolScoreMoments {
     /// of the mean, scaled to 0 to 1.
     fn surely_wrong(&self, settings: &ReloadableSettings) -> f64 {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
+            if gives_only_flags(settings, name) {
+                let share = FlagShare::from_moments(one);
+                return share
+                    .map_or(0.0, |share| 1.0 - share.interval.map_or(share.unflagged, |interval| interval.high));
+            }
             let known = build_metric_result(settings, name, one);
             let right = known.interval.map(|interval| interval.high).or(known.value);
             let ScoreScale { worst, best } = find_evaluator_scale(settings, name).unwrap_or(ScoreScale::SHARE);
@@ -131,6 +136,19 @@ impl ToolScoreMoments {
     fn to_usage_row(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
         let calls = traces.clone().with("tool", Some(&self.name));
         let share = |evaluator: &str, one: &ScoreMoments| {
+            if gives_only_flags(settings, evaluator) {
+                // A share of the few calls that a rule decided would read as one of all.
+                let flagged = FlagShare::from_moments(one)?.flagged;
+                return Some(ToolScoreCell {
+                    value: if flagged == 0 {
+                        "none flagged".to_owned()
+                    } else {
+                        format!("{} flagged", format_count(flagged))
+                    },
+                    interval: None,
+                    wrong: (flagged > 0).then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
+                });
+            }
             let known = build_metric_result(settings, evaluator, one);
             let value = known.value?;
             Some(ToolScoreCell {

@@ -180,7 +180,12 @@ impl TraceDetailPage {
             whole.map(|given| VerdictDetailView::from_recorded(settings, given, &opened.said, &at(None))).collect();
         mentions.link_verdicts(&mut whole, at);
         let flags = build_flag_groups(settings, &opened.outcomes, at);
-        let headline = RunHeadline::from_run(settings, trajectory, &opened.outcomes, &scan.errors, at);
+        let mut headline = RunHeadline::from_run(settings, trajectory, &opened.outcomes, &scan.errors, at);
+        if let Some((other, verdicts)) = &opened.failing_other {
+            let at = |step: Option<u32>| loaded_trace::build_trace_url(&trace_id, Some(&other.trajectory_id), step);
+            let fault = RunHeadline::from_run(settings, other, verdicts, &[], at);
+            headline = headline.with_agent_fault(other, fault, at(None).to_string());
+        }
         if is_failed_run(trajectory, RunOutcome::from_outcomes(&opened.outcomes).as_ref()) {
             mute_right_verdicts(&mut whole, &mut steps);
         }
@@ -208,6 +213,10 @@ impl TraceDetailPage {
         };
         let mut failing_others = build_agent_tree(&trace_id, &opened.others, id);
         failing_others.retain(|agent| agent.is_failing && !agent.is_here && !is_flagged);
+        // The headline names the only one.
+        if opened.failing_other.is_some() && failing_others.len() == 1 && headline.class == "flagged" {
+            failing_others.clear();
+        }
         TraceDetailPage {
             frame: PageLayout::new("/traces", Some(&row.project), headers),
             title: trajectory

@@ -21,7 +21,7 @@ use crate::stream::{self, ResponseSink};
 use crate::time_text::format_rfc3339;
 
 /// Traces of one export; the latest, if nothing is selected.
-const MAX_TRACES: usize = 1_000;
+pub(super) const MAX_EXPORTED: usize = 1_000;
 /// Traces that are read at once.
 const TRACES_PER_PAGE: usize = 100;
 /// Columns of the table; those of the evaluators follow.
@@ -67,7 +67,7 @@ pub(super) async fn export_traces(
     let choice = choice.without_blanks();
     let filter = choice.to_trace_filter()?;
     if is_selection && selected.is_empty() {
-        let all = if choice.condition.is_none() { ", or choose \"Export all matches\"" } else { "" };
+        let all = if choice.condition.is_none() { ", or export all matches" } else { "" };
         let reason = format!("No trace is selected. Go back and tick the traces to export{all}.");
         return Err(ApiError::bad_request(reason).into());
     }
@@ -97,18 +97,18 @@ pub(super) async fn export_traces(
 fn load_rows(store: &Store, filter: &TraceFilter, selected: &[String]) -> Result<Vec<TraceRow>, StoreError> {
     let mut rows = Vec::new();
     if !selected.is_empty() {
-        for id in selected.iter().take(MAX_TRACES).filter_map(|text| trace_id(text)) {
+        for id in selected.iter().take(MAX_EXPORTED).filter_map(|text| trace_id(text)) {
             rows.extend(store.trace(id)?);
         }
         return Ok(rows);
     }
     let mut cursor = None;
     loop {
-        let page = store.traces(filter, cursor, TRACES_PER_PAGE.min(MAX_TRACES - rows.len()))?;
+        let page = store.traces(filter, cursor, TRACES_PER_PAGE.min(MAX_EXPORTED - rows.len()))?;
         rows.extend(page.traces);
         gradus_store::check_query()?;
         cursor = page.next;
-        if cursor.is_none() || rows.len() >= MAX_TRACES {
+        if cursor.is_none() || rows.len() >= MAX_EXPORTED {
             return Ok(rows);
         }
     }

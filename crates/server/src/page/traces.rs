@@ -17,6 +17,7 @@ use super::render::{self, PageError, PageQuery};
 use super::score_cell::TraceScoreCell;
 use super::session::build_session_url;
 use super::time_bound::format_datetime_input;
+use super::trace_export::MAX_EXPORTED;
 use super::trace_list_query::TraceListQuery;
 use super::trace_matches::{ROWS, SortLink, build_sort_links, format_match_count, load_matches};
 use super::{PageLayout, SelectOption, build_project_options};
@@ -41,6 +42,8 @@ struct TraceListTable {
     next: Option<String>,
     /// URL of the export of what is selected, without the selection.
     export: String,
+    /// Words of the link that exports without a selection. None where there is no such export.
+    export_all: Option<String>,
     /// The page ended before it was full, because one request may not test more traces.
     is_short: bool,
     /// Whether a filter is set, which changes the text for an empty list.
@@ -229,9 +232,15 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
     let filter = choice.to_trace_filter()?;
     let (found, next, sorted) = load_matches(server, choice, &filter)?;
     let is_first = choice.cursor.is_none();
-    let count = match &choice.condition {
-        None if is_first => Some(format_match_count(server.store.count_traces(&filter)?)),
+    let counted = match &choice.condition {
+        None if is_first => Some(server.store.count_traces(&filter)?),
         _ => None,
+    };
+    // What is counted up to a bound, or not at all, may be more than one export has.
+    let is_whole = counted.as_ref().is_some_and(|found| !found.is_cut && found.count <= MAX_EXPORTED as u64);
+    let export_all = match is_whole {
+        true => "Export all matches".to_owned(),
+        false => format!("Export the latest {} matches", number::format_count(MAX_EXPORTED as u64)),
     };
     let settings = server.reloadable();
     // Columns are the evaluators that occur on this page: how a run ended, then the others in alphabetical order.
@@ -243,6 +252,8 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         .filter(|score| score.scored > 0 || score.failed > 0 || score.evaluator == OUTCOME)
         .map(|score| score.evaluator.as_str())
         .collect();
+    // Where no rule asks how runs ended, those that recorded an error still show it.
+    evaluators.extend(found.iter().flat_map(|trace| &trace.trajectories).any(|one| one.is_error).then_some(OUTCOME));
     evaluators.sort_unstable_by_key(|name| (*name != OUTCOME, *name));
     evaluators.dedup();
     let mut rows = Vec::with_capacity(found.len());
@@ -254,9 +265,11 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open).with_group(trace, group));
     }
     Ok(TraceListTable {
-        count,
+        count: counted.map(format_match_count),
         sorted,
-        orders: build_sort_links(choice),
+        // A condition on spans is neither sorted nor searched as a whole.
+        export_all: choice.condition.is_none().then_some(export_all),
+        orders: if choice.condition.is_none() { build_sort_links(choice) } else { Vec::new() },
         export: choice.to_page_url("/traces/export").with_replaced("sort", None).to_string(),
         columns: evaluators.iter().map(|name| find_evaluator_title(&settings, name)).collect(),
         is_short: next.is_some() && rows.len() < ROWS,
@@ -277,6 +290,7 @@ impl TraceListTable {
             rows: Vec::new(),
             next: None,
             export: String::new(),
+            export_all: None,
             is_short: false,
             is_narrowed: true,
         }
@@ -435,6 +449,7 @@ mod tests {
             sorted: None,
             orders: build_sort_links(&TraceListQuery { sort: Some("cost".to_owned()), ..TraceListQuery::default() }),
             export: "/traces/export".to_owned(),
+            export_all: Some("Export all matches".to_owned()),
             columns: vec!["Thought to tool".to_owned(), "Call validity".to_owned()],
             rows: vec![row, open],
             next: Some("/traces?after=b".to_owned()),

@@ -9,14 +9,13 @@ use axum::response::Response;
 use gradus_eval::evaluator::OUTCOME;
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
-use gradus_stats::interval::hit_share_interval;
 use gradus_store::{MetricFilter, NameScoreRow, NameScoreTable, ScoreMoments};
 use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::display_text::format_duration;
 use super::metric_timeline::{OverviewTimeRange, TimeRangePreset};
-use super::metric_value::build_metric_result;
+use super::metric_value::{FlagShare, build_metric_result};
 use super::render::{self, PageError, PageQuery};
 use super::{PageLayout, SelectOption, build_project_options};
 use crate::clock::now_ns;
@@ -112,6 +111,33 @@ impl VersionListQuery {
             .with("from", self.from.as_deref())
             .with("to", self.to.as_deref())
     }
+
+    /// URL of the same selection in the API, which takes complete times and no preset.
+    pub(super) fn to_api_url(&self, path: &str, by: ComparedName, filter: &MetricFilter) -> PageUrl {
+        // A range that ends now has no end, so that the address includes what arrives later.
+        let to_ns = filter.to_ns.filter(|_| self.to.is_some());
+        self.to_url(path, by)
+            .with_replaced("range", None)
+            .with_replaced("from", filter.from_ns.map(format_rfc3339).as_deref())
+            .with_replaced("to", to_ns.map(format_rfc3339).as_deref())
+    }
+
+    /// URL of the traces of one version, model or agent in this selection.
+    pub(super) fn traces_url(&self, by: ComparedName, name: &str, filter: &MetricFilter) -> PageUrl {
+        self.to_api_url("/traces", by, filter).with_replaced("by", None).with_replaced(by.noun(), Some(name))
+    }
+
+    /// The names besides the compared one that narrow the selection.
+    fn other_names(&self, by: ComparedName) -> Vec<(&'static str, &str)> {
+        [
+            ("agent", &self.agent, ComparedName::Agent),
+            ("version", &self.version, ComparedName::Version),
+            ("model", &self.model, ComparedName::Model),
+        ]
+        .into_iter()
+        .filter_map(|(title, name, kind)| Some((title, name.as_deref().filter(|_| kind != by)?)))
+        .collect()
+    }
 }
 
 #[derive(Template)]
@@ -124,6 +150,8 @@ struct VersionListPage {
     tabs: Vec<(&'static str, String, bool)>,
     projects: Vec<SelectOption>,
     ranges: Vec<SelectOption>,
+    /// Names that narrow the selection: parameter, value, value for display, URL without it.
+    chips: Vec<(&'static str, String, String, String)>,
     /// Parameters that the form to compare passes on.
     hidden: Vec<(&'static str, String)>,
     columns: Vec<String>,
@@ -181,12 +209,12 @@ fn build_version_list(
         true => format!("{}, not flagged", find_evaluator_title(&settings, name)),
         false => find_evaluator_title(&settings, name),
     };
-    let compare = choice.to_url("/compare", by);
+    // The comparison is of all time unless a range is named.
+    let has_days = choice.from.is_some() || choice.to.is_some();
+    let compare = choice.to_url("/compare", by).with_replaced("range", Some(range.name()).filter(|_| !has_days));
+    let here = choice.to_url("/versions", by);
     let row = |(at, row): (usize, &NameScoreRow)| {
-        let traces = PageUrl::from_path("/traces")
-            .with("project", choice.project.as_deref())
-            .with(by.noun(), Some(&row.name))
-            .with("from", filter.from_ns.map(format_rfc3339).as_deref());
+        let traces = choice.traces_url(by, &row.name, &filter);
         let previous = table.rows.get(at + 1).map(|other| {
             let url = compare.clone().with("a", Some(&other.name)).with("b", Some(&row.name));
             (url.to_string(), text::format_display_line(&other.name))
@@ -208,11 +236,19 @@ fn build_version_list(
                 is_chosen: one == range,
             })
             .into(),
+        chips: choice
+            .other_names(by)
+            .into_iter()
+            .map(|(title, name)| {
+                let without = here.with_replaced(title, None).to_string();
+                (title, name.to_owned(), text::format_display_line(name), without)
+            })
+            .collect(),
         hidden: compare.pairs().to_vec(),
         columns: evaluators.iter().map(title).collect(),
         rows,
         is_cut: table.is_cut,
-        api: choice.to_url("/api/v1/versions", by).with_replaced("range", None).to_string(),
+        api: choice.to_api_url("/api/v1/versions", by, &filter).to_string(),
         choice,
     })
 }
@@ -257,23 +293,13 @@ impl VersionListRow {
 }
 
 impl VersionScoreCell {
-    /// Of rules that only notice mistakes, the share of questions without a flag: their mean is about the few cases that
-    /// a rule decided.
+    /// Of rules that only notice mistakes, the share of questions without a flag.
     fn from_moments(settings: &ReloadableSettings, evaluator: &str, moments: &ScoreMoments) -> VersionScoreCell {
         if gives_only_flags(settings, evaluator) {
-            let asked = u64::try_from(moments.scored + moments.abstained).unwrap_or(0);
-            let flagged = (moments.scored as f64 - moments.sum).round().max(0.0) as u64;
-            let unflagged = asked.saturating_sub(flagged);
-            // Steps of one run are not independent. As if each run were one observation, the interval is rather too wide.
-            let runs = u64::try_from(moments.trajectories).unwrap_or(0);
-            let share = unflagged as f64 / asked.max(1) as f64;
-            let interval = hit_share_interval((share * runs as f64).round() as u64, runs);
-            return match asked {
-                0 => VersionScoreCell::default(),
-                _ => VersionScoreCell {
-                    value: number::format_mean(share, true),
-                    interval: interval.map(|interval| number::format_mean_interval(interval, true)),
-                },
+            let Some(share) = FlagShare::from_moments(moments) else { return VersionScoreCell::default() };
+            return VersionScoreCell {
+                value: number::format_mean(share.unflagged, true),
+                interval: share.interval.map(|interval| number::format_mean_interval(interval, true)),
             };
         }
         let known = build_metric_result(settings, evaluator, moments);

@@ -36,6 +36,8 @@ pub struct FailureGroupRow {
     pub verdicts: u64,
     /// The most frequent versions with their trajectories. Without the empty name.
     pub versions: Vec<(String, u64)>,
+    /// How many versions there are, listed or not.
+    pub version_count: u64,
     /// The trajectory of the period with the most such verdicts; the latest of several.
     pub example: Option<FailureExampleRow>,
 }
@@ -177,7 +179,7 @@ impl FailureScope<'_> {
         let mut statement = sql.prepare_cached(
             "SELECT key, evaluator, tool, rule, label, reason, first_seen_ns, name, note FROM failure_group WHERE no = ?",
         )?;
-        let versions = self.count_versions(sql, counts.no)?;
+        let (versions, version_count) = self.count_versions(sql, counts.no)?;
         let example = self.find_example(sql, counts.no)?;
         Ok(statement.query_row([counts.no], |row| {
             Ok(FailureGroupRow {
@@ -195,22 +197,29 @@ impl FailureScope<'_> {
                 trajectories_before: counts.trajectories_before,
                 verdicts: counts.verdicts,
                 versions,
+                version_count,
                 example,
             })
         })?)
     }
 
-    fn count_versions(&self, sql: &SqlConnection, no: i64) -> Result<Vec<(String, u64)>, StoreError> {
+    /// The most frequent versions, and how many there are.
+    fn count_versions(&self, sql: &SqlConnection, no: i64) -> Result<(Vec<(String, u64)>, u64), StoreError> {
         let mut values = self.values(self.filter.from_ns);
         values.push(SqlValue::Integer(no));
         let statement = format!(
-            "SELECT version, count(*) FROM failure WHERE failure_group = ?7 AND {} AND version <> '' GROUP BY version \
+            "SELECT version, count(*), count(*) OVER () FROM failure WHERE failure_group = ?7 AND {} AND version <> '' GROUP BY version \
              ORDER BY count(*) DESC, version DESC LIMIT {MAX_VERSIONS}",
             Self::CONDITIONS
         );
         let mut statement = sql.prepare_cached(&statement)?;
-        let rows = statement.query_map(crate::sql::params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut version_count = 0;
+        let rows = statement.query_map(crate::sql::params_from_iter(values), |row| {
+            version_count = row.get(2)?;
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+        let versions = rows.collect::<Result<_, _>>()?;
+        Ok((versions, version_count))
     }
 
     fn find_example(&self, sql: &SqlConnection, no: i64) -> Result<Option<FailureExampleRow>, StoreError> {

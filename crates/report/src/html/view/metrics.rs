@@ -158,13 +158,13 @@ impl MetricCard {
             }
             MetricEstimate::Share(share, interval) => {
                 let word = match number::is_whole(right) {
-                    true if metric.name == OUTCOME => "ended well",
+                    true if metric.name == OUTCOME => "with a score ended well",
                     true => "right",
                     false => "points",
                 };
                 // Giving up has no score, and is not ending well.
                 let gave_up = metric.labels.get(GAVE_UP).filter(|count| **count > 0 && metric.name == OUTCOME);
-                let gave_up = gave_up.map(|count| format!("; {} gave up, without a score", format_count(*count)));
+                let gave_up = gave_up.map(|count| format!("; {} gave up and have no score", format_count(*count)));
                 let (right, gave_up) = (number::format_score_sum(right), gave_up.unwrap_or_default());
                 let of = format!("{right} of {} {word}{gave_up}", format_count(judged));
                 (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::format_percent_interval))
