@@ -209,7 +209,8 @@ fn without_spans_answers_are_checked() {
     let place = Place::new();
     let ran = experiment(&place, "echo 'I refunded order 7'\n", &["--json", "out.json"]).exits_with(0);
     let trials = place.lines("out/trials.jsonl");
-    assert_eq!((&trials[0]["passed"], &trials[0]["has_spans"]), (&Json::Bool(true), &Json::Bool(false)));
+    // The tool check of the first item could not be made, so nobody knows whether its trial is right.
+    assert_eq!((&trials[0]["passed"], &trials[0]["has_spans"]), (&Json::Bool(false), &Json::Bool(false)));
     assert_eq!(trials[0]["checks"][0]["outcome"], "not_checked");
     let found = document(&place, "out.json");
     assert_eq!(rate(&found, "answer_contains"), (1.0, 1));

@@ -66,6 +66,8 @@ class Step:
     start: Optional[str] = None
     end: Optional[str] = None
     tokens: TokenUsage = field(default_factory=TokenUsage)
+    #: True when the context was compacted before this step: the agent may no longer know earlier results.
+    after_compaction: bool = False
 
     @property
     def error(self) -> Optional[str]:
@@ -95,6 +97,7 @@ class Step:
             start=_json.text(source, "start"),
             end=_json.text(source, "end"),
             tokens=TokenUsage.from_json(_json.object_at(source, "tokens")),
+            after_compaction=_json.flag(source, "after_compaction"),
         )
 
 
@@ -218,7 +221,7 @@ class Trajectories(List[Trajectory]):
         return make_frame(self.to_rows(), STEP_COLUMNS)
 
 
-STEP_FIELDS = ("index", "tool", "thought", "arguments", "arguments_raw", "observation", "is_error", "is_denied", "parallel_with_previous", "tool_call_id", "agent", "trace_id", "start", "end")
+STEP_FIELDS = ("index", "tool", "thought", "arguments", "arguments_raw", "observation", "is_error", "is_denied", "parallel_with_previous", "after_compaction", "tool_call_id", "agent", "trace_id", "start", "end")
 TRAJECTORY_FIELDS = ("trajectory_id", "query", "final_thought", "is_error", "root_span_id", "session_id", "turn_index", "parent_trajectory_id", "parent_step_index", "project", "agent", "agent_version", "model", "system_prompt", "cost_usd", "start", "end")
 
 
