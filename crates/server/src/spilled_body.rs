@@ -52,7 +52,7 @@ impl SpillWriter {
             let unread = |_| std::io::Error::other(StoreError::Stopped(QueryStop::TooMuchUnread));
             self.lease.grow(DISK_STEP as usize).map_err(unread)?;
             // The client may have disconnected meanwhile.
-            check_query().map_err(std::io::Error::other)?;
+            check_query().map_err(|stop| std::io::Error::other(StoreError::Stopped(stop)))?;
         }
         Ok(())
     }
@@ -175,5 +175,39 @@ impl http_body::Body for SpilledBody {
 
     fn size_hint(&self) -> SizeHint {
         if self.is_exact { SizeHint::with_exact(self.length - self.at) } else { SizeHint::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gradus_store::{QueryInterrupt, QueryMonitor, run_monitored};
+
+    use super::*;
+    use crate::client_address::ClientAddress;
+    use crate::memory::{MemoryBudget, MemoryUse};
+
+    /// Time is over from the beginning.
+    struct TimeIsOver;
+
+    impl QueryMonitor for TimeIsOver {
+        fn check(&self) -> Result<(), QueryStop> {
+            Err(QueryStop::TimedOut { limit_s: 10, setting: "serve.query_timeout_s" })
+        }
+
+        fn attach(&self, _: &Arc<QueryInterrupt>) {}
+
+        fn detach(&self, _: &Arc<QueryInterrupt>) {}
+    }
+
+    /// Otherwise clients get 500, as if the store were broken, and not 422.
+    #[test]
+    fn a_query_that_is_stopped_while_its_response_is_written_says_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let budget = MemoryBudget::new(64 << 20, 64 << 20);
+        let client = ClientAddress::from_ip([127, 0, 0, 1].into());
+        let mut writer = SpillWriter::new(folder.path(), budget.open_lease(client, MemoryUse::Request));
+        let written = run_monitored(Arc::new(TimeIsOver), || writer.write_all(&vec![0; 2 * MAX_MEMORY_BYTES]));
+        let failure = spill_failure(&written.expect_err("the query has no time"));
+        assert!(matches!(failure, StoreError::Stopped(QueryStop::TimedOut { .. })), "{failure}");
     }
 }

@@ -133,10 +133,10 @@ fn a_large_trace_keeps_nobody_waiting_and_is_graded_as_far_as_it_is_read() {
     });
     eventually("the large ones are assembled", || (server.metric("gradus_traces_due")? == 0.0).then_some(()));
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(0.0));
-    // On a busy machine the time of a query may be over first: the server then asks to try again.
+    // On a busy machine the time of a query may be over first.
     let star = eventually("the large one is shown", || {
         let reply = server.get(&format!("/api/v1/traces/{}", trace_id(2)));
-        assert!([200, 503].contains(&reply.status), "{}", reply.text());
+        assert!([200, 422, 503].contains(&reply.status), "{}", reply.text());
         (reply.status == 200).then(|| reply.json())
     });
     assert_eq!(star["trajectories"][0]["steps"].as_array().unwrap().len(), 10_000);
