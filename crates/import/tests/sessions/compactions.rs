@@ -5,28 +5,12 @@ use gradus_core::trajectory::TrajectoryStep;
 use gradus_import::{SESSION_FORMATS, read_first_records};
 use serde_json::{Value as Json, json};
 
-use super::read_lines;
+use super::{claude_line, claude_request, read_lines};
 
 /// Which steps of the turns are marked.
 fn marked_steps(lines: &[Json]) -> Vec<Vec<bool>> {
     let marks = |steps: &[TrajectoryStep]| steps.iter().map(|step| step.after_compaction).collect();
     read_lines(lines).iter().map(|turn| marks(&turn.trajectory.steps)).collect()
-}
-
-/// A line of a Claude Code session.
-fn line(number: u32, kind: &str, fields: &Json) -> Json {
-    let mut line = json!({
-        "type": kind, "sessionId": "s", "cwd": "/p", "version": "2.1.0", "isSidechain": false,
-        "uuid": format!("u{number}"), "parentUuid": format!("u{}", number - 1), "timestamp": "2026-02-01T00:00:00Z",
-    });
-    for (key, value) in fields.as_object().unwrap() {
-        line[key] = value.clone();
-    }
-    line
-}
-
-fn asked(number: u32, text: &str) -> Json {
-    line(number, "user", &json!({"message": {"role": "user", "content": text}}))
 }
 
 /// A reply with one call for each path, and their results.
@@ -38,8 +22,8 @@ fn read_files(number: u32, paths: &[&str]) -> Vec<Json> {
     let results: Vec<Json> = paths.iter().map(result).collect();
     let reply = json!({"id": format!("msg_{number}"), "role": "assistant", "content": calls});
     vec![
-        line(number, "assistant", &json!({"message": reply})),
-        line(number + 1, "user", &json!({"message": {"role": "user", "content": results}})),
+        claude_line(number, "assistant", &json!({"message": reply})),
+        claude_line(number + 1, "user", &json!({"message": {"role": "user", "content": results}})),
     ]
 }
 
@@ -47,23 +31,27 @@ fn read_files(number: u32, paths: &[&str]) -> Vec<Json> {
 fn the_step_behind_a_compaction_is_marked() {
     let summary = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The story so far."}});
     let signs = [
-        line(4, "system", &json!({"subtype": "compact_boundary", "content": "Conversation compacted"})),
-        line(4, "system", &json!({"subtype": "microcompact_boundary", "content": "Context microcompacted"})),
-        line(4, "user", &summary),
+        claude_line(4, "system", &json!({"subtype": "compact_boundary", "content": "Conversation compacted"})),
+        claude_line(4, "system", &json!({"subtype": "microcompact_boundary", "content": "Context microcompacted"})),
+        claude_line(4, "user", &summary),
     ];
     for sign in signs {
-        let mut lines = vec![asked(1, "fix it")];
+        let mut lines = vec![claude_request(1, "fix it")];
         lines.extend(read_files(2, &["a.py"]));
         lines.push(sign.clone());
         lines.extend(read_files(5, &["a.py", "b.py"]));
         lines.extend(read_files(7, &["a.py"]));
         assert_eq!(marked_steps(&lines), [[false, true, false, false]], "{sign}");
     }
-    let other = line(4, "system", &json!({"subtype": "turn_duration"}));
-    let mut lines = vec![asked(1, "fix it")];
+    let other = claude_line(4, "system", &json!({"subtype": "turn_duration"}));
+    let mut lines = vec![claude_request(1, "fix it")];
     lines.extend(read_files(2, &["a.py"]));
     // Between two turns.
-    lines.extend([other, line(5, "system", &json!({"subtype": "compact_boundary"})), asked(6, "go on")]);
+    lines.extend([
+        other,
+        claude_line(5, "system", &json!({"subtype": "compact_boundary"})),
+        claude_request(6, "go on"),
+    ]);
     lines.extend(read_files(7, &["a.py"]));
     assert_eq!(marked_steps(&lines), [[false], [true]]);
 }
@@ -97,7 +85,7 @@ fn compactions_of_codex_are_marked() {
 #[test]
 fn the_copy_that_a_summary_is_made_of_is_left_out() {
     let copied = |agent_id: &str| {
-        let mut lines = vec![asked(1, "fix it")];
+        let mut lines = vec![claude_request(1, "fix it")];
         lines.extend(read_files(2, &["a.py"]));
         for line in &mut lines {
             line["isSidechain"] = true.into();

@@ -3,7 +3,7 @@
 use gradus_core::trajectory::{DefectKind, Trajectory};
 use serde_json::{Value as Json, json};
 
-use super::read_lines;
+use super::{claude_line, claude_request, read_lines};
 
 fn read_trajectories(lines: &[Json]) -> Vec<Trajectory> {
     read_lines(lines).into_iter().map(|turn| turn.trajectory).collect()
@@ -15,51 +15,42 @@ fn failure(turn: &Trajectory) -> Option<&str> {
     found.map(|defect| defect.detail.as_str())
 }
 
-/// A line of a Claude Code session.
-fn line(number: u32, kind: &str, fields: &Json) -> Json {
-    let mut line = json!({
-        "type": kind, "sessionId": "s", "cwd": "/p", "version": "2.1.0", "isSidechain": false,
-        "uuid": format!("u{number}"), "parentUuid": format!("u{}", number - 1), "timestamp": "2026-02-01T00:00:00Z",
-    });
-    for (key, value) in fields.as_object().unwrap() {
-        line[key] = value.clone();
-    }
-    line
-}
-
-fn asked(number: u32, text: &str) -> Json {
-    line(number, "user", &json!({"message": {"role": "user", "content": text}}))
-}
-
 fn said(number: u32) -> Json {
     let message = json!({"id": format!("msg_{number}"), "role": "assistant", "content": "Done."});
-    line(number, "assistant", &json!({"message": message}))
+    claude_line(number, "assistant", &json!({"message": message}))
 }
 
 fn api_error(number: u32) -> Json {
     let error = json!({"status": 529, "error": {"type": "error", "error": {"message": "too many requests"}}});
-    line(number, "system", &json!({"subtype": "api_error", "error": error, "retryAttempt": 1, "maxRetries": 10}))
+    claude_line(number, "system", &json!({"subtype": "api_error", "error": error, "retryAttempt": 1, "maxRetries": 10}))
 }
 
 #[test]
 fn a_turn_without_an_answer_ends_in_the_error_of_the_api() {
-    let turns = read_trajectories(&[asked(1, "fix it"), api_error(2), api_error(3), asked(4, "go on"), said(5)]);
+    let turns = read_trajectories(&[
+        claude_request(1, "fix it"),
+        api_error(2),
+        api_error(3),
+        claude_request(4, "go on"),
+        said(5),
+    ]);
     let expected = Some("the request to the API failed: 529 too many requests");
     assert_eq!((failure(&turns[0]), failure(&turns[1])), (expected, None));
-    let socket = line(2, "system", &json!({"subtype": "api_error", "error": {"cause": {"code": "ECONNRESET"}}}));
-    let turns = read_trajectories(&[asked(1, "fix it"), socket]);
+    let socket = claude_line(2, "system", &json!({"subtype": "api_error", "error": {"cause": {"code": "ECONNRESET"}}}));
+    let turns = read_trajectories(&[claude_request(1, "fix it"), socket]);
     assert_eq!(failure(&turns[0]), Some("the request to the API failed: ECONNRESET"));
-    let turns = read_trajectories(&[asked(1, "fix it"), line(2, "system", &json!({"subtype": "api_error"}))]);
+    let turns =
+        read_trajectories(&[claude_request(1, "fix it"), claude_line(2, "system", &json!({"subtype": "api_error"}))]);
     assert_eq!(failure(&turns[0]), Some("the request to the API failed"));
 }
 
 #[test]
 fn a_request_that_is_repeated_or_stopped_is_no_end() {
-    let stopped = asked(3, "[Request interrupted by user]");
+    let stopped = claude_request(3, "[Request interrupted by user]");
     for lines in [
-        vec![asked(1, "fix it"), api_error(2), said(3)],
-        vec![asked(1, "fix it"), said(2), api_error(3)],
-        vec![asked(1, "fix it"), api_error(2), stopped],
+        vec![claude_request(1, "fix it"), api_error(2), said(3)],
+        vec![claude_request(1, "fix it"), said(2), api_error(3)],
+        vec![claude_request(1, "fix it"), api_error(2), stopped],
     ] {
         let turns = read_trajectories(&lines);
         assert_eq!((turns.len(), failure(&turns[0])), (1, None), "{lines:?}");

@@ -11,7 +11,7 @@ mod repeated_call_ids;
 
 use gradus_core::span::Span;
 use gradus_import::{ImportSink, ImportedTurn, SESSION_FORMATS};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 /// What a reader gave.
 #[derive(Default)]
@@ -43,4 +43,21 @@ fn read_lines(lines: &[Json]) -> Vec<ImportedTurn> {
     reader.finish(&mut found);
     assert!(found.bad_records.is_empty(), "{:?}", found.bad_records);
     found.turns
+}
+
+/// A line of a Claude Code session.
+fn claude_line(number: u32, kind: &str, fields: &Json) -> Json {
+    let mut line = json!({
+        "type": kind, "sessionId": "s", "cwd": "/p", "version": "2.1.0", "isSidechain": false,
+        "uuid": format!("u{number}"), "parentUuid": format!("u{}", number - 1), "timestamp": "2026-02-01T00:00:00Z",
+    });
+    for (key, value) in fields.as_object().unwrap() {
+        line[key] = value.clone();
+    }
+    line
+}
+
+/// A request of the user in such a session.
+fn claude_request(number: u32, text: &str) -> Json {
+    claude_line(number, "user", &json!({"message": {"role": "user", "content": text}}))
 }
