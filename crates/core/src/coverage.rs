@@ -51,10 +51,10 @@ pub struct DefectCount {
     pub examples: Vec<String>,
 }
 
-/// Skipped files that are listed. A folder can have millions.
+/// Maximum number of skipped files that are listed. A folder can have millions.
 const MAX_SKIPPED_EXAMPLES: usize = 200;
 
-/// Examples per kind of defect: enough to find the cause.
+/// Maximum number of examples per kind of defect: enough to find the cause.
 const MAX_EXAMPLES: usize = 3;
 
 impl SourceCoverage {

@@ -213,7 +213,7 @@ fn is_response(json: &Json) -> bool {
     json.get("object").is_some_and(|kind| kind == "response") && json.get("output").is_some_and(Json::is_array)
 }
 
-/// The system prompt that stands beside the messages (Anthropic, OpenAI Responses) or in the configuration (Gemini).
+/// The system prompt in a field next to the messages (Anthropic, OpenAI Responses) or in the configuration (Gemini).
 fn system_of(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
     let system = object.remove("system").or_else(|| object.remove("instructions")).or_else(|| {
         let config = object.get_mut("config")?.as_object_mut()?;
@@ -476,7 +476,7 @@ impl PartReader {
         true
     }
 
-    /// Reads the calls that stand beside the content, as in OpenAI's chat format and in LangChain's objects.
+    /// Reads the calls in fields next to the content, as in OpenAI's chat format and in LangChain's objects.
     fn tool_calls(&mut self, object: &mut Map<String, Json>) {
         let nested = object.get_mut("additional_kwargs").and_then(|kwargs| {
             let kwargs = kwargs.as_object_mut()?;
@@ -517,7 +517,7 @@ impl PartReader {
             return false;
         }
         let name = name.unwrap_or_default();
-        // Some formats list a call among the content and again beside it.
+        // Some formats list a call among the content and again in a field of its own.
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {
             self.parts.push(MessagePart::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));

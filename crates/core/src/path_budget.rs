@@ -3,9 +3,9 @@
 //! A path repeats the names above it. Without a limit, one key of a megabyte with a hundred thousand values below it
 //! would make paths of a hundred gigabytes.
 
-/// Bytes of a path that values below it may repeat.
+/// Maximum bytes of a path that values below it may repeat.
 const MAX_PREFIX_BYTES: usize = 256;
-/// Bytes of names that all paths of one span may repeat. Ten thousand messages need less.
+/// Maximum bytes of names that all paths of one span may repeat. Ten thousand messages need less.
 const MAX_REPEATED_BYTES: usize = 4 << 20;
 
 /// What the paths of one span may still repeat.
@@ -21,7 +21,8 @@ impl Default for PathBudget {
 }
 
 impl PathBudget {
-    /// Whether the values below a path get paths of their own. If not, the caller keeps the tree as one value.
+    /// Whether the values below a path get paths of their own. If not, the caller stores the tree as one value.
+    /// Charges the budget.
     pub fn may_open(&mut self, path: &str, values: usize) -> bool {
         let left = self.bytes_left.checked_sub(path.len().saturating_mul(values));
         let is_open = left.is_some() && path.len() <= MAX_PREFIX_BYTES;

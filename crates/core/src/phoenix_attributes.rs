@@ -25,7 +25,7 @@ pub(crate) fn restore_phoenix_attributes(attributes: &mut AttributeList<'static>
 
 /// Attributes that are JSON texts by the OpenInference conventions, and that Phoenix flattens.
 const JSON_TEXTS: [&str; 3] = ["metadata", "tool.parameters", "llm.prompt_template.variables"];
-/// Depth of a key that is still restored. No schema is deeper, and a key can have a thousand dots.
+/// Maximum depth of a key that is restored. No schema is deeper, and a key can have a thousand dots.
 const MAX_KEY_DEPTH: usize = 64;
 
 /// Collects `name.a.b` and all others below `name` into one JSON text under `name`, at the position of the first.

@@ -1,4 +1,4 @@
-//! Which bytes of a text that Python printed are code, and which stand in quotes.
+//! Which bytes of a text that Python printed are code, and which are inside quotes.
 
 /// Walks over a text byte by byte. Quotes are single or double, and a backslash escapes the byte behind it.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub(crate) struct QuoteTracker {
 }
 
 impl QuoteTracker {
-    /// Takes the next byte. Whether it is code: neither in quotes nor a quote itself.
+    /// Advances by one byte and returns whether it is code: neither in quotes nor a quote itself.
     pub(crate) fn is_code(&mut self, byte: u8) -> bool {
         match self.quote {
             Some(_) if self.is_escaped => self.is_escaped = false,

@@ -1,5 +1,5 @@
-//! JSON that is passed on as text. Tool schemas stand on every model call and are rarely read, so keeping their text
-//! saves building and dropping a tree for each.
+//! JSON that is passed on as text. Every model call carries its tool schemas, which are rarely read: keeping them as
+//! text avoids parsing each one.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,13 @@ impl RawJson {
         if !raw.get().contains(['\n', '\r']) {
             return RawJson(raw.to_owned());
         }
-        // A line of output must stay one line. JSON allows line ends only between tokens, where they are blanks.
+        // A line of output must stay one line. JSON allows line breaks only between tokens, where they are
+        // whitespace.
         let one_line = raw.get().replace(['\n', '\r'], " ");
         RawJson(RawValue::from_string(one_line).unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
-    /// Serialises a tree. A `Value` can always be written, so null stands for a case that does not occur.
+    /// Serialises a tree. Serialising a `Value` cannot fail; null is an unreachable fallback.
     pub fn from_value(json: &Json) -> RawJson {
         let raw = serde_json::value::to_raw_value(json);
         RawJson(raw.unwrap_or_else(|_| RawValue::NULL.to_owned()))

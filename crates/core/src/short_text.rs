@@ -3,15 +3,15 @@
 
 use std::borrow::Cow;
 
-/// Bytes that are kept of a name. No person or framework gives longer ones.
+/// Maximum bytes of a name. No person or framework gives longer ones.
 pub(crate) const MAX_NAME_BYTES: usize = 300;
 
-/// A name, cut to [`MAX_NAME_BYTES`] with `…` behind.
+/// Cuts a name to [`MAX_NAME_BYTES`] and appends `…`.
 pub(crate) fn cut_name(name: &str) -> Cow<'_, str> {
     cut_text(name, MAX_NAME_BYTES)
 }
 
-/// An id, cut to [`MAX_NAME_BYTES`] with `…` and a digest behind, so that different ids stay different.
+/// Cuts an id to [`MAX_NAME_BYTES`] and appends `…` and a digest, so that different ids stay different.
 pub(crate) fn cut_id(id: &str) -> Cow<'_, str> {
     match cut_text(id, MAX_NAME_BYTES) {
         Cow::Owned(cut) => Cow::Owned(format!("{cut}{:032x}", crate::stable_digest(id.as_bytes()))),
@@ -19,7 +19,7 @@ pub(crate) fn cut_id(id: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text, cut to `max_bytes` with `…` behind.
+/// Cuts a text to `max_bytes` and appends `…`.
 pub(crate) fn cut_text(text: &str, max_bytes: usize) -> Cow<'_, str> {
     if text.len() <= max_bytes {
         return Cow::Borrowed(text);

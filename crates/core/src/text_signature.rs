@@ -1,11 +1,11 @@
 //! Recognises short texts that say the same in other words, without a model: a MinHash signature of the words of a text
 //! estimates which share of its words another text has. Deterministic: the hash has no random seed.
 
-/// Numbers of a signature. The standard error of the estimate is at most 0.5 / sqrt(64), about 0.06.
+/// Number of values in a signature. The standard error of the estimate is at most 0.5 / sqrt(64), about 0.06.
 const SIGNATURE_LANES: usize = 64;
-/// Estimated share of common words from which two texts count as the same.
+/// Minimum estimated share of common words for two texts to count as the same.
 const MIN_SIMILARITY: f64 = 0.6;
-/// Texts with fewer distinct words are only equal to themselves: one word more or less would decide.
+/// Minimum number of distinct words. A shorter text is only equal to itself: one word more or less would decide.
 const MIN_WORDS: usize = 4;
 /// Words that say nothing about the subject.
 const STOP_WORDS: &[&str] = &[

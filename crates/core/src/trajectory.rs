@@ -98,7 +98,7 @@ pub struct EarlierCall {
 impl EarlierTurn {
     /// Turns that a trajectory refers to at most: the latest ones.
     pub const MAX_TURNS: usize = 64;
-    /// Bytes that are kept of each text.
+    /// Maximum bytes of each text.
     const MAX_TEXT_BYTES: usize = 64 * 1024;
 
     /// Bytes of all texts of the turn.
@@ -334,7 +334,7 @@ impl DefectKind {
 }
 
 impl ExtractionDefect {
-    /// Bytes that are kept of a detail. It quotes recorded text, and a trace can have as many defects as spans.
+    /// Maximum bytes of a detail. It quotes recorded text, and a trace can have as many defects as spans.
     const MAX_DETAIL_BYTES: usize = 480;
 
     /// A defect with its detail cut to `MAX_DETAIL_BYTES`. The detail may quote hostile text; it is escaped when it is

@@ -28,7 +28,7 @@ pub enum CheckOutcome {
     NotChecked,
 }
 
-/// What is known of one attempt at an item.
+/// What one attempt at an item is checked by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrialEvidence {
     /// Tools in the order of their calls; `None` if the agent sent no spans, so that its calls are unknown.
@@ -48,16 +48,16 @@ impl TrialEvidence {
     }
 }
 
-/// Characters of an answer that a reason quotes.
+/// Maximum number of characters of an answer in a reason.
 const MAX_QUOTED: usize = 120;
 
 impl DatasetItem {
-    /// The checks of this item against one trajectory.
+    /// Checks the expectations of this item against one trajectory.
     pub fn check_trajectory(&self, trajectory: &Trajectory) -> Vec<ItemCheck> {
         self.check_evidence(&TrialEvidence::from_trajectory(trajectory))
     }
 
-    /// One result for each expectation that the item has, in the order of its fields.
+    /// Returns one result for each expectation of the item, in the order of its fields.
     pub fn check_evidence(&self, evidence: &TrialEvidence) -> Vec<ItemCheck> {
         let mut checks = Vec::new();
         let mut add = |name: &str, outcome: CheckOutcome, reason: String| {
@@ -116,7 +116,7 @@ fn find_forbidden(forbidden: &[String], calls: &[String], nested: &[String]) -> 
     Some(format!("{call} was called by an agent that this agent called"))
 }
 
-/// Lower case, with single spaces.
+/// Returns the text in lower case with single spaces.
 pub(crate) fn fold_text(text: &str) -> String {
     text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use crate::check::fold_text;
 use crate::item::DatasetItem;
 
-/// An item that was removed, and the one that stands for both.
+/// An item that was removed, and the equal item that was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedItem {
     pub kept_id: String,
     pub removed_id: String,
-    /// Fields with expectations in which the two differ. Those of the kept item stay.
+    /// Fields with expectations in which the two differ. Those of the item that was kept stay.
     pub differing_fields: Vec<&'static str>,
 }
 
@@ -45,8 +45,8 @@ pub fn dedupe_items(items: Vec<DatasetItem>) -> (Vec<DatasetItem>, Vec<MergedIte
     (kept, merged)
 }
 
-/// The request without case, extra white space and punctuation at its end. Conversations are equal if all their
-/// messages are.
+/// Returns the request in lower case, with single spaces and without final punctuation. Conversations are equal if
+/// all their messages are.
 pub fn normalize_request(item: &DatasetItem) -> String {
     let fold = |text: &str| fold_text(text).trim_end_matches(['.', '!', '?', ' ']).to_owned();
     match &item.messages {

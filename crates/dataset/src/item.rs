@@ -94,7 +94,7 @@ pub enum ToolMatchMode {
 }
 
 impl ToolMatchMode {
-    /// The name in a dataset.
+    /// Returns the name in a dataset.
     pub fn name(self) -> &'static str {
         match self {
             ToolMatchMode::Exact => "exact",
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for ExpectedTools {
 }
 
 impl DatasetItem {
-    /// The request as one text: `request`, else the content of the last message.
+    /// Returns the request as one text: `request`, else the content of the last message.
     pub fn request_text(&self) -> &str {
         match (&self.request, &self.messages) {
             (Some(request), _) => request,
@@ -146,7 +146,7 @@ impl DatasetItem {
         }
     }
 
-    /// The request as messages: `messages`, else one message of the user.
+    /// Returns the request as messages: `messages`, else one message of the user.
     pub fn request_messages(&self) -> Vec<DatasetMessage> {
         match &self.messages {
             Some(messages) => messages.clone(),
@@ -161,7 +161,7 @@ impl DatasetItem {
     }
 }
 
-/// A field that is given must have a value: `"request": null` is a mistake of a script more often than not.
+/// Refuses null for a field: `"request": null` is usually a mistake of a script.
 fn require_value<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -170,7 +170,7 @@ where
     T::deserialize(source).map(Some)
 }
 
-/// A text, or a list of texts.
+/// Reads a text or a list of texts.
 fn one_or_many<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
     use serde::de::Error as _;
     match Json::deserialize(source)? {

@@ -61,12 +61,13 @@ pub enum TrialEnd {
 }
 
 impl ItemTrial {
-    /// Whether the trial passed; `None` if nothing failed and something could not be checked, as when tracing is broken.
+    /// Whether the trial passed; `None` if nothing failed and something could not be checked, as when tracing is
+    /// broken.
     pub fn verdict(&self) -> Option<bool> {
         ItemTrial::decide(self.end, &self.checks)
     }
 
-    /// The verdict on a trial with this end and these checks.
+    /// Returns the verdict on a trial with this end and these checks.
     pub fn decide(end: TrialEnd, checks: &[ItemCheck]) -> Option<bool> {
         let has = |outcome| checks.iter().any(|check| check.outcome == outcome);
         match end {
@@ -87,7 +88,7 @@ pub enum TrialFileError {
     Format { path: PathBuf, line: usize, source: serde_json::Error },
 }
 
-/// The results of all trials in a `trials.jsonl`, in its order.
+/// Reads the results of all trials in a `trials.jsonl`, in its order.
 pub fn read_item_trials(path: &Path) -> Result<Vec<ItemTrial>, TrialFileError> {
     let unreadable = |source| TrialFileError::Unreadable { path: path.to_owned(), source };
     let source = BufReader::new(File::open(path).map_err(unreadable)?);

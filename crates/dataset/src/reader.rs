@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::check::compile_pattern;
 use crate::item::{DatasetItem, ExpectedTools};
 
-/// Bytes of one line.
+/// Maximum length of one line in bytes.
 const MAX_LINE_BYTES: usize = 8 << 20;
-/// Bytes of an id.
+/// Maximum length of an id in bytes.
 const MAX_ID_BYTES: usize = 200;
 
 /// The fields of an item, for suggestions.
@@ -43,7 +43,7 @@ pub enum DatasetError {
     Empty { path: PathBuf },
 }
 
-/// An item and the line it stands in, from 1.
+/// An item and its line number, from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatasetLine {
     pub line: usize,
@@ -57,7 +57,7 @@ pub struct DatasetReading {
     pub errors: Vec<DatasetError>,
 }
 
-/// The items of a dataset, in the order of the file. The first error refuses the whole file.
+/// Reads the items of a dataset, in the order of the file. Any error refuses the whole file.
 pub fn read_dataset(path: &Path) -> Result<Vec<DatasetItem>, DatasetError> {
     let reading = read_dataset_lines(path)?;
     match reading.errors.into_iter().next() {
@@ -66,7 +66,8 @@ pub fn read_dataset(path: &Path) -> Result<Vec<DatasetItem>, DatasetError> {
     }
 }
 
-/// All lines of a dataset with all errors. Fails only if the file cannot be read. Empty lines are skipped.
+/// Reads all lines of a dataset and collects all errors. Fails only if the file cannot be read. Empty lines are
+/// skipped.
 pub fn read_dataset_lines(path: &Path) -> Result<DatasetReading, DatasetError> {
     let unreadable = |source| DatasetError::Unreadable { path: path.to_owned(), source };
     let mut source = BufReader::new(File::open(path).map_err(unreadable)?);
@@ -126,7 +127,7 @@ pub fn write_dataset<'a>(items: impl IntoIterator<Item = &'a DatasetItem>, out: 
 /// A reason and a hint.
 type LineFault = (String, String);
 
-/// `None` for an empty line.
+/// Parses one line; `None` for an empty line.
 fn parse_line(bytes: &[u8], line: usize) -> Result<Option<DatasetItem>, LineFault> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         (format!("not UTF-8 at byte {}", error.valid_up_to() + 1), "save the file as UTF-8".to_owned())
@@ -173,7 +174,7 @@ fn explain_error(text: &str, error: &serde_path_to_error::Error<serde_json::Erro
     (reason, "docs/reference/dataset.md describes the fields".to_owned())
 }
 
-/// The message of serde_json without its position: the column alone helps nobody in a line of a file.
+/// Returns the message of serde_json without its position, which is useless without the line number of the file.
 fn without_position(message: &str) -> String {
     match message.rsplit_once(" at line ") {
         Some((reason, position)) => match position.split_once("column ") {
@@ -184,7 +185,7 @@ fn without_position(message: &str) -> String {
     }
 }
 
-/// The nearest field name, if it is near enough to be meant.
+/// Returns the field that was probably meant, by edit distance or as a known synonym.
 fn suggest_field(unknown: &str) -> Option<&'static str> {
     // Words that other tools use for the same field.
     const SYNONYMS: [(&str, &str); 8] = [
@@ -203,7 +204,7 @@ fn suggest_field(unknown: &str) -> Option<&'static str> {
     nearest.or_else(|| SYNONYMS.iter().find(|(word, _)| *word == lower).map(|(_, field)| *field))
 }
 
-/// What a schema cannot say in one sentence, and what would make a check pass without looking at anything.
+/// Checks what the schema does not express, including checks that would always pass.
 fn check_item_fields(item: &DatasetItem) -> Result<(), LineFault> {
     let fault = |reason: &str, hint: &str| Err((reason.to_owned(), hint.to_owned()));
     if item.id.trim().is_empty() {

@@ -33,8 +33,8 @@ pub fn parse_split_part(text: &str) -> Result<SplitPart, SplitError> {
     }
 }
 
-/// The index of the part that an item belongs to. It depends on the id, the seed and the parts only. `None` without
-/// parts.
+/// Returns the index of the part that an item belongs to, which depends only on the id, the seed and the parts.
+/// `None` without parts.
 pub fn assign_part(id: &str, seed: u64, parts: &[SplitPart]) -> Option<usize> {
     let total: u64 = parts.iter().map(|part| u64::from(part.weight)).sum();
     if total == 0 {

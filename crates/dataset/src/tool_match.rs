@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::item::{ExpectedTools, ToolMatchMode};
 
-/// Names that a reason lists at most.
+/// Maximum number of names in a reason.
 const MAX_LISTED: usize = 12;
 
-/// The first difference from what is expected, in a few words; `None` if the calls are as expected.
+/// Describes the first difference from the expected calls; `None` if there is none.
 pub(crate) fn find_difference(expected: &ExpectedTools, calls: &[String]) -> Option<String> {
     let tools = expected.tools();
     let difference = match expected.mode() {
@@ -25,7 +25,7 @@ pub(crate) fn find_difference(expected: &ExpectedTools, calls: &[String]) -> Opt
     ))
 }
 
-/// `a, b, c`, or `nothing`.
+/// Joins names as `a, b, c`; `nothing` if there are none.
 pub(crate) fn list_names(names: &[String]) -> String {
     if names.is_empty() {
         return "nothing".to_owned();
@@ -47,7 +47,8 @@ fn find_first_difference(tools: &[String], calls: &[String]) -> Option<String> {
     })
 }
 
-/// Greedy: the earliest call that fits each expectation leaves most room for the next.
+/// Finds the first call that is missing or out of order. Greedy: the earliest call that fits each expectation leaves
+/// most room for the next.
 fn find_out_of_order(tools: &[String], calls: &[String]) -> Option<String> {
     let mut rest = calls;
     for (at, tool) in tools.iter().enumerate() {

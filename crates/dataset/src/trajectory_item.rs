@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::item::{DatasetItem, DatasetMessage, ExpectedTools, ToolExpectation, ToolMatchMode};
 
-/// What becomes an expectation. The request always becomes a part of the item.
+/// Which recorded parts become expectations. The request is always taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemContent {
     /// The recorded calls become `expected_tools`, compared in this mode.
@@ -14,8 +14,8 @@ pub struct ItemContent {
     pub has_reference: bool,
 }
 
-/// `None` if the trajectory has no request. The id is that of the trajectory. A request within a conversation becomes
-/// `messages` with the turns before it.
+/// Makes an item of a trajectory; `None` if that has no request. The id is that of the trajectory. A request within a
+/// conversation becomes `messages` with the turns before it.
 pub fn item_from_trajectory(trajectory: &Trajectory, content: ItemContent) -> Option<DatasetItem> {
     let query = trajectory.query.clone().filter(|query| !query.trim().is_empty())?.replace('\0', "");
     let mut item = DatasetItem { id: trajectory.trajectory_id.clone(), ..DatasetItem::default() };

@@ -1,4 +1,4 @@
-//! Evaluators: a question and who answers it, which is a rubric with a model, or fixed rules.
+//! Evaluators: a question and its judge, either a rubric with a model, or fixed rules.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ pub const OUTCOME: &str = "outcome";
 pub const CALL_VALIDITY: &str = "call_validity";
 /// Traces the values of a call to their sources. Rules answer it in every run.
 pub const ARGUMENT_PROVENANCE: &str = "argument_provenance";
-/// How the agent reacted to failed calls. Rules answer it in every run.
+/// The evaluator of how the agent reacted to failed calls. Rules answer it in every run.
 pub const ERROR_RECOVERY: &str = "error_recovery";
 /// Whether a step of a coding agent does something that it should not. Part of the set `coding`.
 pub const CODING_CONDUCT: &str = "coding_conduct";
 /// Whether a claim of passing tests is supported by a run of them. Part of the set `coding`.
 pub const TEST_CLAIMS: &str = "test_claims";
-/// Stands in for the rubric hash of outcomes by rules. Raise it with every change to the rules, so that outcomes of
-/// different rules can be distinguished.
+/// Replaces the rubric hash in outcomes by rules. It must be raised with every change to the rules, so that outcomes
+/// of different rules can be distinguished.
 const RULES_VERSION: &str = "rules-5";
 /// The judge's name in outcomes of a rubric that rules answered.
 pub const OFFLINE: &str = "offline";
@@ -116,19 +116,19 @@ impl Evaluator {
         Some(Evaluator::from_rubric(rubric, OFFLINE, RULES_VERSION, EvaluationMethod::Rules(question)))
     }
 
-    /// Whether the tool accepts the call is a fact and not an opinion, so no model is asked.
+    /// The evaluator of whether the tool accepts a call: a fact, so no model is asked.
     pub fn call_validity() -> Evaluator {
         let labels = RubricLabels::binary("correct", "incorrect");
         Evaluator::from_rules(CALL_VALIDITY, "Call validity", RubricSubject::Step, labels, RuleQuestion::CallValidity)
     }
 
-    /// How the run ended is a fact, too.
+    /// The evaluator of how a run ended, which is a fact, too.
     pub fn outcome() -> Evaluator {
         let labels = RubricLabels::from_table(OUTCOME_LABELS);
         Evaluator::from_rules(OUTCOME, "Outcome", RubricSubject::Trajectory, labels, RuleQuestion::Outcome)
     }
 
-    /// Whether each value of a call has a source in the trace.
+    /// The evaluator of whether each value of a call has a source in the trace.
     pub fn argument_provenance() -> Evaluator {
         let (title, labels) = ("Argument provenance", RubricLabels::binary("explained", "unexplained"));
         let question = RuleQuestion::ArgumentProvenance;
@@ -252,7 +252,7 @@ impl Evaluator {
         }
     }
 
-    /// What rules notice about the subject of this question without deciding anything.
+    /// Returns what rules notice about the subject of this question without deciding it.
     pub(crate) fn rule_remarks(&self, question: RuleQuestion, offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
         match question {
             RuleQuestion::Outcome => offline.outcome_remarks(),

@@ -14,12 +14,12 @@ use crate::rubric::{LibraryError, Rubric, RubricLibrary, RubricOrigin};
 pub const RULE_EVALUATORS: &[fn() -> Evaluator] =
     &[Evaluator::outcome, Evaluator::call_validity, Evaluator::argument_provenance, Evaluator::error_recovery];
 
-/// The default set: what every agent needs, at a cost that a model judge can be paid for. A user's own rubrics belong
-/// to it, too, since whoever gives one wants it judged.
+/// The default set: useful for every agent, at an acceptable cost with a model judge. A user's own rubrics belong to
+/// it, too.
 pub const CORE_SET: &str = "core";
 /// Rules for coding agents. `gradus eval` adds it by itself where the sources are sessions of coding agents.
 pub const CODING_SET: &str = "coding";
-/// Every evaluator that there is.
+/// The set of all evaluators.
 pub const ALL_SET: &str = "all";
 
 /// The names of the sets.
@@ -109,7 +109,7 @@ pub fn select_evaluators(
         }
         match build_evaluator(rubric, judge, structured) {
             Ok(evaluator) => selection.evaluators.push(evaluator),
-            // Nobody asked for it by name: it waits for a model.
+            // It was not named, so it is left out until there is a model.
             Err(_) if !(is_named(&rubric.name) || is_strict && is_own) => {
                 selection.without_rules.push(rubric.name.clone());
             }

@@ -34,7 +34,7 @@ pub struct ModelJudge {
 pub struct JudgeSettings {
     /// Maximum length of an answer, in tokens.
     pub max_tokens: u32,
-    /// `None` sends no temperature, which some models require.
+    /// `None` sends no temperature: some models refuse one.
     pub temperature: Option<f64>,
     /// Asks for JSON that follows a schema. Endpoints that reject this are asked for text.
     pub structured: bool,
@@ -52,15 +52,14 @@ pub struct JudgeResponse {
     pub result: Result<ParsedVerdict, JudgeFailure>,
     /// Tokens of all answers to this question together, also of those that could not be parsed.
     pub usage: Option<CompletionUsage>,
-    /// More may have been billed than `usage` holds: an answer came without usage, or a request was sent and its answer
-    /// lost.
+    /// Whether more may have been billed than `usage` reports: an answer came without usage, or was lost.
     pub is_usage_partial: bool,
     /// Requests that were sent, retries included.
     pub calls: u32,
     /// The last answer as the model gave it, whether or not it could be parsed.
     pub raw_response: Option<String>,
-    /// The probability of the given label among the labels of the rubric, from 0 to 1. `None` without a verdict, unless
-    /// [`JudgeSettings::wants_logprobs`] is set, and where the endpoint gives no log-probabilities.
+    /// The probability of the given label among the labels of the rubric, from 0 to 1. `None` without a verdict,
+    /// without [`JudgeSettings::wants_logprobs`], or if the endpoint gives no log-probabilities.
     pub label_probability: Option<f64>,
     /// The model that gave the last answer, as the endpoint names it.
     pub answered_by: Option<String>,
@@ -74,7 +73,7 @@ pub enum JudgeFailure {
     /// This question was not answered for a reason of its own. Other questions are unaffected.
     #[error("{0}")]
     Case(String),
-    /// The request failed. If many questions in a row fail like this, the runner takes the endpoint for dead.
+    /// The request failed. If many questions in a row fail like this, the runner considers the endpoint dead.
     #[error("{0}")]
     Call(String),
     /// The run's limit of requests is used up. The question stays open for the next run.
@@ -85,8 +84,9 @@ pub enum JudgeFailure {
     Endpoint(ModelCallFailure),
 }
 
-/// How many times a prompt that the endpoint calls too long is rendered again: to the window that the endpoint names, or
-/// to half of its size. Four halvings leave a sixteenth, so a wrong `--context-tokens` does not fail the run.
+/// Maximum number of times that a prompt which the endpoint refuses as too long is rendered again: for the window
+/// that the endpoint names, or at half its size. Four halvings leave a sixteenth, so a wrong `--context-tokens` does
+/// not fail the run.
 const SHORTENINGS: u32 = 4;
 
 impl ModelJudge {
@@ -95,7 +95,7 @@ impl ModelJudge {
         self.client.endpoint().judge_name()
     }
 
-    /// What is asked of which model, for the files of a run.
+    /// The model and its parameters, for the files of a run.
     pub fn to_record(&self) -> JudgeModelRecord {
         let endpoint = self.client.endpoint();
         JudgeModelRecord {
@@ -120,7 +120,7 @@ impl ModelJudge {
         QuestionKey::from_parts(&[
             rubric_hash.as_bytes(),
             endpoint.provider.name().as_bytes(),
-            // Two servers may call different models by one name.
+            // Two servers may have different models under one name.
             self.client.shown_url().as_bytes(),
             endpoint.model.as_bytes(),
             &settings.max_tokens.to_le_bytes(),
@@ -139,7 +139,7 @@ impl ModelJudge {
         self.price.map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
     }
 
-    /// The same judge for a piece of work that may send `max_calls` requests, retries included.
+    /// Returns the same judge with its own limit of `max_calls` requests, retries included.
     #[must_use]
     pub fn with_own_calls(&self, max_calls: Option<u64>) -> ModelJudge {
         ModelJudge {
@@ -189,7 +189,7 @@ impl ModelJudge {
         }
         let mut reminder: Option<String> = None;
         loop {
-            // The reminder goes behind the prompt, so that the provider's prompt cache still covers the rest.
+            // The reminder follows the prompt, so that the provider's prompt cache still covers the rest.
             let user = match &reminder {
                 Some(reminder) => format!("{}\n\n{reminder}", judgement.prompt.user).into(),
                 None => std::borrow::Cow::Borrowed(judgement.prompt.user.as_str()),
@@ -267,12 +267,12 @@ impl ModelJudge {
         self.learned_window.learn_from_refusal(refusal, refused_bytes);
         let learned = self.learned_window.prompt_window(self.settings.max_tokens);
         let half = PromptWindow { bytes: refused_bytes.min(self.settings.window.bytes) / 2 };
-        // A named window that the prompt kept to is of no use, whatever the reason.
+        // If the refused prompt already fitted the named window, the window is not used.
         learned.filter(|window| window.bytes < refused_bytes).unwrap_or(half)
     }
 
     /// Decides whether a failure concerns one question or all of them. An endpoint that never answered is treated as
-    /// unreachable; once it has answered, a timeout is an incident of one question.
+    /// unreachable; once it has answered, a timeout concerns only one question.
     fn classify_failure(&self, failure: ModelCallFailure) -> JudgeFailure {
         let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
         let never_reached = is_silence && !self.client.has_answered();
@@ -284,7 +284,7 @@ impl ModelJudge {
         } else if matches!(failure.error, CallError::TooLong(_))
             || (matches!(failure.error, CallError::Refused { .. }) && self.client.has_answered())
         {
-            // A refusal (HTTP 4xx) by an endpoint that answered others is about the content of this question.
+            // A refusal (HTTP 4xx) by an endpoint that has answered others concerns the content of this question.
             JudgeFailure::Case(failure.to_string())
         } else {
             JudgeFailure::Call(failure.to_string())

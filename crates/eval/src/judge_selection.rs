@@ -24,7 +24,7 @@ pub struct JudgeConfig {
     /// The address of the endpoint. It takes precedence over the environment.
     pub base_url: Option<String>,
     /// The address of the provider or local server that `fallback_judge` names, by default OpenAI. It is not used for
-    /// another one, because a key must not be sent to the wrong server.
+    /// any other, because a key must not be sent to the wrong server.
     pub fallback_base_url: Option<String>,
     /// Maximum number of questions in flight. `None` for the default: 200, and fewer for local servers
     /// ([`LocalServer::default_concurrency`]).
@@ -53,7 +53,7 @@ pub struct JudgeConfig {
     pub prices: Option<PathBuf>,
 }
 
-/// Questions in flight, and how long a call may take, if nothing else is set.
+/// Default limit of questions in flight, and default timeout of a call.
 pub const DEFAULT_CONCURRENCY: usize = 200;
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -89,7 +89,7 @@ pub struct JudgeCredentials {
     pub anthropic_base_url: Option<String>,
 }
 
-/// The selected judge. `by_default` tells an explicit choice of the offline judge from the lack of any configuration,
+/// The selected judge. `by_default` distinguishes an explicitly chosen offline judge from missing configuration,
 /// which the caller reports.
 #[derive(Debug)]
 pub enum JudgeChoice {
@@ -153,7 +153,7 @@ impl JudgeConfig {
                 Some(("anthropic", model)) => (ModelProvider::Anthropic, Some(model)),
                 _ if name == "openai" => (ModelProvider::OpenAi, of_environment),
                 _ if name == "anthropic" => (ModelProvider::Anthropic, None),
-                // A Claude model without a configured endpoint is at Anthropic. With a base URL it may be behind any
+                // A Claude model without a base URL is served by Anthropic. With a base URL it may be behind any
                 // OpenAI-compatible gateway.
                 _ if name.starts_with("claude")
                     && credentials.anthropic_key.is_some()
@@ -237,7 +237,7 @@ impl JudgeConfig {
         }
     }
 
-    /// The prices of the user's file; none without one.
+    /// Reads the prices of the user's file; empty without a file.
     pub fn read_prices(&self) -> Result<ModelPrices, JudgeConfigError> {
         let Some(path) = &self.prices else { return Ok(ModelPrices::new()) };
         let text = std::fs::read_to_string(path)
@@ -255,7 +255,7 @@ impl JudgeConfig {
     /// Builds the judge for an endpoint. All settings are validated here, before anything is read or asked.
     pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, JudgeConfigError> {
         let price = match endpoint.local_server {
-            // A model on the user's own machine is not billed. It may have the name of a hosted one.
+            // A local model is not billed, even if it has the name of a hosted one.
             Some(_) => Some(self.read_prices()?.get(&endpoint.model).copied().unwrap_or_default()),
             None => self.price_table()?.find_price(&endpoint.model),
         };

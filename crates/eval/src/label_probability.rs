@@ -1,16 +1,17 @@
-//! How probable a judge's label was among the labels of the rubric, from the log-probabilities of its tokens.
+//! Computes the probability of a judge's label among the labels of the rubric, from the log-probabilities of its
+//! tokens.
 //!
-//! A judge writes its label token by token. At each token, the probability that goes to continuations of the given label
-//! is compared with the probability that goes to continuations of another label; what leads to no label at all is left
-//! out. The product of these shares over the tokens of the label is its probability, given that the judge names a label
-//! where it did.
+//! A judge writes its label token by token. At each token, the probability that goes to continuations of the given
+//! label is compared with the probability that goes to continuations of another label; tokens that lead to no label
+//! are left out. The product of these shares over the tokens of the label is its probability, given that the judge
+//! names a label where it did.
 
 use gradus_llm::TokenLogprob;
 
 use crate::rubric::RubricLabels;
 
-/// The probability of `label` among `labels`, where the answer of these tokens gives it. `None` if the answer has no log
-/// probabilities, or if the place of the label in it cannot be found.
+/// Returns the probability of `label` among `labels` in an answer with these tokens. `None` if the answer has no
+/// log-probabilities, or if the label cannot be located in it.
 pub(crate) fn label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, label: &str) -> Option<f64> {
     let answer: String = tokens.iter().map(|token| token.text.as_str()).collect();
     // ASCII only: other characters may change their length, and the offsets have to fit the tokens.
@@ -29,8 +30,8 @@ pub(crate) fn label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, 
         let written = &label[..begin.saturating_sub(start)];
         let rivals = others.iter().filter_map(|other| other.strip_prefix(written));
         let rest = LabelContinuations { own: &label[written.len()..], rivals: rivals.collect() };
-        // An endpoint without alternatives still says how probable the token was. Before the label there may be a blank
-        // or a quotation mark in the same token.
+        // Even without alternatives, the probability of the token itself is known. The token may begin with a blank
+        // or a quotation mark.
         probability *= match has_alternatives || rest.rivals.is_empty() {
             true => rest.share_of_own(token, written.is_empty()),
             false => token.logprob.exp().min(1.0),
@@ -39,14 +40,14 @@ pub(crate) fn label_probability(tokens: &[TokenLogprob], labels: &RubricLabels, 
     Some(probability)
 }
 
-/// What may still follow at one position of a label.
+/// The possible continuations of the labels at one position.
 struct LabelContinuations<'l> {
     own: &'l str,
     rivals: Vec<&'l str>,
 }
 
 impl LabelContinuations<'_> {
-    /// The share of the given label at one token. 1 where no other label can follow.
+    /// Returns the share of the given label at one token; 1 if no other label can follow.
     fn share_of_own(&self, token: &TokenLogprob, is_first: bool) -> f64 {
         if self.rivals.is_empty() {
             return 1.0;
@@ -59,7 +60,7 @@ impl LabelContinuations<'_> {
             match (leads_to(text, self.own), leads_to_rival) {
                 (true, false) => own += logprob.exp(),
                 (false, true) => rival += logprob.exp(),
-                // It leads to both, or to none.
+                // The token is compatible with both labels, or with none.
                 _ => {}
             }
         }
@@ -67,7 +68,7 @@ impl LabelContinuations<'_> {
     }
 }
 
-/// Whether a token begins this text, or is the whole of it with something behind it that ends the word.
+/// Whether a token is a beginning of this text, or the whole text followed by the end of the word.
 fn leads_to(token: &str, rest: &str) -> bool {
     if token.is_empty() || rest.is_empty() {
         return false;

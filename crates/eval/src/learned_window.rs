@@ -7,10 +7,10 @@ use gradus_llm::ContextRefusal;
 
 use crate::prompt::{BYTES_PER_TOKEN, PromptWindow};
 
-/// Part of the window that prompts may fill: tokens per byte differ between prompts, and one refusal is one measurement.
+/// Share of the window that prompts may fill: the tokens per byte differ between prompts and were measured only once.
 const FILLED_SHARE: f64 = 0.95;
 
-/// What is known about the window; nothing until the first refusal that names its size.
+/// The known size of the window; unknown until the first refusal that names it.
 #[derive(Debug, Default)]
 pub struct LearnedWindow(Mutex<Option<WindowSize>>);
 
@@ -22,7 +22,7 @@ struct WindowSize {
 }
 
 impl LearnedWindow {
-    /// Learns from a refusal of a prompt of `prompt_bytes`. `false` if it does not name the window.
+    /// Learns from a refusal of a prompt of `prompt_bytes`. Returns `false` if the refusal does not name the window.
     pub fn learn_from_refusal(&self, refusal: &ContextRefusal, prompt_bytes: usize) -> bool {
         let Some(tokens) = refusal.window_tokens else { return false };
         let measured = refusal.prompt_tokens.map(|tokens| prompt_bytes as f64 / tokens.max(1) as f64);
@@ -39,7 +39,7 @@ impl LearnedWindow {
         true
     }
 
-    /// The maximum size of a prompt beside an answer of `answer_tokens`. `None` if nothing is known.
+    /// Returns the maximum size of a prompt if the answer has `answer_tokens`. `None` if the window is unknown.
     pub fn prompt_window(&self, answer_tokens: u32) -> Option<PromptWindow> {
         let size = self.size()?;
         let tokens = size.tokens - u64::from(size.answer_tokens(answer_tokens));

@@ -1,4 +1,4 @@
-//! Judging: which questions are asked about a trajectory, who answers them, and how the answers are summarised.
+//! Judging: the questions about a trajectory, the judges that answer them, and the summary of the answers.
 //!
 //! The crate takes trajectories and yields outcomes. It does not know where trajectories come from or how reports look:
 //! the command line, the server and the benchmark pass trajectories in and read the files or lines that come out.

@@ -1,5 +1,5 @@
-//! Which prompts a verdict was made with.
+//! The version of the prompts that a verdict was made with.
 
-/// Raised with every change to what stands around a rubric's own text, so that the hash of a rubric tells verdicts from
-/// before the change from those after it.
+/// Raised with every change to the text around a rubric's own text, so that the hash of a rubric distinguishes
+/// verdicts before and after the change.
 pub(crate) const PROMPT_VERSION: u32 = 4;

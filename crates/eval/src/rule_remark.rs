@@ -1,4 +1,4 @@
-//! Remarks of rules, apart from outcomes, so that the rules need not know about those.
+//! Remarks of rules, in a module of their own, so that the rules do not depend on outcomes.
 
 use std::borrow::Cow;
 

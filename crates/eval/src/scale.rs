@@ -24,12 +24,12 @@ impl ScoreScale {
         self.worst >= 0.0 && self.best <= 1.0
     }
 
-    /// Only the best score is right. A middle label of a rubric with three counts as wrong.
+    /// Whether a score is below the best one. The middle label of a rubric with three labels counts as wrong.
     pub fn is_wrong(self, score: f64) -> bool {
         score < self.best
     }
 
-    /// The union of two scales, for runs whose rubric changed in between.
+    /// Returns the union of two scales, for runs whose rubric changed in between.
     pub fn with(self, other: ScoreScale) -> ScoreScale {
         ScoreScale { worst: self.worst.min(other.worst), best: self.best.max(other.best) }
     }

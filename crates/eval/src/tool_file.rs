@@ -80,8 +80,8 @@ fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, Strin
     Ok(found)
 }
 
-/// A list of definitions, or an object that contains one: `tools` of a request, `result` of a JSON-RPC reply, or
-/// OpenAI's old `functions`. Entries without a name are skipped.
+/// Reads a list of definitions, or an object that contains one: `tools` of a request, `result` of a JSON-RPC reply,
+/// or OpenAI's old `functions`. Entries without a name are skipped.
 fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     match json {
         Json::Array(list) => list.iter().filter_map(parse_definition).collect(),
@@ -93,8 +93,8 @@ fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     }
 }
 
-/// OpenAI's chat form nests the definition in `function` and calls the schema `parameters`, MCP says `inputSchema`,
-/// Anthropic `input_schema`.
+/// Reads one definition. OpenAI's chat form nests it in `function` and names the schema `parameters`, MCP
+/// `inputSchema`, Anthropic `input_schema`.
 fn parse_definition(json: &Json) -> Option<ToolDefinition> {
     let function = json.get("function").unwrap_or(json);
     let schema = ["parameters", "inputSchema", "input_schema"].iter().find_map(|name| function.get(*name));

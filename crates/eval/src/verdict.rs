@@ -1,5 +1,5 @@
-//! Parses a judge's answer. A label is accepted only if the rules below leave no doubt; otherwise there is no verdict,
-//! and the judge is asked again.
+//! Parses a judge's answer. A label is accepted only if it is unambiguous by the rules below; otherwise there is no
+//! verdict, and the judge is asked again.
 //!
 //! 1. If the answer is a JSON object with a `label`, bare or in a code block, that field counts and nothing else does.
 //!    The same holds if the answer begins with such an object and the text after it gives no label.
@@ -77,7 +77,7 @@ pub fn parse_verdict(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdic
 /// Parses an answer that is not just a JSON object.
 fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let ends = reasoning_ends(answer);
-    // The first end tag that fits: a later one is inside of the object.
+    // The first end tag that fits: a later one is inside the object.
     if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
         return object.to_verdict(labels);
     }
@@ -152,11 +152,11 @@ fn begins_with_marker(answer: &str) -> bool {
     behind_label(answer).is_some() || strip_word(start, "explanation").is_some()
 }
 
-/// A JSON object and nothing else, bare or in a code block.
+/// Parses an answer that is a single JSON object, bare or in a code block.
 fn whole_object(answer: &str) -> Option<VerdictJson<'_>> {
     let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let whole = whole.trim_end_matches('`').trim();
-    // Most text is told apart by its first character.
+    // Fast path: the first character excludes most text.
     if whole.starts_with('{') { serde_json::from_str(whole).ok() } else { None }
 }
 
@@ -178,7 +178,7 @@ impl VerdictJson<'_> {
     }
 }
 
-/// A JSON object at the beginning, and the text after it.
+/// Parses a JSON object at the beginning, and returns the text after it.
 fn object_at_the_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
     let body = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let body = body.trim_start();
@@ -190,16 +190,16 @@ fn object_at_the_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
     Some((object, &body[objects.byte_offset()..]))
 }
 
-/// Whether the text after an answer leaves its label unchallenged.
+/// Whether the text after an answer does not give another label.
 fn gives_no_label(rest: &str, labels: &RubricLabels) -> bool {
     last_label_line(rest).is_none()
         && !rest.contains("\"label\"")
         && rest.lines().all(|line| labels.find(line).is_none())
 }
 
-/// A JSON object at the end of the text, and its offset.
+/// Parses a JSON object at the end of the text, and returns its offset.
 fn object_at_the_end(answer: &str) -> Option<(usize, VerdictJson<'_>)> {
-    // Only at the end: an object that is quoted in the middle of an explanation is no answer.
+    // Only at the end: an object that is quoted in the middle of an explanation is not an answer.
     let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
     if !end.ends_with('}') {
         return None;
@@ -244,7 +244,7 @@ fn last_label_line(answer: &str) -> Option<LabelLine<'_>> {
         let is_last = !has_words(&answer[rest_at + rest.len()..]);
         return Some(LabelLine { before, label: rest, is_last });
     }
-    // The label stands on a line of its own.
+    // The label is on the next line.
     let mut following = answer[rest_at..].lines().filter(|line| has_words(line));
     let label = following.next().unwrap_or_default();
     Some(LabelLine { before, label, is_last: following.next().is_none() })
@@ -266,7 +266,7 @@ fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     fits.then(|| rest.trim_start_matches([' ', '\t']))
 }
 
-/// The only label in a short text. It is an error if there are none or several.
+/// Finds the only label in a short text. It is an error if there are none or several.
 fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseError> {
     if let Some(label) = labels.find(text) {
         return Ok(label.to_owned());
@@ -279,7 +279,7 @@ fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseErr
     if words.is_empty() {
         return Err(VerdictParseError::NoLabel);
     }
-    // Longest first, so that "partly correct" is not taken for "correct".
+    // Longest first, so that "partly correct" is not matched as "correct".
     let mut by_length: Vec<(&str, Vec<String>)> = labels.names().map(|label| (label, words_of(label))).collect();
     by_length.sort_by_key(|(_, words)| std::cmp::Reverse(words.len()));
     let mut given: Option<&str> = None;
@@ -311,14 +311,14 @@ fn words_of(label: &str) -> Vec<String> {
     lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// Also the prefixes that a hyphen splits off: "in-correct", "non-optimal".
+/// Whether a word is a negation, including prefixes before a hyphen: "in-correct", "non-optimal".
 fn is_negation(word: &str) -> bool {
     matches!(word, "not" | "never" | "no" | "neither" | "nor" | "cannot" | "hardly" | "un" | "in" | "non")
         || word.ends_with("n't")
         || word.ends_with("n\u{2019}t")
 }
 
-/// Words that may stand between a negation and the negated label.
+/// Whether a word may occur between a negation and the negated label.
 fn is_filler(word: &str) -> bool {
     matches!(
         word,
@@ -337,7 +337,7 @@ fn is_filler(word: &str) -> bool {
     )
 }
 
-/// The explanation without its heading and markup.
+/// Removes heading and markup from an explanation.
 fn explanation_of(text: &str) -> String {
     let text = text.trim().trim_end_matches('*').trim_end();
     let start = text.trim_start_matches(['*', '#', ' ', '_']);

@@ -39,7 +39,7 @@ pub fn write_atif_rows(runs: &GradedRuns, version: AtifVersion, out: &mut dyn Wr
     Ok(rows)
 }
 
-/// One conversation. `None` if it has no step: ATIF demands at least one.
+/// Returns the document of one conversation; `None` if it has no step: ATIF demands at least one.
 fn atif_document(turns: &[&GradedRun], version: AtifVersion) -> Option<Json> {
     let first = &turns.first()?.trajectory;
     let mut steps = StepList::default();
@@ -79,7 +79,7 @@ fn atif_document(turns: &[&GradedRun], version: AtifVersion) -> Option<Json> {
     Some(document)
 }
 
-/// What is known about a turn as a whole; `None` if nothing is.
+/// Returns facts and verdicts about a turn as a whole; `None` if there are none.
 fn turn_extra(turn: &GradedRun) -> Option<Json> {
     let verdicts: Vec<_> = turn.run_verdicts().collect();
     let annotations = &turn.trajectory.annotations;
@@ -95,7 +95,7 @@ fn turn_extra(turn: &GradedRun) -> Option<Json> {
 
 fn add_turn(steps: &mut StepList, turn: &GradedRun) {
     let trajectory = &turn.trajectory;
-    // What is known about a turn stands with its request.
+    // Facts about a turn are attached to its request.
     let extra = turn_extra(turn);
     if trajectory.query.is_some() || extra.is_some() {
         let mut step = json!({"source": "user", "message": trajectory.query.as_deref().unwrap_or_default()});
@@ -119,7 +119,7 @@ fn add_turn(steps: &mut StepList, turn: &GradedRun) {
     }
 }
 
-/// A reply with its calls and their results.
+/// Returns a reply with its calls and their results.
 fn reply_step(turn: &GradedRun, reply: &[TrajectoryStep]) -> Json {
     let thought = reply.first().and_then(|step| step.thought.as_deref()).unwrap_or_default();
     let calls: Vec<Json> = reply.iter().map(tool_call).collect();
@@ -151,7 +151,7 @@ fn answer_tokens(trajectory: &Trajectory) -> TokenUsage {
     }
 }
 
-/// `None` for a call that reports none.
+/// Returns token counts as ATIF metrics; `None` if the call reports none.
 fn token_metrics(tokens: TokenUsage) -> Option<Json> {
     let metrics = json!({
         "prompt_tokens": tokens.prompt,
@@ -161,7 +161,7 @@ fn token_metrics(tokens: TokenUsage) -> Option<Json> {
     (tokens.total() > 0).then_some(metrics)
 }
 
-/// ATIF wants arguments as an object. Text that is none stands in `extra`.
+/// Returns a call. ATIF requires arguments as an object; other text goes into `extra`.
 fn tool_call(step: &TrajectoryStep) -> Json {
     let arguments = step.arguments.clone().filter(Json::is_object);
     let mut call = json!({

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::graded_runs::{GradedRun, GradedRuns, replies};
 
-/// Whose reader the rows are for.
+/// Which libraries and services read the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatShape {
     /// Hugging Face TRL: tools as one JSON text, because Arrow would merge their schemas.
@@ -34,7 +34,7 @@ pub struct ChatForm {
 }
 
 impl ChatForm {
-    /// The form that readers of this shape expect.
+    /// Returns the form that readers of this shape expect.
     pub fn for_shape(shape: ChatShape) -> Self {
         let arguments = match shape {
             ChatShape::Trl => ArgumentForm::Object,
@@ -43,12 +43,12 @@ impl ChatForm {
         ChatForm { shape, arguments }
     }
 
-    /// The standing instructions as the first message, if there are any.
+    /// Returns the system prompt as the first message, if there is one.
     pub(crate) fn system_message(trajectory: &Trajectory) -> Option<Json> {
         trajectory.system_prompt.as_deref().map(|prompt| json!({"role": "system", "content": prompt}))
     }
 
-    /// All messages of one turn: request, replies, results, answer.
+    /// Returns all messages of one turn: request, replies, results, answer.
     pub(crate) fn turn_messages(self, trajectory: &Trajectory) -> Vec<Json> {
         let mut messages = self.messages_before(trajectory, u32::MAX);
         if let Some(answer) = &trajectory.final_answer {
@@ -57,7 +57,7 @@ impl ChatForm {
         messages
     }
 
-    /// The messages of a turn in front of the reply that asked for this step.
+    /// Returns the messages of a turn before the reply that made this step.
     pub(crate) fn messages_before(self, trajectory: &Trajectory, step_index: u32) -> Vec<Json> {
         let mut messages = Vec::new();
         if let Some(query) = &trajectory.query {
@@ -73,7 +73,7 @@ impl ChatForm {
         messages
     }
 
-    /// One reply of the model: its thought, and its calls.
+    /// Returns one reply of the model: its thought, and its calls.
     pub(crate) fn reply_message(self, reply: &[TrajectoryStep], with_thought: bool) -> Json {
         let thought = reply.first().and_then(|step| step.thought.as_deref()).filter(|_| with_thought);
         let calls: Vec<Json> = reply.iter().map(|step| self.tool_call(step)).collect();
@@ -93,7 +93,7 @@ impl ChatForm {
         json!({"id": call_id(step), "type": "function", "function": {"name": step.tool, "arguments": arguments}})
     }
 
-    /// The tools on offer, as the shape has them; `None` if the record names none.
+    /// Returns the available tools in the form of the shape; `None` if the record has none.
     pub(crate) fn tools_field(self, trajectory: &Trajectory) -> Option<Json> {
         let tools = tool_schemas(trajectory)?;
         Some(match self.shape {
@@ -103,7 +103,7 @@ impl ChatForm {
     }
 }
 
-/// The tools on offer as function schemas.
+/// Returns the available tools as function schemas.
 pub(crate) fn tool_schemas(trajectory: &Trajectory) -> Option<Vec<Json>> {
     let schema = |tool: &gradus_core::trajectory::ToolDefinition| {
         let parameters = tool.schema.as_ref().and_then(|schema| serde_json::to_value(schema).ok());
@@ -114,7 +114,7 @@ pub(crate) fn tool_schemas(trajectory: &Trajectory) -> Option<Vec<Json>> {
     (!trajectory.tools.is_empty()).then(|| trajectory.tools.iter().map(schema).collect())
 }
 
-/// The id of a call; made up from its position where the record has none.
+/// Returns the id of a call, or one made from its position if the record has none.
 pub(crate) fn call_id(step: &TrajectoryStep) -> String {
     step.tool_call_id.clone().unwrap_or_else(|| format!("call_{}", step.index))
 }
@@ -124,7 +124,7 @@ pub(crate) fn result_message(step: &TrajectoryStep) -> Json {
     json!({"role": "tool", "tool_call_id": call_id(step), "name": step.tool, "content": content})
 }
 
-/// The turns before a run as messages, the standing instructions first.
+/// Returns the turns before a run as messages, the system prompt first.
 pub(crate) fn context_messages(runs: &GradedRuns, run: &GradedRun, form: ChatForm) -> Vec<Json> {
     let mut messages: Vec<Json> = ChatForm::system_message(&run.trajectory).into_iter().collect();
     for turn in runs.earlier_turns(run) {

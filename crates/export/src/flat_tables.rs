@@ -195,7 +195,7 @@ fn verdict_rows(run: &GradedRun) -> Vec<Json> {
     rows.collect()
 }
 
-/// A list as JSON text; null if it is empty.
+/// Returns a list as JSON text; null if it is empty.
 fn list_text<T: serde::Serialize>(items: &[T]) -> Option<String> {
     if items.is_empty() { None } else { serde_json::to_string(items).ok() }
 }

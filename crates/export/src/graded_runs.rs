@@ -23,7 +23,7 @@ pub struct RunVerdict {
     pub can_confirm: bool,
 }
 
-/// What the verdicts on a step say together.
+/// The combined result of the verdicts on a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepQuality {
     /// At least one verdict that can confirm it, and no bad one.
@@ -49,9 +49,9 @@ pub struct GradedRun {
     pub verdicts: Vec<RunVerdict>,
 }
 
-/// Scores below are bad.
+/// Minimum score of a good verdict.
 const GOOD_SCORE: f64 = 0.5;
-/// Turns of a conversation that are followed backwards.
+/// Maximum number of earlier turns of a conversation that are followed.
 const MAX_TURNS: usize = 1_000;
 
 impl GradedRun {
@@ -77,12 +77,12 @@ impl GradedRun {
         quality
     }
 
-    /// The mean of the scores on a step; `None` without any.
+    /// Returns the mean of the scores on a step; `None` without any.
     pub fn step_score(&self, index: u32) -> Option<f64> {
         mean(self.step_verdicts(index).filter_map(|verdict| verdict.score))
     }
 
-    /// The mean of the scores on the whole trajectory, else of the mean scores of its steps.
+    /// Returns the mean of the scores on the whole trajectory, else of the mean scores of its steps.
     pub fn run_score(&self) -> Option<f64> {
         let steps = self.trajectory.steps.iter().filter_map(|step| self.step_score(step.index));
         mean(self.run_verdicts().filter_map(|verdict| verdict.score)).or_else(|| mean(steps))
@@ -112,7 +112,7 @@ impl GradedRun {
         self.verdicts.iter().any(|verdict| verdict.can_confirm && verdict.score.is_some())
     }
 
-    /// Why the run does not show all that the agent saw; `None` if it does.
+    /// Returns why the run does not contain all that the agent saw; `None` if it does.
     pub fn explain_gap(&self) -> Option<&'static str> {
         if self.trajectory.steps.iter().any(|step| step.observation.is_none()) {
             return Some("the result of a call is missing");
@@ -122,7 +122,7 @@ impl GradedRun {
     }
 }
 
-/// What a record says about success: `success`, or a reward, of which 1 is the whole.
+/// Returns the success that a record states: as `success`, or as a reward, of which 1 is full.
 fn recorded_success(annotation: &RecordedAnnotation) -> Option<bool> {
     if annotation.step_index.is_some() {
         return None;
@@ -160,7 +160,7 @@ impl GradedRuns {
         self.runs.is_empty()
     }
 
-    /// The turns before a run, oldest first. Ends at a turn that is not part of the export.
+    /// Returns the turns before a run, oldest first. Ends at a turn that is not part of the export.
     pub fn earlier_turns<'r>(&'r self, run: &'r GradedRun) -> Vec<&'r GradedRun> {
         let mut turns: Vec<&GradedRun> = Vec::new();
         let mut previous = run.trajectory.previous_trajectory_id.as_ref();
@@ -168,7 +168,7 @@ impl GradedRuns {
             && turns.len() < MAX_TURNS
         {
             let turn = &self.runs[*at];
-            // Ids are recorded text, so a chain can be a circle.
+            // Ids are recorded text, so a chain can have a cycle.
             if std::ptr::eq(turn, run) || turns.iter().any(|known| std::ptr::eq(*known, turn)) {
                 break;
             }
@@ -179,7 +179,7 @@ impl GradedRuns {
         turns
     }
 
-    /// Why a run cannot be put into its context: a turn before it is missing, or a part of one. `None` if it can.
+    /// Returns why a run has no complete context: a turn before it is missing or incomplete. `None` if it has.
     pub fn explain_missing_context(&self, run: &GradedRun) -> Option<&'static str> {
         let turns = self.earlier_turns(run);
         let first = turns.first().copied().unwrap_or(run);
@@ -190,13 +190,14 @@ impl GradedRuns {
         turns.into_iter().find_map(GradedRun::explain_gap)
     }
 
-    /// The runs as conversations: each a list of turns, oldest first. A run without turns is a conversation of one.
+    /// Returns the runs as conversations: each a list of turns, oldest first. A run without turns is a conversation
+    /// of one.
     pub fn conversations(&self) -> Vec<Vec<&GradedRun>> {
         let mut next: HashMap<&str, &GradedRun> = HashMap::new();
         let mut firsts = Vec::new();
         for run in &self.runs {
             let previous = run.trajectory.previous_trajectory_id.as_deref().filter(|id| self.by_id.contains_key(*id));
-            // Of two turns behind the same one, the second begins a conversation of its own.
+            // If two turns follow the same one, the second begins a conversation of its own.
             match previous {
                 Some(previous) if !next.contains_key(previous) => drop(next.insert(previous, run)),
                 _ => firsts.push(run),
@@ -213,7 +214,7 @@ impl GradedRuns {
     }
 }
 
-/// The steps of a trajectory by reply: calls that the model asked for together.
+/// Splits the steps of a trajectory by reply: calls that the model requested together.
 pub(crate) fn replies(steps: &[TrajectoryStep]) -> impl Iterator<Item = &[TrajectoryStep]> {
     steps.chunk_by(|_, next| next.parallel_with_previous)
 }

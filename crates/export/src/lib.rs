@@ -2,8 +2,8 @@
 //!
 //! [`GradedRuns`] holds trajectories with the verdicts on them, and knows which are turns of one conversation. Formats
 //! are functions from there to rows of JSON: [`messages`](write_message_rows), [`ATIF`](write_atif_rows),
-//! [`OTLP`](write_otlp_rows), [flat tables](write_table_rows), and the training data of [`training`]. Nothing is invented: a row says only what was
-//! recorded and judged.
+//! [`OTLP`](write_otlp_rows), [flat tables](write_table_rows), and the training data of [`training`]. Nothing is
+//! invented: a row says only what was recorded and judged.
 
 mod atif;
 mod chat_form;

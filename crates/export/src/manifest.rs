@@ -1,4 +1,4 @@
-//! What stands beside an export: where it comes from, what was chosen, and how far it can be trusted.
+//! The manifest that is written next to an export: its source, its selection, and how far it can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -44,6 +44,6 @@ pub struct VerdictSource {
     pub expected_noise_of_good: Option<f64>,
     /// The share of its bad labels that are wrong, by calibration.
     pub expected_noise_of_bad: Option<f64>,
-    /// Labelled cases behind these shares.
+    /// Labelled cases of these shares.
     pub labelled_cases: Option<u64>,
 }

@@ -30,7 +30,7 @@ pub fn write_otlp_rows(runs: &GradedRuns, out: &mut dyn Write) -> io::Result<u64
 
 const MICROSECOND: u64 = 1_000;
 
-/// A recorded time in nanoseconds; `None` if it is none.
+/// Reads a recorded time in nanoseconds; `None` if the text is not a time.
 fn read_time(text: &str) -> Option<u64> {
     u64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()
 }
@@ -105,7 +105,7 @@ impl<'t> TraceBuilder<'t> {
         values.extend(step.arguments_text().map(|text| ("input.value", json!(text))));
         values.extend(step.observation.as_ref().map(|text| ("output.value", json!(text))));
         values.extend(step.tool_call_id.as_ref().map(|id| ("tool_call.id", json!(id))));
-        // Calls that ran at the same time must not go back behind a span that was written.
+        // Calls that ran at the same time must not begin before a span that was written.
         self.clock = step.start.as_deref().and_then(read_time).unwrap_or(0).max(self.clock);
         self.push_span(parent, u64::from(step.index) * 2 + 1, &step.tool, &values, step.is_error);
         if let (Some(end), Some(span)) = (step.end.as_deref().and_then(read_time), self.spans.last_mut()) {

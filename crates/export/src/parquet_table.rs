@@ -1,6 +1,6 @@
 //! Writes the rows of a [`FlatTable`] as Parquet.
 //!
-//! Rows arrive as lines of JSON, as those of every export do, so that scrubbing stands before all formats alike. They are
+//! Rows arrive as lines of JSON, as those of every export do, so that all formats are scrubbed alike. They are
 //! collected up to the size of a row group, which bounds memory.
 
 use std::io::{self, Write};
@@ -16,9 +16,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::flat_tables::{ColumnKind, FlatTable};
 
-/// Rows of a row group.
+/// Maximum number of rows of a row group.
 const MAX_GROUP_ROWS: usize = 20_000;
-/// Bytes of the rows of a row group, as JSON.
+/// Maximum size of the rows of a row group, in bytes of JSON.
 const MAX_GROUP_BYTES: usize = 64 << 20;
 
 /// A table that is being written. It is complete after [`finish`](Self::finish).
@@ -148,7 +148,7 @@ fn integer_cell(cell: &Json) -> Option<i64> {
     cell.as_i64().or_else(|| cell.as_u64().map(|_| i64::MAX))
 }
 
-/// Microseconds since 1970; none for a text that is no time.
+/// Returns microseconds since 1970; `None` for text that is not a time.
 fn time_cell(cell: &Json) -> Option<i64> {
     Some(cell.as_str()?.parse::<jiff::Timestamp>().ok()?.as_microsecond())
 }

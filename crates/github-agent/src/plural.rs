@@ -1,6 +1,6 @@
 //! Numbers in English sentences.
 
-/// `1 step`, `2 steps`
+/// Formats a count with its noun: `1 step`, `2 steps`.
 pub fn format_count(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

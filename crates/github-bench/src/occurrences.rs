@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Shorter patterns are not searched, because they occur by chance.
+/// Minimum length of a pattern in bytes. Shorter ones are not searched, because they occur by chance.
 pub(crate) const MIN_TEXT_BYTES: usize = 8;
-/// A longer pattern is represented by its first bytes, unless [`NeedleSet::from_whole_texts`] is used.
+/// Maximum length of a pattern in bytes. A longer one is represented by its first bytes, unless
+/// [`NeedleSet::from_whole_texts`] is used.
 const MAX_COMPARED_BYTES: usize = 256;
 
 /// A set of patterns, sorted, with an index on their first [`MIN_TEXT_BYTES`] bytes. A lookup at one position is a
@@ -23,21 +24,21 @@ pub(crate) struct NeedleSet {
 }
 
 impl NeedleSet {
-    /// Patterns in a set; further ones are ignored. Bounds memory for runs that read very much.
+    /// Maximum number of patterns in a set; further ones are ignored. Bounds memory for runs that read very much.
     pub(crate) const MAX_OCCURRENCES: usize = 200_000;
 
-    /// The part of a text that represents it in a set made by [`NeedleSet::new`].
+    /// Returns the part of a text that represents it in a set made by [`NeedleSet::new`].
     pub(crate) fn compared_prefix(text: &str) -> &str {
         &text[..text.floor_char_boundary(MAX_COMPARED_BYTES)]
     }
 
-    /// Patterns represented by their first 256 bytes.
+    /// Creates a set of patterns that are represented by their first 256 bytes.
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> NeedleSet {
         NeedleSet::up_to(MAX_COMPARED_BYTES, texts)
     }
 
-    /// Patterns that must occur as a whole. Those with more than `longest` bytes are left out, since a prefix would
-    /// match other texts.
+    /// Creates a set of patterns that must occur as a whole. Those with more than `longest` bytes are left out, since
+    /// a prefix would match other texts.
     pub(crate) fn from_whole_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> NeedleSet {
         let texts = texts.into_iter().filter(|text| text.as_ref().len() <= longest);
         NeedleSet::up_to(longest, texts)
@@ -82,7 +83,7 @@ impl NeedleSet {
         self.texts.iter().map(String::as_str)
     }
 
-    /// The patterns that occur in a text.
+    /// Returns the patterns that occur in a text.
     pub(crate) fn in_text(&self, text: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         self.visit_matches(text.as_bytes(), &mut |_, one| found.insert(one));
@@ -90,14 +91,14 @@ impl NeedleSet {
     }
 
     /// Calls `see` with position and pattern for all occurrences. At each position the longest pattern comes first;
-    /// `see` returns whether the shorter ones at the same position are wanted.
+    /// `see` returns whether to visit the shorter ones at the same position.
     pub(crate) fn visit_matches(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
         for at in 0..text.len().saturating_sub(MIN_TEXT_BYTES - 1) {
             self.visit_at(&text[at..], &mut |one| see(at, one));
         }
     }
 
-    /// Patterns that are prefixes of a text, longest first, while `see` returns true.
+    /// Calls `see` for patterns that are prefixes of a text, longest first, while it returns true.
     pub(crate) fn visit_at(&self, text: &[u8], see: &mut dyn FnMut(usize) -> bool) {
         let Some((from, to)) = text.first_chunk().and_then(|begin| self.by_begin.get(begin)) else { return };
         let text = &text[..text.len().min(self.longest)];
@@ -119,12 +120,12 @@ impl NeedleSet {
         self.texts.get(next).is_some_and(|one| one.as_bytes().starts_with(begin))
     }
 
-    /// The pattern with this index, as passed to the callbacks.
+    /// Returns the pattern with this index, as passed to the callbacks.
     pub(crate) fn get(&self, one: usize) -> &str {
         &self.texts[one]
     }
 
-    /// The set without the given patterns.
+    /// Returns the set without these patterns.
     pub(crate) fn without(self, known: &BTreeSet<String>) -> NeedleSet {
         NeedleSet::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
     }

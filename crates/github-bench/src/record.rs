@@ -24,7 +24,7 @@ pub struct TrialRecord {
     /// Name of the policy, the model or the command.
     #[serde(default)]
     pub agent: String,
-    /// Faults that were planted beside those of the task's world. A replay needs them.
+    /// Faults that were planted in addition to those of the task's world. A replay needs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<SimulatedFault>,
     /// Whether an external program made the run. Its tools are unknown whatever they are called, and which step made
@@ -34,27 +34,27 @@ pub struct TrialRecord {
 }
 
 impl TrialRecord {
-    /// Number of calls for detours and budgets. An external program reports its own steps, which may be fewer than the
-    /// requests it made; the larger number counts.
+    /// Returns the number of calls for detours and budgets. An external program reports its own steps, which may be
+    /// fewer than the requests it made; the larger number counts.
     pub fn call_count(&self) -> usize {
         let requests = if self.is_foreign { self.exchanges.len() } else { 0 };
         self.steps.len().max(requests)
     }
 
-    /// The same run with one step per request, for external programs.
+    /// Returns the same run with one step per request, for external programs.
     pub fn by_requests(&self) -> TrialRecord {
         let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| request_step(at, exchange));
         TrialRecord { steps: steps.collect(), ..self.clone() }
     }
 }
 
-/// A request as a step. `at` is its index in [`TrialRecord::exchanges`]. Path parameters, query and body become
-/// arguments.
+/// Converts a request to a step. `at` is its index in [`TrialRecord::exchanges`]. Path parameters, query and body
+/// become arguments.
 pub fn request_step(at: usize, exchange: &RecordedExchange) -> RunStep {
     let mut arguments = Map::new();
     match exchange.path_parameters() {
-        // Only the parameters: the constant part of a path is the same in every request of the operation, so that it is
-        // no value that the agent chose.
+        // Only the parameters: the agent did not choose the constant part of a path, which all requests of the
+        // operation share.
         Some(names) => {
             arguments.extend(names.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
         }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use super::error::OperationError;
 use super::state::{AccountId, AccountKind, Repository, RepositoryPermission, TokenAccess, WorldState};
 
-/// The caller of a request. It is looked up anew for each request, so a revoked token stops working at once.
+/// The caller of a request. It is looked up for each request, so a revoked token stops working immediately.
 #[derive(Clone, Debug)]
 pub(super) struct AuthenticatedActor {
     pub(super) account: AccountId,
@@ -49,8 +49,8 @@ pub(super) enum RequiredAccess {
     Admin,
 }
 
-/// The permission of an account, whatever its token: the highest of ownership, organization membership, collaboration
-/// and public visibility. `None` if it cannot see the repository.
+/// Returns the permission of an account, ignoring its token: the highest of ownership, organization membership,
+/// collaboration and public visibility. `None` if it cannot see the repository.
 pub(super) fn permission_of(
     state: &WorldState,
     account: AccountId,
@@ -65,7 +65,7 @@ pub(super) fn permission_of(
     of_member.max(own).max(public)
 }
 
-/// The permission of an account by its token. Public repositories can be read with any token and without one.
+/// Returns the effective permission of a caller. Public repositories can be read with any token and without one.
 pub(super) fn resolve_permission(
     state: &WorldState,
     actor: Option<&AuthenticatedActor>,
@@ -145,7 +145,7 @@ pub(super) fn check_access(
     })
 }
 
-/// 403 for an archived repository, in GitHub's words.
+/// Returns 403 for an archived repository, with GitHub's message.
 pub(super) fn ensure_not_archived(repository: &Repository) -> Result<(), OperationError> {
     if repository.archived {
         return Err(OperationError::new(403, "Repository was archived so is read-only."));
@@ -173,7 +173,7 @@ pub(super) fn collect_collaborators(
     found
 }
 
-/// GitHub assigns issues only to accounts with an explicit permission.
+/// Whether an account can be assigned to issues: it needs an explicit permission, as on GitHub.
 pub(super) fn can_be_assigned(state: &WorldState, repository: &Repository, account: AccountId) -> bool {
     collect_collaborators(state, repository).contains_key(&account)
 }

@@ -43,7 +43,7 @@ impl OperationReply {
         OperationReply::new(200, body)
     }
 
-    /// 201 with a `Location` header, taken from the `url` of the body.
+    /// Returns 201 with a `Location` header, taken from the `url` of the body.
     pub(super) fn created(body: Value) -> OperationReply {
         let location = body.get("url").and_then(Value::as_str).map(str::to_owned);
         let mut reply = OperationReply::new(201, body);
@@ -55,7 +55,7 @@ impl OperationReply {
         OperationReply { status: 204, body: OperationBody::None, headers: Vec::new(), modified: None }
     }
 
-    /// 200 with a body that is not JSON: raw files, diffs, patches.
+    /// Returns 200 with a body that is not JSON: raw files, diffs, patches.
     pub(super) fn from_bytes(content_type: &'static str, bytes: Vec<u8>) -> OperationReply {
         OperationReply {
             status: 200,
@@ -65,7 +65,7 @@ impl OperationReply {
         }
     }
 
-    /// Enables `Last-Modified` and 304 by time.
+    /// Sets the time for `Last-Modified` and 304 responses.
     pub(super) fn with_modified_at(mut self, at: SimulatedTime) -> OperationReply {
         self.modified = Some(at);
         self
@@ -92,40 +92,40 @@ pub(super) struct OperationCall<'w> {
 }
 
 impl OperationCall<'_> {
-    /// A renderer for the present state and this caller.
+    /// Returns a renderer for the current state and this caller.
     pub(super) fn view(&self) -> ApiView<'_> {
         ApiView { state: self.state, base: &self.base, actor: self.actor.as_ref(), media: self.media }
     }
 
-    /// The simulated time. A write has advanced it by one second before the handler runs.
+    /// Returns the simulated time. A write has advanced it by one second before the handler runs.
     pub(super) fn now(&self) -> SimulatedTime {
         self.state.now
     }
 
-    /// The caller's account; 401 for anonymous requests.
+    /// Returns the caller's account; 401 for anonymous requests.
     pub(super) fn require_account(&self) -> Result<AccountId, OperationError> {
         self.actor.as_ref().map(|actor| actor.account).ok_or_else(OperationError::requires_authentication)
     }
 
-    /// The value of a placeholder; empty if the route does not have it.
+    /// Returns the value of a placeholder; empty if the route does not have it.
     pub(super) fn path_argument(&self, name: &str) -> &str {
         self.arguments.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// A number in the path. Anything else is 404, since it identifies nothing.
+    /// Returns a number in the path. Anything else is 404, since it identifies nothing.
     pub(super) fn path_number(&self, name: &str) -> Result<u64, OperationError> {
         self.path_argument(name).parse().map_err(|_| OperationError::not_found())
     }
 
-    /// The repository that the path names, if the caller can see it and has the required access. Every handler calls
-    /// this first, so that nothing leaks about invisible repositories.
+    /// Returns the repository that the path names, if the caller can see it and has the required access. Every
+    /// handler calls this first, so that nothing leaks about invisible repositories.
     pub(super) fn require_repository(&self, need: RequiredAccess) -> Result<RepositoryId, OperationError> {
         let id = self.find_visible_repository()?;
         access::check_access(self.state, self.actor.as_ref(), self.repo(id)?, need)?;
         Ok(id)
     }
 
-    /// Looks up the present name, then former names, which redirect.
+    /// Looks up the current name, then former names, which redirect.
     fn find_visible_repository(&self) -> Result<RepositoryId, OperationError> {
         let (owner, name) = (self.path_argument("owner"), self.path_argument("repo"));
         let seen = |id: &RepositoryId| {
@@ -140,7 +140,8 @@ impl OperationCall<'_> {
         }
     }
 
-    /// A renamed repository: 301 for reads and 307 for writes, with its address by id in `Location`.
+    /// Builds the redirect for a renamed repository: 301 for reads and 307 for writes, with its address by id in
+    /// `Location`.
     fn redirect_error(&self, id: RepositoryId) -> OperationError {
         let path = self.request.path.strip_prefix("/api/v3").unwrap_or(&self.request.path);
         let rest: Vec<&str> = path.trim_matches('/').split('/').skip(3).collect();
@@ -159,7 +160,7 @@ impl OperationCall<'_> {
         error
     }
 
-    /// 404 if the repository no longer exists.
+    /// Returns a repository; 404 if it no longer exists.
     pub(super) fn repo(&self, id: RepositoryId) -> Result<&Repository, OperationError> {
         self.state.repository(id).ok_or_else(OperationError::not_found)
     }
@@ -168,18 +169,18 @@ impl OperationCall<'_> {
         self.state.repositories.get_mut(&id).ok_or_else(OperationError::not_found)
     }
 
-    /// The object store, which the repository shares with its forks.
+    /// Returns the object store, which the repository shares with its forks.
     pub(super) fn objects(&self, id: RepositoryId) -> Result<&GitObjectStore, OperationError> {
         Ok(self.state.objects(self.repo(id)?))
     }
 
-    /// Creates the store of a network on first use.
+    /// Returns the object store for changes. Creates the store of a network on first use.
     pub(super) fn objects_mut(&mut self, id: RepositoryId) -> Result<&mut GitObjectStore, OperationError> {
         let network = self.repo(id)?.network;
         Ok(self.state.networks.entry(network).or_default())
     }
 
-    /// Any JSON. A missing body counts as an empty object, as on GitHub. 400 for invalid JSON.
+    /// Parses the body as any JSON. A missing body counts as an empty object, as on GitHub. 400 for invalid JSON.
     pub(super) fn json_body(&self) -> Result<Value, OperationError> {
         if self.request.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Value::Object(Map::new()));
@@ -187,7 +188,7 @@ impl OperationCall<'_> {
         serde_json::from_slice(&self.request.body).map_err(|_| OperationError::new(400, "Problems parsing JSON"))
     }
 
-    /// The body as an object; 400 for other JSON.
+    /// Parses the body as an object; 400 for other JSON.
     pub(super) fn body_fields(&self) -> Result<BodyFields, OperationError> {
         match self.json_body()? {
             Value::Object(fields) => Ok(BodyFields(fields)),
@@ -195,13 +196,13 @@ impl OperationCall<'_> {
         }
     }
 
-    /// A page of a list as a JSON array, with the `Link` header.
+    /// Replies with a page of a list as a JSON array, with the `Link` header.
     pub(super) fn reply_with_page<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> OperationReply {
         let (reply, shown) = self.paginate(items, view);
         OperationReply { body: OperationBody::Json(Value::Array(shown)), ..reply }
     }
 
-    /// A page of a list inside an object: `{"total_count": n, key: [...]}`.
+    /// Replies with a page of a list inside an object: `{"total_count": n, key: [...]}`.
     pub(super) fn reply_with_counted_page<T>(
         &self,
         key: &str,
@@ -224,7 +225,7 @@ impl OperationCall<'_> {
         (reply, shown)
     }
 
-    /// The `direction` parameter; unknown values give the default.
+    /// Whether `direction` asks for ascending order; unknown values give the default.
     pub(super) fn is_ascending(&self, default: bool) -> bool {
         match self.query.get("direction") {
             Some("asc") => true,
@@ -239,7 +240,8 @@ impl OperationCall<'_> {
 pub(super) struct BodyFields(Map<String, Value>);
 
 impl BodyFields {
-    /// A nested object. Anything else counts as empty, so required fields are reported as missing.
+    /// Takes the fields of a nested object. Anything else counts as empty, so required fields are reported as
+    /// missing.
     pub(super) fn from_object_or_empty(value: &Value) -> BodyFields {
         BodyFields(value.as_object().cloned().unwrap_or_default())
     }
@@ -248,22 +250,22 @@ impl BodyFields {
         self.0.get(name)
     }
 
-    /// For clients that send fields in the query.
+    /// Sets a field, for clients that send fields in the query.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// A field that is present and not null: GitHub treats null as absent in most places.
+    /// Returns a field that is present and not null: GitHub mostly treats null as absent.
     fn non_null(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    /// Explicitly null, which clears some fields.
+    /// Whether a field is explicitly null, which clears some fields.
     pub(super) fn is_null(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(Value::is_null)
     }
 
-    /// `None` if absent or null, 422 for another type.
+    /// Returns a string; `None` if absent or null, 422 for another type.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -272,7 +274,7 @@ impl BodyFields {
         }
     }
 
-    /// 422 if absent. Unlike `text`, null is a wrong type here.
+    /// Returns a string; 422 if absent. Unlike in `text`, null is a wrong type.
     pub(super) fn required_text(&self, name: &str) -> Result<&str, OperationError> {
         match self.get(name) {
             None => Err(OperationError::missing_field(name)),
@@ -281,7 +283,7 @@ impl BodyFields {
         }
     }
 
-    /// A text that null or the empty text clears: `None` if absent, `Some(None)` if cleared.
+    /// Returns a text that null or the empty text clears: `None` if absent, `Some(None)` if cleared.
     pub(super) fn clearable_text(&self, name: &str) -> Result<Option<Option<String>>, OperationError> {
         if self.is_null(name) {
             return Ok(Some(None));
@@ -289,7 +291,7 @@ impl BodyFields {
         Ok(self.text(name)?.map(|text| (!text.is_empty()).then(|| text.to_owned())))
     }
 
-    /// Strings are not accepted for booleans.
+    /// Returns a boolean. Strings are not accepted.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -298,11 +300,11 @@ impl BodyFields {
         }
     }
 
-    /// Accepts numbers in strings, which some clients send.
+    /// Returns a number, also from a string, which some clients send.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
-            // Some clients send numbers as texts.
+            // Some clients send numbers as strings.
             Some(value) => match value.as_u64().or_else(|| value.as_str()?.parse().ok()) {
                 Some(number) => Ok(Some(number)),
                 None => Err(OperationError::wrong_type(name, value, "an integer")),
@@ -310,7 +312,7 @@ impl BodyFields {
         }
     }
 
-    /// An RFC 3339 time; 422 otherwise.
+    /// Returns an RFC 3339 time; 422 otherwise.
     pub(super) fn time(&self, name: &str) -> Result<Option<SimulatedTime>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         match SimulatedTime::parse(text) {
@@ -319,7 +321,7 @@ impl BodyFields {
         }
     }
 
-    /// `None` if absent or null.
+    /// Returns a list; `None` if absent or null.
     pub(super) fn list(&self, name: &str) -> Result<Option<&[Value]>, OperationError> {
         match self.non_null(name) {
             None => Ok(None),
@@ -328,7 +330,7 @@ impl BodyFields {
         }
     }
 
-    /// 422 if an element is not a string.
+    /// Returns a list of strings; 422 if an element is not one.
     pub(super) fn text_list(&self, name: &str) -> Result<Option<Vec<String>>, OperationError> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let text = |item: &Value| match item {
@@ -338,7 +340,7 @@ impl BodyFields {
         items.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A text out of a fixed set; 422 otherwise.
+    /// Returns a text out of a fixed set; 422 otherwise.
     pub(super) fn text_one_of<'f>(&'f self, name: &str, allowed: &[&str]) -> Result<Option<&'f str>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         if allowed.contains(&text) { Ok(Some(text)) } else { Err(OperationError::not_one_of(name, text, allowed)) }

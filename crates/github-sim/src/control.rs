@@ -15,7 +15,7 @@ use super::seed::{SeedFile, SeedFormat};
 use super::state::WorldState;
 use super::world::World;
 
-/// Limit of named snapshots. They share unchanged objects, but not the rest of the state.
+/// Maximum number of named snapshots. They share unchanged objects, but not the rest of the state.
 const MAX_SNAPSHOTS: usize = 1_000;
 
 /// The response of `GET /_gradus`.
@@ -52,7 +52,7 @@ pub(super) fn handle_control(world: &mut World, request: &SimulatedRequest) -> S
     }
 }
 
-/// All responses are JSON, errors included.
+/// Builds a JSON response, also for errors.
 fn build_control_response(status: u16, body: &Value) -> SimulatedResponse {
     let headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
     SimulatedResponse { status, headers, body: body.to_string().into_bytes(), delay_ms: 0 }
@@ -61,12 +61,12 @@ fn build_control_response(status: u16, body: &Value) -> SimulatedResponse {
 /// Status and message.
 type ControlRefusal = (u16, String);
 
-/// 400 with the reason of serde.
+/// Parses the body; 400 with the reason of serde.
 fn parse_request_body<T: DeserializeOwned>(request: &SimulatedRequest) -> Result<T, ControlRefusal> {
     serde_json::from_slice(&request.body).map_err(|error| (400, format!("the body is not as it should be: {error}")))
 }
 
-/// One arm per route of `HELP`.
+/// Dispatches to one arm per route of `HELP`.
 fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Result<Value, ControlRefusal> {
     match (request.method, segments) {
         (RequestMethod::Get, [""]) => Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>())),
@@ -164,7 +164,7 @@ fn no_snapshot(name: &str) -> ControlRefusal {
     (404, format!("there is no snapshot {name:?}"))
 }
 
-/// `now`, `seed`, or the name of a snapshot.
+/// Finds the inventory for `now`, `seed`, or the name of a snapshot.
 fn find_named_inventory(world: &World, name: &str) -> Result<WorldInventory, ControlRefusal> {
     match name {
         "now" => Ok(take_inventory(&world.state)),

@@ -31,7 +31,7 @@ pub struct WorldDifference {
     pub after: Option<Value>,
 }
 
-/// All differences, sorted by path.
+/// Returns all differences, sorted by path.
 pub fn compare_inventories(before: &WorldInventory, after: &WorldInventory) -> Vec<WorldDifference> {
     let gone = before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| WorldDifference {
         path: path.clone(),
@@ -62,7 +62,7 @@ pub fn compare_inventories(before: &WorldInventory, after: &WorldInventory) -> V
     found
 }
 
-/// Top-level fields only: those that changed or were added, then those that were removed.
+/// Returns the top-level fields that changed or were added, then those that were removed.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return Vec::new() };
     let of_after = after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.clone());

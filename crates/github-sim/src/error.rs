@@ -15,7 +15,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The general documentation, where an error does not name an operation's own.
+/// URL of the general documentation, for errors that do not point to an operation.
 pub(super) const DOCS: &str = "https://docs.github.com/rest";
 
 /// An error response of GitHub's API. Messages are copied from GitHub, since agents are judged by how they react to
@@ -46,18 +46,18 @@ impl OperationError {
         }
     }
 
-    /// For errors that GitHub raises before it knows the operation.
+    /// Points to the general documentation, for errors that GitHub raises before it knows the operation.
     pub(super) fn with_general_docs(mut self) -> OperationError {
         self.names_operation = false;
         self
     }
 
-    /// Also for resources that the caller must not know about.
+    /// 404, also for resources that the caller must not know about.
     pub(super) fn not_found() -> OperationError {
         OperationError::new(404, "Not Found")
     }
 
-    /// The request is anonymous and the operation is not.
+    /// 401: the operation does not allow anonymous requests.
     pub(super) fn requires_authentication() -> OperationError {
         OperationError::new(401, "Requires authentication").with_general_docs()
     }
@@ -104,7 +104,7 @@ impl OperationError {
         OperationError::validation_of(json!({"resource": resource, "field": field, "code": code}))
     }
 
-    /// The same with a detail object of its own.
+    /// The same with a custom detail object.
     pub(super) fn validation_of(error: Value) -> OperationError {
         let mut made = OperationError::new(422, "Validation Failed");
         made.errors.push(error);
@@ -120,14 +120,14 @@ impl OperationError {
         OperationError::validation_of(error)
     }
 
-    /// Review endpoints use a format of their own: `errors` is a list of texts.
+    /// Error of review endpoints, whose `errors` is a list of texts.
     pub(super) fn unprocessable(reason: &str) -> OperationError {
         let mut made = OperationError::new(422, "Unprocessable Entity");
         made.errors.push(json!(reason));
         made
     }
 
-    /// The response body. `docs` is the documentation of the operation.
+    /// Builds the response body. `docs` is the documentation of the operation.
     pub(super) fn to_body(&self, docs: &str) -> Value {
         let mut body = Map::new();
         body.insert("message".to_owned(), json!(self.message));
@@ -144,7 +144,7 @@ impl OperationError {
     }
 }
 
-/// Input of a client is quoted to 100 characters, so that a response cannot grow with the request.
+/// Cuts quoted input of a client to 100 characters, so that a response cannot grow with the request.
 fn shorten_input(text: &str) -> String {
     let mut short: String = text.chars().take(100).collect();
     if short.len() < text.len() {

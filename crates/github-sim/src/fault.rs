@@ -26,7 +26,7 @@ use super::http::SimulatedRequest;
 use super::operations::{self, writing};
 use super::state::WorldState;
 
-/// A planted fault. All given conditions must match a request. Part of the seed format and of the control API.
+/// A planted fault. All conditions that are set must match a request. Part of the seed format and of the control API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedFault {
@@ -39,10 +39,10 @@ pub struct SimulatedFault {
     /// GitHub's operation id, `issues/create`; any operation if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// How many matching requests succeed first.
+    /// Number of matching requests that succeed first.
     #[serde(default)]
     pub after: u32,
-    /// How many matching requests fail then. The fault is removed afterwards.
+    /// Number of matching requests that fail then. The fault is removed afterwards.
     #[serde(default = "once")]
     pub times: u32,
     pub effect: FaultEffect,
@@ -140,7 +140,7 @@ pub(super) fn apply_faults(
     trouble
 }
 
-/// Why a fault is refused: it names something that the world does not have, so it could never strike.
+/// Why a fault is refused: it names something that the world does not have, so it could never take effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FaultError {
     #[error("there is no operation {0:?}; they are called as in GitHub's description")]
@@ -154,8 +154,8 @@ pub(super) enum FaultError {
 }
 
 impl SimulatedFault {
-    /// Checks a fault against the world that it is planted in. A fault that cannot strike would make a task easier than
-    /// its author intended, and nobody would notice, so it is an error.
+    /// Checks a fault against the world that it is planted in. A fault that cannot take effect would silently make a
+    /// task easier than its author intended, so it is an error.
     pub(super) fn validate(&self, state: &WorldState) -> Result<(), FaultError> {
         if let Some(operation) = &self.operation
             && !operations::list_operation_routes().any(|route| route.operation == operation)
@@ -176,7 +176,7 @@ impl SimulatedFault {
         }
     }
 
-    /// All given conditions must hold.
+    /// Whether all conditions that are set match.
     fn matches_request(&self, request: &SimulatedRequest, path: &str, operation: Option<&str>) -> bool {
         self.times > 0
             && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))

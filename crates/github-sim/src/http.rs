@@ -15,7 +15,7 @@ pub enum RequestMethod {
 }
 
 impl RequestMethod {
-    /// Case-insensitive.
+    /// Parses a method, ignoring case.
     pub fn from_name(name: &str) -> RequestMethod {
         let all = [
             RequestMethod::Get,
@@ -40,7 +40,7 @@ impl RequestMethod {
         }
     }
 
-    /// GET and HEAD change nothing and cost no simulated time.
+    /// Whether the method is GET or HEAD, which change nothing and cost no simulated time.
     pub fn is_read(self) -> bool {
         matches!(self, RequestMethod::Get | RequestMethod::Head)
     }
@@ -61,14 +61,14 @@ pub struct SimulatedRequest {
 }
 
 impl SimulatedRequest {
-    /// `target` is a path with an optional query.
+    /// Creates a request. `target` is a path with an optional query.
     pub fn new(method: RequestMethod, target: &str) -> SimulatedRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (path, query) = (path.to_owned(), query.to_owned());
         SimulatedRequest { method, path, query, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// Names are stored in lower case.
+    /// Adds a header. Names are stored in lower case.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> SimulatedRequest {
         self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
@@ -88,7 +88,7 @@ impl SimulatedRequest {
         self.with_header("content-type", "application/json")
     }
 
-    /// The first header with this name, which must be in lower case.
+    /// Returns the first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -109,7 +109,7 @@ impl SimulatedResponse {
         self.headers.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON; null if it is not JSON.
+    /// Returns the body as JSON; null if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -125,7 +125,7 @@ pub(super) fn decode_percent_escapes(text: &str) -> String {
 pub(super) struct RequestQuery(Vec<(String, String)>);
 
 impl RequestQuery {
-    /// `+` is a space, as in forms.
+    /// Parses a query. `+` is a space, as in forms.
     pub(super) fn parse(text: &str) -> RequestQuery {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -134,13 +134,13 @@ impl RequestQuery {
         RequestQuery(pairs.collect())
     }
 
-    /// The last value, since a repeated parameter overrides. `None` also for an empty value.
+    /// Returns the last value, since a repeated parameter overrides. `None` also for an empty value.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Also true for an empty value.
+    /// Whether a parameter is present, also with an empty value.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }
@@ -165,7 +165,7 @@ pub(super) enum AcceptedMediaType {
 }
 
 impl AcceptedMediaType {
-    /// Unknown types and a missing header give JSON. The version (`.v3`) is ignored.
+    /// Parses an `Accept` header. Unknown types and a missing header give JSON. The version (`.v3`) is ignored.
     pub(super) fn from_accept(accept: Option<&str>) -> AcceptedMediaType {
         let Some(accept) = accept else { return AcceptedMediaType::Json };
         let kind = accept.split([',', ';']).find_map(|one| {

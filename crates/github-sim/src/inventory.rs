@@ -28,7 +28,7 @@ use super::state::{AccountId, Issue, LabelId, Repository, WorldState};
 /// Resources by path: `repos/octo/demo/issues/5`. Paths are part of the task format.
 pub type WorldInventory = BTreeMap<String, Value>;
 
-/// Collects everything. The cost grows with the whole world, so it is for verification and not for requests.
+/// Collects all resources. The cost grows with the whole world, so it is for verification and not for requests.
 pub fn take_inventory(state: &WorldState) -> WorldInventory {
     let mut found = WorldInventory::new();
     for account in state.accounts.values() {
@@ -53,7 +53,7 @@ pub fn take_inventory(state: &WorldState) -> WorldInventory {
     found
 }
 
-/// A repository with its settings, labels, issues, releases and git content.
+/// Adds a repository with its settings, labels, issues, releases and git content.
 fn add_repository(state: &WorldState, repository: &Repository, found: &mut WorldInventory) {
     let path = format!("repos/{}", state.full_name(repository));
     let parent = repository.fork_of.and_then(|id| state.repository(id)).map(|one| state.full_name(one));
@@ -118,7 +118,7 @@ fn add_repository(state: &WorldState, repository: &Repository, found: &mut World
     add_git(state.objects(repository), repository, &path, found);
 }
 
-/// An issue; a pull request additionally appears below `pulls/`.
+/// Adds an issue; a pull request additionally appears below `pulls/`.
 fn add_issue(state: &WorldState, repository: &Repository, issue: &Issue, path: &str, found: &mut WorldInventory) {
     let logins = |ids: &[AccountId]| ids.iter().map(|id| state.login(*id)).collect::<Vec<_>>();
     let names = |ids: &[LabelId]| {
@@ -166,7 +166,7 @@ fn add_issue(state: &WorldState, repository: &Repository, issue: &Issue, path: &
     }
 }
 
-/// References, the commits that can be reached from them, and the files of each branch. Unreachable objects are
+/// Adds references, the commits that can be reached from them, and the files of each branch. Unreachable objects are
 /// invisible on GitHub and do not count.
 fn add_git(objects: &GitObjectStore, repository: &Repository, path: &str, found: &mut WorldInventory) {
     let mut reachable = BTreeSet::new();

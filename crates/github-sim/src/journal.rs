@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::http::RequestMethod;
 use super::time::SimulatedTime;
 
-/// Requests kept in detail; older ones are only counted.
+/// Maximum number of requests in detail; older ones are only counted.
 const MAX_ENTRIES: usize = 10_000;
-/// Bytes of complete exchanges that are kept. A run of an agent stays far below.
+/// Maximum size of complete exchanges in bytes. A run of an agent stays far below.
 const MAX_EXCHANGED: usize = 256 << 20;
-/// Distinct unsimulated paths that are counted. Paths come from clients, so the map is bounded.
+/// Maximum number of distinct unsimulated paths that are counted. Paths come from clients, so the map is bounded.
 const MAX_UNROUTED: usize = 1_000;
 
 /// One request without its bodies.
@@ -54,7 +54,7 @@ pub struct RecordedExchange {
     pub from: SimulatedTime,
     /// Simulated time after the request.
     pub to: SimulatedTime,
-    /// Whether a fault had a hand in it.
+    /// Whether a planted fault affected it.
     pub fault: bool,
     /// The request body; invalid UTF-8 is replaced.
     pub body: String,
@@ -65,7 +65,7 @@ pub struct RecordedExchange {
 }
 
 impl RecordedExchange {
-    /// The placeholders of the route: owner, repository, number. `None` for paths that are not simulated.
+    /// Returns the placeholders of the route: owner, repository, number. `None` for paths that are not simulated.
     pub fn path_parameters(&self) -> Option<Vec<(&'static str, String)>> {
         crate::route_table::find_route(RequestMethod::from_name(&self.method), &self.path).map(|(_, names)| names)
     }
@@ -100,7 +100,7 @@ pub(super) struct RequestJournal {
 }
 
 impl RequestJournal {
-    /// The number that the current request will get.
+    /// Returns the number that the current request will get.
     pub(super) fn next_number(&self) -> u64 {
         self.counters.requests + 1
     }
@@ -152,7 +152,7 @@ impl RequestJournal {
         self.exchanges.as_deref().unwrap_or_default()
     }
 
-    /// Keeps recording exchanges if it did before.
+    /// Removes all entries. Exchanges are still recorded if they were before.
     pub(super) fn clear(&mut self) {
         let keeps = self.exchanges.is_some();
         *self = RequestJournal::default();
@@ -161,7 +161,7 @@ impl RequestJournal {
         }
     }
 
-    /// Oldest first.
+    /// Returns the entries, oldest first.
     pub(super) fn entries(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.entries.iter()
     }

@@ -22,7 +22,7 @@ pub(crate) fn plan_merge(objects: &GitObjectStore, base: ObjectId, head: ObjectI
     merge_trees(objects, tree(merge_base(objects, base, head)), tree(Some(base)), tree(Some(head)))
 }
 
-/// `mergeable` and `mergeable_state` of a pull request. Closed ones have neither.
+/// Returns `mergeable` and `mergeable_state` of a pull request. Closed ones have neither.
 pub(crate) fn assess_mergeability(
     state: &WorldState,
     repository: &Repository,
@@ -46,7 +46,8 @@ pub(crate) fn assess_mergeability(
     (Some(true), state_name)
 }
 
-/// What the protection of the base branch still requires, as GitHub's message. `None` if nothing blocks the merge.
+/// Returns what the protection of the base branch still requires, as GitHub's message. `None` if nothing blocks the
+/// merge.
 pub(super) fn find_merge_blocker(
     state: &WorldState,
     repository: &Repository,
@@ -102,7 +103,7 @@ pub(super) fn rebase_commits(
     let mut commits = walk_history(objects, head, &collect_ancestors(objects, base));
     commits.reverse();
     let mut at = base;
-    // A conflict half way must leave no objects behind, so a copy is changed. Objects are shared, so it is cheap.
+    // A later conflict must not leave objects in the store, so a copy is changed. Objects are shared, so it is cheap.
     let mut made = objects.clone();
     for id in commits {
         let Some(commit) = made.commit(id).cloned() else { continue };

@@ -11,9 +11,9 @@
 
 use super::http::{RequestQuery, SimulatedRequest};
 
-/// GitHub's default for `per_page`.
+/// Default of `per_page`, as on GitHub.
 const DEFAULT: usize = 30;
-/// GitHub's maximum; larger values are capped silently.
+/// Maximum of `per_page`, as on GitHub; larger values are capped silently.
 const MAX_PER_PAGE: usize = 100;
 
 /// The requested page of a list.
@@ -25,25 +25,25 @@ pub(super) struct RequestedPage {
 }
 
 impl RequestedPage {
-    /// Invalid values give the defaults, as on GitHub.
+    /// Reads `page` and `per_page`. Invalid values give the defaults, as on GitHub.
     pub(super) fn from_query(query: &RequestQuery) -> RequestedPage {
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
         let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MAX_PER_PAGE);
         RequestedPage { per_page, number: number("page").unwrap_or(1).max(1) }
     }
 
-    /// Index of the first item, from 0.
+    /// Returns the index of the first item, from 0.
     pub(super) fn start_index(self) -> usize {
         (self.number - 1).saturating_mul(self.per_page)
     }
 
-    /// The items of this page; empty beyond the end.
+    /// Returns the items of this page; empty beyond the end.
     pub(super) fn of_items<T>(self, items: &[T]) -> &[T] {
         let start = self.start_index().min(items.len());
         &items[start..items.len().min(start.saturating_add(self.per_page))]
     }
 
-    /// `prev`, `next`, `last` and `first` as GitHub orders them. `None` if everything fits on one page.
+    /// Builds `prev`, `next`, `last` and `first` in GitHub's order. `None` if everything fits on one page.
     pub(super) fn link_header(self, base: &str, request: &SimulatedRequest, total: usize) -> Option<String> {
         let last = total.div_ceil(self.per_page).max(1);
         if last == 1 && self.number == 1 {
@@ -71,8 +71,8 @@ impl RequestedPage {
     }
 }
 
-/// The index range that a query asks for: first item, and one past the last. The benchmark uses it to see what an agent
-/// read.
+/// Returns the index range that a query asks for: first item, and one past the last. The benchmark uses it to find
+/// out what an agent read.
 pub fn span_of_page(query: &str) -> (usize, usize) {
     let page = RequestedPage::from_query(&RequestQuery::parse(query));
     (page.start_index(), page.start_index().saturating_add(page.per_page))

@@ -1,5 +1,5 @@
-//! Rate limits. They are always counted and reported, but they refuse requests only if enforced: simulated time stands
-//! still between requests, so a closed window would never open again.
+//! Rate limits. Requests are always counted and limits reported, but requests are refused only if limits are enforced:
+//! simulated time does not pass between requests, so a used-up window would never end.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::time::SimulatedTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApiRateLimits {
-    /// Refuse requests over the limit. Otherwise a new window begins, as if the client had waited.
+    /// Whether requests over the limit are refused. Otherwise a new window begins, as if the client had waited.
     pub enforced: bool,
     /// Requests per hour with a token.
     pub core: u64,
@@ -40,7 +40,7 @@ pub(super) enum ApiRateResource {
 }
 
 impl ApiRateResource {
-    /// By GitHub's operation id.
+    /// Returns the resource of an operation, by GitHub's operation id.
     pub(super) fn for_operation(operation: &str) -> ApiRateResource {
         match operation {
             "search/code" => ApiRateResource::CodeSearch,
@@ -57,7 +57,7 @@ impl ApiRateResource {
         }
     }
 
-    /// Length of a window in simulated seconds.
+    /// Returns the length of a window in simulated seconds.
     fn window_s(self) -> i64 {
         if self == ApiRateResource::Core { 3600 } else { 60 }
     }
@@ -70,17 +70,17 @@ struct ApiRateWindow {
     reset: SimulatedTime,
 }
 
-/// Usage per token and resource. The empty token stands for all anonymous callers together.
+/// Usage per token and resource. All anonymous callers share the empty token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ApiRateMeter {
     windows: BTreeMap<(String, ApiRateResource), ApiRateWindow>,
 }
 
-/// Bound of the map. Tokens are validated before, so only tests come near it.
+/// Maximum number of windows. Tokens are validated before, so only tests come near it.
 const MAX_WINDOWS: usize = 10_000;
 
 impl ApiRateMeter {
-    /// Anonymous callers have a limit of their own only for `core`.
+    /// Returns the limit of a caller. Anonymous callers have a separate limit only for `core`.
     fn limit_for_caller(limits: ApiRateLimits, caller: &str, resource: ApiRateResource) -> u64 {
         match resource {
             ApiRateResource::Core if caller.is_empty() => limits.anonymous,
@@ -90,7 +90,7 @@ impl ApiRateMeter {
         }
     }
 
-    /// The window of a caller, renewed if it has ended.
+    /// Returns the window of a caller, renewed if it has ended.
     fn current_window(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) -> &mut ApiRateWindow {
         if self.windows.len() > MAX_WINDOWS {
             self.windows.pop_first();
@@ -135,7 +135,7 @@ impl ApiRateMeter {
         window.used = window.used.saturating_sub(1);
     }
 
-    /// The `x-ratelimit-*` headers of a response.
+    /// Returns the `x-ratelimit-*` headers of a response.
     pub(super) fn headers(
         &mut self,
         limits: ApiRateLimits,
@@ -154,8 +154,8 @@ impl ApiRateMeter {
         ]
     }
 
-    /// The body of `GET /rate_limit`, which does not count against any limit. Resources that are not simulated are
-    /// shown as unused.
+    /// Returns the body of `GET /rate_limit`, which does not count against any limit. Resources that are not
+    /// simulated are shown as unused.
     pub(super) fn overview_json(&mut self, limits: ApiRateLimits, caller: &str, now: SimulatedTime) -> Value {
         let mut told = |resource: ApiRateResource| {
             let limit = ApiRateMeter::limit_for_caller(limits, caller, resource);

@@ -19,7 +19,7 @@ pub(super) struct OperationRoute {
     pub(super) handler: OperationHandler,
 }
 
-/// A constructor that keeps the tables readable.
+/// Creates a route. Keeps the tables readable.
 pub(super) const fn define_route(
     method: RequestMethod,
     pattern: &'static str,

@@ -6,7 +6,7 @@
 //! | `/repos/{owner}/{repo}/contents/{path*}` | `/repos/octo/demo/contents/src/a.rs` | `path` = src/a.rs |
 //! | `/repos/{owner}/{repo}/commits/{ref*}/status` | `/repos/octo/demo/commits/fix/1/status` | `ref` = fix/1 |
 //!
-//! The search is linear: there are about 130 routes, and comparing segments is cheap beside rendering a response.
+//! The search is linear: there are about 130 routes, and comparing segments is cheap next to rendering a response.
 
 use crate::route::OperationRoute;
 use std::sync::OnceLock;
@@ -37,8 +37,8 @@ pub(super) enum RouteSegment {
     Name(&'static str),
 }
 
-/// The first route that matches. Literal routes are listed before routes with placeholders in the same position. HEAD
-/// uses the routes of GET.
+/// Returns the first route that matches. Literal routes are listed before routes with placeholders in the same
+/// position. HEAD uses the routes of GET.
 pub(super) fn find_route(method: RequestMethod, path: &str) -> Option<(&'static OperationRoute, PathArguments)> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let method = if method == RequestMethod::Head { RequestMethod::Get } else { method };
@@ -52,7 +52,7 @@ pub(super) fn find_route(method: RequestMethod, path: &str) -> Option<(&'static 
     (!is_another).then_some((route, arguments))
 }
 
-/// Whether an operation exists for this path, which is given as clients write it, without the query.
+/// Whether an operation exists for this path, which is as clients write it, without the query.
 pub fn is_simulated(method: RequestMethod, path: &str) -> bool {
     let path = path.strip_prefix("/api/v3").unwrap_or(path);
     // Repositories can be addressed by id.
@@ -63,7 +63,7 @@ pub fn is_simulated(method: RequestMethod, path: &str) -> bool {
     find_route(method, by_number.as_deref().unwrap_or(path)).is_some()
 }
 
-/// Parsed once per process.
+/// Returns all routes, parsed once per process.
 pub(super) fn compiled_routes() -> &'static [CompiledRoute] {
     static TABLE: OnceLock<Vec<CompiledRoute>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -73,7 +73,7 @@ pub(super) fn compiled_routes() -> &'static [CompiledRoute] {
     })
 }
 
-/// Known paths of GitHub that the simulator does not have, parsed once per process.
+/// Returns known paths of GitHub that the simulator does not have, parsed once per process.
 pub(super) fn not_simulated() -> &'static [RoutePattern] {
     static SHAPES: OnceLock<Vec<RoutePattern>> = OnceLock::new();
     SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(RoutePattern::new).collect())
@@ -94,13 +94,13 @@ impl RoutePattern {
         RoutePattern { segments: segments.collect(), tail }
     }
 
-    /// The arguments if the path matches; `None` otherwise.
+    /// Returns the arguments if the path matches; `None` otherwise.
     pub(super) fn match_path(&self, path: &[&str]) -> Option<PathArguments> {
         let Some(tail) = self.tail else {
             return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
         };
-        // What stands behind the tail must be there too. The tail itself may be empty, but not before something else: a
-        // branch may be called `status`.
+        // The segments after the tail must match, too. The tail may be empty only at the end: a branch may be called
+        // `status`.
         let behind = &self.segments[tail + 1..];
         if path.len() < tail + behind.len() + usize::from(!behind.is_empty()) {
             return None;

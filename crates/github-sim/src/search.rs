@@ -30,8 +30,8 @@ pub(super) struct SearchQualifier {
 }
 
 impl SearchTerms {
-    /// Never fails: what is not a qualifier is a word. Boolean operators are ignored, since all terms are combined with
-    /// AND.
+    /// Parses a query. Never fails: what is not a qualifier is a word. Boolean operators are ignored, since all terms
+    /// are combined with AND.
     pub(super) fn parse(text: &str) -> SearchTerms {
         let mut search = SearchTerms::default();
         for part in split_outside_quotes(text) {
@@ -95,7 +95,7 @@ fn split_outside_quotes(text: &str) -> Vec<String> {
     found
 }
 
-/// Whole words in lower case. `_` belongs to a word, so identifiers stay whole.
+/// Splits into whole words in lower case. `_` belongs to a word, so identifiers stay whole.
 pub(super) fn tokenize_text(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()

@@ -21,9 +21,9 @@ use gradus_host::cross_site;
 
 /// Maximum request body in bytes; a file of 25 MB fits as Base64.
 const MAX_BODY: usize = 40 << 20;
-/// Further connections wait in the backlog of the socket.
+/// Maximum number of connections. Further ones wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 1024;
-/// How long a client may take to send its headers.
+/// Timeout for a client to send its headers.
 const HEADERS: Duration = Duration::from_secs(10);
 
 /// Why the simulator cannot be served.
@@ -49,9 +49,8 @@ pub async fn serve_world(listener: TcpListener, world: Arc<Mutex<World>>, real_t
     let passed = Arc::new(Mutex::new(0_i64));
     loop {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-        // Usually the process is out of file descriptors; other connections have to close first.
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file handles, mostly: others have to close theirs first.
+            // Usually out of file descriptors: other connections have to close first.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -150,7 +149,7 @@ fn to_hyper_response(response: SimulatedResponse) -> hyper::Response<Full<Bytes>
     *made.status_mut() =
         hyper::StatusCode::from_u16(response.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in response.headers {
-        // What cannot be in a header, a name with a line break say, is escaped away.
+        // Text that a header cannot contain, such as a line break, is escaped.
         let value =
             HeaderValue::from_str(&value).or_else(|_| HeaderValue::from_str(&value.escape_default().to_string()));
         if let Ok(value) = value {
@@ -198,12 +197,12 @@ impl SimulatorServer {
         Ok(SimulatorServer { port, world, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The base URL for clients.
+    /// Returns the base URL for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The world, for checks between requests. Holding the lock blocks all requests.
+    /// Returns the world, for checks between requests. Holding the lock blocks all requests.
     pub fn world(&self) -> &Mutex<World> {
         &self.world
     }

@@ -24,7 +24,7 @@ pub struct SourceFileProblem {
 }
 
 impl SourceFileProblem {
-    /// `checks[0].count: it must be ...`.
+    /// Formats the problem: `checks[0].count: it must be ...`.
     pub fn format_message(&self) -> String {
         if self.field.is_empty() { self.reason.clone() } else { format!("{}: {}", self.field, self.reason) }
     }
@@ -80,12 +80,12 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem
 /// Removes the marks of `serde_path_to_error` for the whole file and for an unreadable key.
 fn format_field_path(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
-    // What stands for the whole file, and for a key that could not be read.
+    // `.` is the whole file, `?` a key that could not be read.
     path.trim_end_matches('?').trim_end_matches('.').to_owned()
 }
 
-/// The line of a field such as `oracle.steps[1].tool`, or of the longest part of it that exists. Text in parentheses is
-/// a hint for people and is ignored.
+/// Returns the line of a field such as `oracle.steps[1].tool`, or of the longest part of it that exists. Text in
+/// parentheses is a hint for people and is ignored.
 pub fn line_of(text: &str, field: &str) -> usize {
     let mut field = field.to_owned();
     while let Some((begin, (_, end))) =
@@ -117,7 +117,7 @@ pub fn line_of(text: &str, field: &str) -> usize {
     line
 }
 
-/// The line of a byte offset, from 1.
+/// Returns the line of a byte offset, from 1.
 fn line_at(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
@@ -154,18 +154,18 @@ fn simplify_serde_message(message: &str) -> String {
     }
 }
 
-/// The name in backticks after a prefix, and the rest of the message.
+/// Returns the name in backticks after a prefix, and the rest of the message.
 fn split_backticked_name<'m>(message: &'m str, begin: &str) -> Option<(&'m str, &'m str)> {
     message.strip_prefix(begin)?.strip_prefix('`')?.split_once('`')
 }
 
-/// The names of ", expected one of `a`, `b`".
+/// Formats the names of ", expected one of `a`, `b`".
 fn format_expected_names(rest: &str, before: &str) -> String {
     let names: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     if names.is_empty() { String::new() } else { format!("{before}{}", names.join(", ")) }
 }
 
-/// The found value in words.
+/// Describes the found value.
 fn describe_found_value(found: &str) -> String {
     // A number beyond 64 bits.
     if let Some(number) = found.strip_suffix(" as i128").or_else(|| found.strip_suffix(" as u128")) {
@@ -192,7 +192,7 @@ fn describe_found_value(found: &str) -> String {
     }
 }
 
-/// The expected type in words.
+/// Describes the expected type.
 fn describe_expected_type(wanted: &str) -> String {
     let is_struct = wanted.starts_with("struct ") || wanted.starts_with("internally tagged");
     match wanted {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct SimulatedTime(pub i64);
 
 impl SimulatedTime {
-    /// RFC 3339, or a date alone, which means midnight UTC.
+    /// Parses RFC 3339, or a date alone, which means midnight UTC.
     pub fn parse(text: &str) -> Option<SimulatedTime> {
         let whole = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok();
         whole
@@ -17,18 +17,18 @@ impl SimulatedTime {
             .map(SimulatedTime)
     }
 
-    /// The format of HTTP headers (RFC 9110).
+    /// Formats the time for HTTP headers (RFC 9110).
     pub fn to_http_date(self) -> String {
         let text = jiff::Timestamp::from_second(self.0).unwrap_or_default();
         text.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
-    /// `None` for dates in another format.
+    /// Parses the time of an HTTP header; `None` for another format.
     pub fn parse_http(text: &str) -> Option<SimulatedTime> {
         jiff::fmt::rfc2822::parse(text).ok().map(|zoned| SimulatedTime(zoned.timestamp().as_second()))
     }
 
-    /// Saturating, so that a hostile `advance_s` cannot overflow.
+    /// Adds seconds, saturating, so that a hostile `advance_s` cannot overflow.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> SimulatedTime {
         SimulatedTime(self.0.saturating_add(seconds))

@@ -37,19 +37,19 @@ use crate::call::PathArguments;
 
 /// API versions that the `X-GitHub-Api-Version` header may name.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
-/// Total size of writes that a world accepts. Its memory grows with what is sent, and a looping agent must not exhaust
-/// the machine.
+/// Maximum total size in bytes of writes that a world accepts. Its memory grows with what is sent, and a looping
+/// agent must not exhaust the machine.
 const MAX_BYTES: usize = 1 << 30;
 /// Response headers that recorded exchanges keep.
 const EXCHANGED_HEADERS: [&str; 4] = ["link", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"];
-/// What a write counts besides its body.
+/// Bytes that each write counts in addition to its body.
 const WRITE_BYTES: usize = 1 << 10;
 
 /// A state to return to. Git objects are shared, so a snapshot is cheap.
 #[derive(Clone, Debug)]
 pub struct WorldSnapshot {
     pub(super) state: WorldState,
-    /// With the counts that were left, so that a restored world fails in the same way again.
+    /// With their remaining counts, so that a restored world fails in the same way again.
     pub(super) faults: Vec<SimulatedFault>,
 }
 
@@ -80,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes a world. The given state becomes the seed that `reset` returns to.
+    /// Creates a world. `state` becomes the seed that `reset` returns to.
     pub fn new(mut state: WorldState, limits: ApiRateLimits, faults: Vec<SimulatedFault>) -> World {
         state.rebuild_name_index();
         let seed = WorldSnapshot { state: state.clone(), faults: faults.clone() };
@@ -101,12 +101,12 @@ impl World {
         &self.state
     }
 
-    /// Requests of the control API do not count.
+    /// Returns the counters. Requests of the control API do not count.
     pub fn counters(&self) -> &SimulatorCounters {
         &self.journal.counters
     }
 
-    /// The latest requests, oldest first.
+    /// Returns the latest requests, oldest first.
     pub fn recent_requests(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.journal.entries()
     }
@@ -122,32 +122,32 @@ impl World {
         self.has_control = false;
     }
 
-    /// Recorded exchanges, oldest first.
+    /// Returns the recorded exchanges, oldest first.
     pub fn recorded_exchanges(&self) -> &[RecordedExchange] {
         self.journal.exchanges()
     }
 
-    /// Faults that have not struck often enough yet.
+    /// Returns the faults that are not used up.
     pub fn pending_faults(&self) -> &[SimulatedFault] {
         &self.faults
     }
 
-    /// Not validated against the world; the control API and seeds validate before.
+    /// Adds a fault without validating it against the world; the control API and seeds validate before.
     pub fn add_fault(&mut self, fault: SimulatedFault) {
         self.faults.push(fault);
     }
 
-    /// Rate limits refuse requests from now on.
+    /// Makes rate limits refuse requests from now on.
     pub fn enforce_limits(&mut self) {
         self.limits.enforced = true;
     }
 
-    /// Negative values are ignored: simulated time never goes back, except by `restore`.
+    /// Advances the clock. Negative values are ignored: simulated time never goes back, except by `restore`.
     pub fn advance_clock(&mut self, seconds: i64) {
         self.state.now = self.state.now.plus_seconds(seconds.max(0));
     }
 
-    /// State and pending faults; neither limits nor journal.
+    /// Takes a snapshot of state and pending faults, without limits and journal.
     pub fn snapshot(&self) -> WorldSnapshot {
         WorldSnapshot { state: self.state.clone(), faults: self.faults.clone() }
     }
@@ -167,17 +167,17 @@ impl World {
         self.taken_in = 0;
     }
 
-    /// All differences from the seed, by path.
+    /// Returns all differences from the seed, by path.
     pub fn changes_since_seed(&self) -> Vec<WorldDifference> {
         compare_inventories(&take_inventory(&self.seed.state), &take_inventory(&self.state))
     }
 
-    /// Tokens with the login of their account.
+    /// Returns the tokens with the login of their account.
     pub fn tokens_with_logins(&self) -> impl Iterator<Item = (&str, &str)> {
         self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
     }
 
-    /// For the dispatcher.
+    /// Whether the control API is open.
     pub(crate) fn has_control(&self) -> bool {
         self.has_control
     }
@@ -241,7 +241,7 @@ impl World {
         response
     }
 
-    /// The base of URLs and the path below it. GitHub Enterprise's prefix `/api/v3` is accepted, and ids of
+    /// Returns the base of URLs and the path below it. GitHub Enterprise's prefix `/api/v3` is accepted, and ids of
     /// repositories are replaced by names. The `Host` header is validated, since it is echoed in URLs.
     fn split_base_and_path(&self, request: &SimulatedRequest) -> (String, String) {
         let host = request.header("host").unwrap_or("localhost");
@@ -259,7 +259,8 @@ impl World {
         (base, by_number.unwrap_or_else(|| path.to_owned()))
     }
 
-    /// Accepts `Bearer`, `token` and `Basic`. A request without the header is anonymous; an unknown token is 401.
+    /// Authenticates by `Bearer`, `token` or `Basic`. A request without the header is anonymous; an unknown token is
+    /// 401.
     fn authenticate(&self, request: &SimulatedRequest) -> Result<Option<AuthenticatedActor>, OperationError> {
         let Some(header) = request.header("authorization") else { return Ok(None) };
         let bad = || OperationError::new(401, "Bad credentials").with_general_docs();
@@ -397,7 +398,7 @@ impl World {
         result
     }
 
-    /// Body, content type, and for successful reads `ETag`, `Last-Modified` and 304 for conditional requests.
+    /// Builds body, content type, and for successful reads `ETag`, `Last-Modified` and 304 for conditional requests.
     fn build_response(&self, request: &SimulatedRequest, reply: OperationReply) -> SimulatedResponse {
         let mut headers = reply.headers;
         let (content_type, body) = match reply.body {
@@ -439,14 +440,14 @@ impl World {
     }
 }
 
-/// Errors have neither an entity tag nor a modification time.
+/// Builds an error response, which has neither an entity tag nor a modification time.
 fn build_error_response(error: &OperationError, docs: &str) -> SimulatedResponse {
     let mut headers = error.headers.clone();
     headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
     SimulatedResponse { status: error.status, headers, body: error.to_body(docs).to_string().into_bytes(), delay_ms: 0 }
 }
 
-/// The response of a proxy whose upstream was lost.
+/// Builds the response of a proxy that lost its upstream.
 fn build_gateway_error(status: u16) -> SimulatedResponse {
     let body = json!({"message": "Server Error"}).to_string().into_bytes();
     SimulatedResponse {
@@ -457,7 +458,7 @@ fn build_gateway_error(status: u16) -> SimulatedResponse {
     }
 }
 
-/// GitHub's message, which client libraries recognise.
+/// Builds GitHub's error, whose message client libraries recognise.
 fn secondary_limit(retry_after_s: u64) -> OperationError {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
     let mut error = OperationError::new(403, message).with_general_docs();
@@ -465,7 +466,7 @@ fn secondary_limit(retry_after_s: u64) -> OperationError {
     error
 }
 
-/// 501: GitHub may have this operation. Inventing a response would falsify results without notice.
+/// Builds 501: GitHub may have this operation. Inventing a response would falsify results without notice.
 fn build_unrouted_error(method: RequestMethod, path: &str) -> OperationError {
     let path: String = path.chars().take(200).collect();
     let mut error = OperationError::new(501, format!("Not simulated: {} {path}", method.name())).with_general_docs();

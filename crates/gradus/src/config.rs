@@ -54,8 +54,9 @@ pub(crate) enum ConfigError {
     Untrusted { path: PathBuf, keys: Vec<String> },
 }
 
-/// The state folder: the given one, else GRADUS_STATE_DIR, else `state_dir` of the settings file, else `.gradus`. With
-/// a given folder no file is read, so that a broken `gradus.toml` does not stop commands that do not need it.
+/// Returns the state folder: the given one, else GRADUS_STATE_DIR, else `state_dir` of the settings file, else
+/// `.gradus`. With a given folder no file is read, so that a broken `gradus.toml` does not stop commands that do not
+/// need it.
 pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> {
     if let Some(folder) = given {
         return Ok(folder.to_owned());
@@ -65,8 +66,8 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, ConfigError> 
     Ok(environment.state_dir.or(file.state_dir).unwrap_or_else(|| PathBuf::from(DEFAULT_STATE_DIR)))
 }
 
-/// Where the store is: at the address of `--store`, in the folder of `--data`, at the address in `GRADUS_STORE`, or in
-/// the state folder.
+/// Returns where the store is: at the address of `--store`, in the folder of `--data`, at the address in
+/// `GRADUS_STORE`, or in the state folder.
 pub(crate) fn store_location(address: Option<&str>, data: Option<&Path>) -> Result<StoreLocation, StoreLocationError> {
     match store_address(address, data) {
         Some(address) => Ok(StoreLocation::from_address(&address)?),
@@ -74,7 +75,8 @@ pub(crate) fn store_location(address: Option<&str>, data: Option<&Path>) -> Resu
     }
 }
 
-/// The address of a store outside of the state folder. A folder on the command line wins over the environment.
+/// Returns the address of a store outside of the state folder. A folder on the command line wins over the
+/// environment.
 pub(crate) fn store_address(address: Option<&str>, data: Option<&Path>) -> Option<String> {
     match (address, data) {
         (Some(address), _) => Some(address.to_owned()),
@@ -83,7 +85,7 @@ pub(crate) fn store_address(address: Option<&str>, data: Option<&Path>) -> Optio
     }
 }
 
-/// Why the store of a command is not known.
+/// Why the store of a command cannot be determined.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreLocationError {
     #[error(transparent)]
@@ -94,9 +96,9 @@ pub(crate) enum StoreLocationError {
 
 /// The name that is looked for in the working directory. Parent folders are not searched.
 pub(crate) const FILE_NAME: &str = "gradus.toml";
-/// Refused keys that one message lists at most; `gradus trust` shows all.
+/// Maximum number of refused keys in one message; `gradus trust` shows all.
 const MAX_NAMED_KEYS: usize = 20;
-/// Bytes of a configuration file. What is found in a folder may be a link to anything.
+/// Maximum size of a configuration file in bytes. A found file may be a link to anything.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 impl ConfigFile {
@@ -110,8 +112,8 @@ impl ConfigFile {
         Ok(unchecked.into_settings())
     }
 
-    /// The judge by the file alone. Its name and address go into the `fallback_*` fields, because flags and the
-    /// environment take precedence over them.
+    /// Returns the judge by the file alone. Its name and address go into the `fallback_*` fields, because flags and
+    /// the environment take precedence over them.
     pub(crate) fn judge_config(&self) -> JudgeConfig {
         let default = JudgeConfig::default();
         JudgeConfig {
@@ -151,7 +153,7 @@ impl PhoenixSection {
         }
     }
 
-    /// How outcomes become annotations, for exports to Phoenix and for the server.
+    /// Returns how outcomes become annotations, for exports to Phoenix and for the server.
     pub(crate) fn annotation_settings(&self) -> AnnotationSettings {
         let mut names = self.names_preset.to_names();
         names.extend(self.names.clone());
@@ -226,7 +228,8 @@ impl UncheckedFile {
         Err(ConfigError::Untrusted { path: self.path.clone(), keys })
     }
 
-    /// Paths are joined here and not before: consent is about paths as the file has them.
+    /// Returns the settings, with paths joined to the folder of the file. Consent is about paths as the file has
+    /// them, so they are joined only here.
     pub(crate) fn into_settings(mut self) -> ConfigFile {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             self.file.join_paths(folder);

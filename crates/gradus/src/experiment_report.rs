@@ -59,7 +59,7 @@ pub(crate) struct ExperimentFileError {
 }
 
 impl ExperimentReport {
-    /// The results that were stored with a run; `None` if the run graded no experiment.
+    /// Loads the results that were stored with a run; `None` if the run graded no experiment.
     pub(crate) fn load(run: &Path) -> Result<Option<ExperimentReport>, ExperimentFileError> {
         let path = run.join(FILE);
         match std::fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?)) {
@@ -69,14 +69,14 @@ impl ExperimentReport {
         }
     }
 
-    /// Written to a new file and renamed, so that a reader finds all or nothing.
+    /// Writes a new file and renames it, so that a reader finds all or nothing.
     pub(crate) fn save(&self, run: &Path) -> io::Result<()> {
         let (path, new) = (run.join(FILE), run.join(format!("{FILE}.new")));
         std::fs::write(&new, serde_json::to_vec(self)?)?;
         std::fs::rename(new, path)
     }
 
-    /// Names that gates may use. `pass^K` and `pass@K` exist for several trials only.
+    /// Returns the names that gates may use. `pass^K` and `pass@K` exist for several trials only.
     pub(crate) fn metric_names(trials: u32, tags: BTreeSet<String>) -> TrialMetricNames {
         let mut shares = vec!["pass".to_owned(), "answered".to_owned()];
         shares.extend(CHECKS.map(str::to_owned));
@@ -86,7 +86,7 @@ impl ExperimentReport {
         TrialMetricNames { shares, amounts: Vec::new(), tags }
     }
 
-    /// Overall rates: all checks together, how the agent ended, each check, and over trials.
+    /// Returns overall rates: all checks together, how the agent ended, each check, and over trials.
     pub(crate) fn rates(&self) -> Vec<PassRate> {
         let all: Vec<&ItemTrial> = self.trials.iter().collect();
         let mut passed = share_trials("pass", "Trials Passed", &all, ItemTrial::verdict);
@@ -111,7 +111,7 @@ impl ExperimentReport {
         rates
     }
 
-    /// The rate of passed trials for each tag, in alphabetical order.
+    /// Returns the rate of passed trials for each tag, in alphabetical order.
     pub(crate) fn tag_rates(&self) -> Vec<PassRate> {
         let mut tags: Vec<&String> = self.trials.iter().flat_map(|trial| &trial.tags).collect();
         tags.sort();
@@ -123,7 +123,7 @@ impl ExperimentReport {
         tags.iter().map(rate).collect()
     }
 
-    /// A mean over items of an estimate from the numbers of good trials and of all.
+    /// Returns a mean over items of an estimate from the numbers of good trials and of all.
     fn mean_items(&self, name: &str, title: &str, estimate: impl Fn(u32, u32) -> Option<f64>) -> PassRate {
         let groups = group_by_item(&self.trials);
         let chances = groups.iter().filter_map(|(_, trials)| {
@@ -135,21 +135,21 @@ impl ExperimentReport {
         make_rate(name, title, &clusters, 0)
     }
 
-    /// Trials that sent no spans although a check asks for tools.
+    /// Counts trials that sent no spans although a check needs tools.
     pub(crate) fn unchecked_trials(&self) -> usize {
         let is_unchecked =
             |trial: &&ItemTrial| trial.checks.iter().any(|check| check.outcome == CheckOutcome::NotChecked);
         self.trials.iter().filter(is_unchecked).count()
     }
 
-    /// Why a trial did not pass; empty if it did.
+    /// Lists why a trial did not pass; empty if it did.
     pub(crate) fn list_failures(trial: &ItemTrial) -> Vec<String> {
         let failed = trial.checks.iter().filter(|check| check.outcome == CheckOutcome::Failed);
         let checks = failed.map(|check| format!("{}: {}", check.name, check.reason));
         trial.failure.iter().map(|failure| format!("the agent failed: {failure}")).chain(checks).collect()
     }
 
-    /// Rates as metrics, on which gates can be set.
+    /// Returns rates as metrics, on which gates can be set.
     pub(crate) fn own_metrics(&self) -> Vec<MetricResult> {
         let metric = |rate: PassRate| MetricResult {
             name: rate.name,
@@ -167,7 +167,7 @@ impl ExperimentReport {
         self.rates().into_iter().map(metric).collect()
     }
 
-    /// Rates overall and by tag.
+    /// Returns tables of rates, overall and by tag.
     pub(crate) fn own_tables(&self) -> Vec<ReportTable> {
         let column = |name: &str, is_number| TableColumn { name: name.to_owned(), is_number };
         let table = |title: &'static str, about, first: &str, rates: Vec<PassRate>, note: Option<String>| ReportTable {
@@ -256,7 +256,7 @@ fn pass_result(passed: bool) -> TrialResult {
     TrialResult { name: "experiment: pass", title: "Trials Passed", is_good: passed }
 }
 
-/// What a run is about beside verdicts, for the server: a benchmark or an experiment.
+/// Loads the benchmark or the experiment that a run graded, for the server.
 pub(crate) fn load_run_supplement(run: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
     if let Some(bench) = gradus_github_bench::results::load_supplement(run)? {
         return Ok(Some(bench));
@@ -265,7 +265,7 @@ pub(crate) fn load_run_supplement(run: &Path) -> Result<Option<Box<dyn RunSupple
     Ok(experiment.map(|report| Box::new(report) as Box<dyn RunSupplement>))
 }
 
-/// Trials by item, in the order of the dataset.
+/// Groups trials by item, in the order of the dataset.
 pub(crate) fn group_by_item(trials: &[ItemTrial]) -> Vec<(&str, Vec<&ItemTrial>)> {
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     let mut groups: Vec<(&str, Vec<&ItemTrial>)> = Vec::new();
@@ -295,7 +295,7 @@ fn share_check(name: &str, trials: &[&ItemTrial]) -> PassRate {
     rate
 }
 
-/// The share of trials that `is_good`, of those for which it is known.
+/// Returns the share of trials that `is_good`, of those for which it is known.
 fn share_trials(
     name: &str,
     title: &str,
@@ -314,7 +314,7 @@ fn share_trials(
 }
 
 fn make_rate(name: &str, title: &str, clusters: &[ScoreCluster], not_checked: u64) -> PassRate {
-    // From 0: the sum of nothing is -0.
+    // The sum of nothing is -0, so it starts from 0.
     let count = clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
     let numerator = clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
     PassRate {

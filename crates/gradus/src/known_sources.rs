@@ -1,5 +1,5 @@
-//! Sources that are no files: `store:PROJECT` of the local store, `gradus://` of a running server, and a store given by
-//! the path of its database. `ingest` does not know them; they come in through `SourceResolver`.
+//! Sources that are not files: `store:PROJECT` of the local store, `gradus://` of a running server, and a store given
+//! by the path of its database. `ingest` does not know them and resolves them by `SourceResolver`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl SourceResolver for StoreAndServerResolver {
     }
 }
 
-/// The tool whose sessions one of these sources holds, if there is one: files and folders that a coding agent writes for
-/// its user.
+/// Returns the tool whose sessions one of these sources holds, if there is one: files and folders that a coding agent
+/// writes for its user.
 pub(crate) fn find_personal_session(sources: &[String]) -> Option<&'static str> {
     let files = sources.iter().filter(|source| Path::new(source).exists());
     files.into_iter().find_map(|source| gradus_ingest::find_personal_session(source))

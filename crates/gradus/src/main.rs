@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Gives memory back to the system some seconds after a burst, which glibc's allocator does not: it keeps what was freed
-/// between blocks that are in use, in several arenas.
+/// Returns memory to the system some seconds after a burst. glibc's allocator does not: it keeps freed memory between
+/// blocks that are in use, in several arenas.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

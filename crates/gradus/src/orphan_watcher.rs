@@ -1,5 +1,5 @@
-//! A process that ends the programs of agents if this one is killed by SIGKILL, which no handler sees. It reads the ids of
-//! running process groups from a pipe; the system closes the pipe when this process ends in whatever way.
+//! A process that ends the programs of agents if this one is killed by SIGKILL, which no handler sees. It reads the
+//! ids of running process groups from a pipe; the system closes the pipe however this process ends.
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -36,18 +36,18 @@ impl OrphanWatcher {
         Ok(OrphanWatcher { input: child.stdin.take(), child })
     }
 
-    /// `None` if the watcher has gone.
+    /// Adds a group. Returns `None` if the watcher has ended.
     pub(crate) fn add_group(self, id: Pid) -> Option<OrphanWatcher> {
         self.write_line('+', id)
     }
 
-    /// `None` if the watcher has gone.
+    /// Removes a group. Returns `None` if the watcher has ended.
     pub(crate) fn remove_group(self, id: Pid) -> Option<OrphanWatcher> {
         self.write_line('-', id)
     }
 
     fn write_line(mut self, sign: char, id: Pid) -> Option<OrphanWatcher> {
-        // One write of less than PIPE_BUF bytes, so that a line is there as a whole or not at all.
+        // One write of less than PIPE_BUF bytes is atomic.
         let line = format!("{sign} {}\n", id.as_raw_nonzero());
         let is_written = self.input.as_mut().is_some_and(|input| input.write_all(line.as_bytes()).is_ok());
         is_written.then_some(self)

@@ -55,7 +55,7 @@ pub(crate) struct OtlpBatchResult {
     pub(crate) rejected: usize,
     /// Why records were rejected, with their number.
     pub(crate) reasons: Vec<String>,
-    /// Messages of a backend that accepted everything, which OTLP allows as well.
+    /// Messages of a backend that accepted all records, which OTLP allows as well.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -83,20 +83,20 @@ enum LogSupport {
     Refused(String),
 }
 
-/// Outcomes of one request. It bounds the size of a request: an explanation can be thousands of characters long.
+/// Maximum number of outcomes of one request. It bounds the size: an explanation can be thousands of characters long.
 const AT_ONCE: usize = 200;
-/// To connect, and between two reads of an answer.
+/// Timeout for the connection, and between two reads of a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one request is retried, unless `retry_s` of the settings says otherwise.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
-/// Bytes of an answer that are read; an OTLP answer is a few bytes.
+/// Maximum size of a response in bytes; an OTLP response is a few bytes.
 const MAX_ANSWER: usize = 1 << 20;
 /// Name of the instrumentation scope, and `service.name` of the resource.
 const SCOPE: &str = "gradus";
 
 impl VerdictExporter {
-    /// `time` is the RFC 3339 time of the verdicts. It is the time of the run and not of the export, so that sending
-    /// the same run twice gives the same records; an unreadable time counts as 0.
+    /// Creates an exporter. `time` is the RFC 3339 time of the verdicts. It is the time of the run and not of the
+    /// export, so that sending the same run twice gives the same records; an unreadable time counts as 0.
     pub(crate) fn new(
         url: &str,
         environment: &EnvironmentVariables,
@@ -123,7 +123,7 @@ impl VerdictExporter {
         })
     }
 
-    /// Why no log records are sent, once the backend has refused them; `None` before the first answer.
+    /// Returns why no log records are sent, once the backend has refused them; `None` before the first response.
     pub(crate) fn no_logs(&self) -> Option<&str> {
         match &self.logs {
             LogSupport::Refused(why) => Some(why),
@@ -137,12 +137,12 @@ impl VerdictExporter {
         !self.waiting.is_empty() && (self.project.as_deref() != project || self.waiting.len() >= AT_ONCE)
     }
 
-    /// A copy of what was added and not sent yet, for the list of undelivered outcomes if the export is interrupted.
+    /// Returns a copy of the unsent outcomes, for the list of undelivered outcomes if the export is interrupted.
     pub(crate) fn pending(&self) -> Vec<OutcomeAnnotation> {
         self.waiting.clone()
     }
 
-    /// Drops what was added and not sent yet.
+    /// Drops the unsent outcomes.
     pub(crate) fn clear_pending(&mut self) {
         self.waiting.clear();
     }
@@ -191,9 +191,9 @@ impl VerdictExporter {
                     sent.record_partial_success(&answer, "events", waiting.len());
                 }
                 (Err(error), _) if error.may_pass() => return Err((error, waiting)),
-                // The backend has no logs, which is no loss: the spans hold the same verdicts.
+                // The backend has no logs, which loses nothing: the spans hold the same verdicts.
                 (Err(error), LogSupport::Untried) => self.logs = LogSupport::Refused(error.status_and_words()),
-                // It accepted log records before, so the fault is in these records.
+                // It accepted log records before, so these records are at fault.
                 (Err(error), _) => {
                     sent.rejected = waiting.len();
                     sent.reasons.push(format!("{} events: {error}", waiting.len()));
@@ -226,8 +226,9 @@ impl VerdictExporter {
     }
 }
 
-/// The address that `/v1/traces` and `/v1/logs` are added to; one that already ends in them is accepted. Addresses with
-/// a user, a password or a query are refused, since such keys would appear in messages and in the manifest of the run.
+/// Returns the address that `/v1/traces` and `/v1/logs` are added to; one that already ends in them is accepted.
+/// Addresses with a user, a password or a query are refused, since such keys would appear in messages and in the
+/// manifest of the run.
 pub(crate) fn base_of(url: &str) -> Result<String, OtlpAddressError> {
     let read = Url::parse(url).map_err(|_| OtlpAddressError)?;
     let has_key = !read.username().is_empty() || read.password().is_some() || read.query().is_some();
@@ -280,9 +281,10 @@ fn text_attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, Attrib
     (Cow::Borrowed(key), AttributeValue::Str(Cow::Borrowed(text)))
 }
 
-/// An outcome as a span and as a log record, both in protobuf. The trace id is a digest of run and trajectory; the span
-/// id and `log.record.uid` are digests of run, judged span, evaluator and identifier. A backend that deduplicates by id
-/// therefore keeps one copy of a repeated export. `None` for an annotation of a whole trace: there is no span to link.
+/// Encodes an outcome as a span and as a log record, both in protobuf. The trace id is a digest of run and
+/// trajectory; the span id and `log.record.uid` are digests of run, judged span, evaluator and identifier. A backend
+/// that deduplicates by id therefore keeps one copy of a repeated export. `None` for an annotation of a whole trace,
+/// which has no span to link.
 fn encode_annotation(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     let OutcomeTarget::Span { trace_id, span_id } = &annotation.target else { return None };
     let (trace, span) = (TraceId::parse(trace_id), SpanId::parse(span_id));
@@ -319,7 +321,7 @@ fn encode_annotation(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64)
     Some((encoded_span, encoded_log))
 }
 
-/// Attributes of the EVALUATOR span: OpenInference's `evaluations.N.evaluation.*`.
+/// Builds the attributes of the EVALUATOR span: OpenInference's `evaluations.N.evaluation.*`.
 fn build_span_attributes<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
         text_attribute("openinference.span.kind", "EVALUATOR"),
@@ -340,8 +342,8 @@ fn build_span_attributes<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a st
     AttributeList(attributes)
 }
 
-/// Attributes of the `gen_ai.evaluation.result` event, by the GenAI semantic conventions; `gradus.outcome` is our own,
-/// as they have no word for a question that does not apply.
+/// Builds the attributes of the `gen_ai.evaluation.result` event, by the GenAI semantic conventions; `gradus.outcome`
+/// is our own, because they have no term for a question that does not apply.
 fn build_event_attributes<'a>(annotation: &'a OutcomeAnnotation, outcome: &'a str, uid: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
         text_attribute("gen_ai.evaluation.name", &annotation.name),

@@ -2,11 +2,11 @@
 
 use std::panic::PanicHookInfo;
 
-/// How the standard library words it. The macros that print have no other way to report it than a panic.
+/// The standard library's text of this panic. The macros that print have no other way to report a failure.
 const PRINT_FAILURE: &str = "failed printing to std";
 
-/// Ends the program with exit code 1 when printing fails. Whoever closed a pipe knows it; a full disk is reported. All
-/// other panics go on as before.
+/// Ends the program with exit code 1 when printing fails. A full disk is reported, a closed pipe is not. Other panics
+/// are handled as before.
 pub(crate) fn exit_on_print_failure() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| match print_failure(info) {
@@ -24,7 +24,7 @@ pub(crate) fn exit_on_print_failure() {
     }));
 }
 
-/// The reason, if this is a panic of printing.
+/// Returns the reason, if this is a panic of printing.
 fn print_failure(info: &PanicHookInfo<'_>) -> Option<String> {
     let message = info.payload_as_str()?;
     let (_, reason) = message.strip_prefix(PRINT_FAILURE)?.split_once(": ")?;

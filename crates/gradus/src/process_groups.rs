@@ -27,12 +27,13 @@ pub(crate) struct AgentProcessGroup {
     programs: ProcessGroupRegistry,
 }
 
-/// What a gated shell waits for on its standard input, before everything that the program reads.
+/// The line that a gated shell waits for on its standard input, before everything that the program reads.
 pub(crate) const START_LINE: &[u8] = b"\n";
 
-/// A shell that runs `command` in a process group of its own once [`START_LINE`] has arrived on its standard input, and
-/// exits if this process ends before. Without the gate, a program would go on running if this process were killed
-/// between starting it and registering its group. `read` takes one byte at a time, so the program gets the rest.
+/// Builds a shell that runs `command` in a process group of its own once [`START_LINE`] has arrived on its standard
+/// input, and exits if this process ends before. Without the gate, a program would continue if this process were
+/// killed between starting it and registering its group. `read` takes one byte at a time, so the program gets the
+/// rest.
 pub(crate) fn build_gated_shell(command: &str) -> tokio::process::Command {
     let mut shell = tokio::process::Command::new("sh");
     shell.args(["-c", r#"read -r start && exec sh -c "$1""#, "sh", command]).stdin(Stdio::piped()).process_group(0);
@@ -40,14 +41,14 @@ pub(crate) fn build_gated_shell(command: &str) -> tokio::process::Command {
 }
 
 impl ProcessGroupRegistry {
-    /// Adds the group that the process `id` leads. `None` is a process that has ended already; nothing is killed for
-    /// it.
+    /// Adds the group that the process `id` leads. `None` is a process that has already ended, for which nothing is
+    /// killed.
     pub(crate) fn register(&self, id: Option<u32>) -> AgentProcessGroup {
         let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
             let mut groups = self.lock();
             groups.ids.insert(id.as_raw_nonzero().get());
-            // Without a watcher everything works but the end after SIGKILL.
+            // Without a watcher everything works except ending the programs after SIGKILL.
             let watcher = groups.watcher.take().or_else(|| OrphanWatcher::start().ok());
             groups.watcher = watcher.and_then(|watcher| watcher.add_group(id));
         }
@@ -70,7 +71,7 @@ impl AgentProcessGroup {
     /// Sends a signal to every process of the group.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
-            // Usually all processes have ended, and the error (ESRCH) says so.
+            // Usually all processes have ended, which is the error ESRCH.
             let _ = kill_process_group(id, signal);
         }
     }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::program_runner::{ProgramInput, ProgramOutput, ProgramRunner};
 use crate::received_traces::{read_received_traces, unique_trace_id};
 
-/// An agent that is a program. One value plays all trials of a benchmark.
+/// An agent that is a program. One value runs all trials of a benchmark.
 #[derive(Debug)]
 pub(crate) struct ForeignAgent {
     pub(crate) program: ProgramRunner,
@@ -48,8 +48,8 @@ impl TrialRunner for ForeignAgent {
 }
 
 impl ForeignAgent {
-    /// Plays one trial: runs the program, reads spans and requests, verifies the result, and optionally replays it.
-    /// Fails only for reasons that are none of the agent: a missing command, or a receiver that cannot start.
+    /// Runs one trial: runs the program, reads spans and requests, verifies the result, and optionally replays it.
+    /// Fails only for reasons that the agent did not cause: a missing command, or a receiver that cannot start.
     async fn run_trial(&self, arena: &mut TrialEnvironment, job: &TrialJob<'_>) -> Result<FinishedTrial, BenchError> {
         let failed = |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
         let task = job.task;
@@ -141,8 +141,8 @@ impl ForeignAgent {
     }
 }
 
-/// The steps of a trajectory without their requests (`exchanges` is empty): spans and requests have no clock in common,
-/// and a tool may send several requests or none.
+/// Returns the steps of a trajectory without their requests (`exchanges` is empty): spans and requests have no common
+/// clock, and a tool may send several requests or none.
 fn steps_of_spans(trajectory: &Trajectory) -> Vec<RunStep> {
     let steps = trajectory.steps.iter();
     steps

@@ -21,8 +21,8 @@ pub(crate) struct ProgramRunner {
     pub(crate) command: String,
     /// For one run; after it the process group gets SIGTERM, then SIGKILL.
     pub(crate) timeout: Duration,
-    /// Names of variables that the program gets from our environment beside `PATH` and the like. Everything else is
-    /// withheld, since our environment has keys.
+    /// Names of variables that the program gets from our environment in addition to `PATH` and the like. Everything
+    /// else is withheld, since our environment has keys.
     pub(crate) passed_variables: Vec<String>,
     /// The running programs, for interrupts.
     pub(crate) programs: ProcessGroupRegistry,
@@ -64,21 +64,21 @@ pub(crate) enum ProgramEnd {
     AnswerTooLong,
 }
 
-/// Bytes of an answer. A program that prints more is ended, since its answer cannot count.
+/// Maximum size of an answer in bytes. A program that prints more is ended, since its answer cannot count.
 pub(crate) const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// Bytes of standard error that are kept, from its end, where the message of a crash is.
+/// Maximum number of bytes of standard error that are kept, from its end, where the message of a crash is.
 const MAX_COMPLAINT_BYTES: usize = 2_000;
-/// Linux refuses to start a program with a longer variable (MAX_ARG_STRLEN).
+/// Maximum length of a variable: Linux refuses to start a program with a longer one (MAX_ARG_STRLEN).
 const MAX_VARIABLE_BYTES: usize = 120 << 10;
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long output is read after the program has ended, while a process that it left behind keeps the pipe open.
+/// Time for which output is read after the program has ended, while a process that it left behind keeps the pipe open.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Exit codes of a POSIX shell for a command that it may not execute, or that does not exist.
 const NOT_FOUND_CODES: [i32; 2] = [126, 127];
 
 impl ProgramEnd {
-    /// Why the program did not answer, in a few words about it; `None` if it did.
+    /// Returns why the program did not answer, in a few words; `None` if it did.
     pub(crate) fn failure(&self) -> Option<String> {
         Some(match self {
             ProgramEnd::Answered => return None,
@@ -109,7 +109,7 @@ impl ProgramInput {
     }
 }
 
-/// The variables by which OpenTelemetry SDKs and Phoenix's clients find a collector.
+/// Returns the variables by which OpenTelemetry SDKs and Phoenix's clients find a collector.
 pub(crate) fn collector_variables(collector: &RunningServer) -> [(&'static str, String); 4] {
     let endpoint = format!("http://{}", collector.http);
     [
@@ -136,7 +136,7 @@ impl ProgramRunner {
             command.env_remove(name);
         }
         for (name, value) in input.variables {
-            // What does not fit is on standard input as well.
+            // A value that is too long is on standard input as well.
             if value.len() <= MAX_VARIABLE_BYTES {
                 command.env(name, value);
             }
@@ -209,7 +209,7 @@ impl ProgramRunner {
     }
 }
 
-/// A NO_PROXY list with this machine added: collectors are on loopback, where a proxy cannot reach them.
+/// Returns a NO_PROXY list with this machine added: collectors are on loopback, which a proxy cannot reach.
 fn without_proxy(list: Option<OsString>) -> OsString {
     let mut hosts = list.unwrap_or_default();
     if !hosts.is_empty() {
@@ -237,8 +237,8 @@ impl OutputCapture {
         OutputCapture { text: Vec::new(), limit, keeps_end: true, is_cut: false }
     }
 
-    /// Reads the stream to its end or to an error. Memory stays within the limit and one buffer. With `limit_reached`,
-    /// reading stops at the limit, and who waits for it is told.
+    /// Reads the stream to its end or to an error. Memory stays within the limit and one buffer. With
+    /// `limit_reached`, reading stops at the limit and notifies it.
     async fn take_in(&mut self, source: Option<impl tokio::io::AsyncRead + Unpin>, limit_reached: Option<&Notify>) {
         let Some(mut source) = source else { return };
         let mut buffer = vec![0; 64 << 10];

@@ -1,5 +1,5 @@
-//! The traces in the store of a collector, as trajectories and as OTLP. `gradus bench` and `gradus experiment` read what
-//! an agent has sent with it.
+//! The traces in the store of a collector, as trajectories and as OTLP: what an agent has sent to `gradus bench` or
+//! `gradus experiment`.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +9,8 @@ use gradus_ingest::{RecordIntake, SourceLimits};
 use gradus_otlp::change_trace_ids;
 use gradus_store::Store;
 
-/// A trace id that is unique among all trials. Programs with a fixed random seed send the same ids in every trial, and
-/// their traces would be merged. `trial` names the trial among all that ever ran.
+/// Returns a trace id that is unique among all trials. Programs with a fixed random seed send the same ids in every
+/// trial, and their traces would be merged. `trial` identifies the trial among all that ever ran.
 pub(crate) fn unique_trace_id(trial: &str, id: [u8; 16]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(trial.as_bytes());
@@ -21,8 +21,8 @@ pub(crate) fn unique_trace_id(trial: &str, id: [u8; 16]) -> [u8; 16] {
     unique
 }
 
-/// The contents of a collector's store, as trajectories and as one OTLP export request. Each trace gets the id that
-/// `change_id` gives it.
+/// Reads the contents of a collector's store, as trajectories and as one OTLP export request. Each trace gets the id
+/// that `change_id` gives it.
 pub(crate) fn read_received_traces(
     folder: &Path,
     change_id: &dyn Fn([u8; 16]) -> [u8; 16],
@@ -51,7 +51,7 @@ pub(crate) fn visit_received_exports(folder: &Path, take: &mut dyn FnMut(&[u8]))
     Ok(())
 }
 
-/// The trajectories in an OTLP export request.
+/// Reads the trajectories in an OTLP export request.
 pub(crate) fn read_trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
     let mut found = Vec::new();
     let mut take = |_: usize, trajectory: Trajectory| {

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-/// Variables that are passed on, beside `LC_*`. None of them usually holds a secret.
+/// Variables that are passed on, in addition to `LC_*`. None of them usually holds a secret.
 pub const PASSED_VARIABLES: [&str; 29] = [
     "CONDA_PREFIX",
     "HOME",
@@ -37,13 +37,13 @@ pub const PASSED_VARIABLES: [&str; 29] = [
 ];
 const ALLOWED_PREFIX: &str = "LC_";
 
-/// The variables of this process that a program may have: the allow-list and those that `named` names. A name may end
-/// in `*`.
+/// Returns the variables of this process that a program may have: the allow-list and those in `named`, whose names
+/// may end in `*`.
 pub fn child_variables(named: &[String]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| is_passed_on(name, named)))
 }
 
-/// The first name that is not the name of a variable, perhaps with `*` at its end.
+/// Returns the first entry that is not the name of a variable, optionally with `*` at its end.
 pub fn find_invalid_name(named: &[String]) -> Option<&str> {
     let is_valid = |name: &str| {
         let stem = name.strip_suffix('*').unwrap_or(name);

@@ -42,11 +42,11 @@ pub fn is_loopback_host(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The page that caused a request, if a browser says that it belongs to another site. Pages of `trusted_origins` are
-/// allowed.
+/// Returns the page that caused a request, if the browser states that it belongs to another site. Pages of
+/// `trusted_origins` are allowed.
 ///
 /// `Sec-Fetch-Site` decides where a browser sends it. Otherwise `Origin` and `Referer` decide, because browsers leave
-/// it out on plain HTTP between machines. Clients that are no browsers send none of them.
+/// it out on plain HTTP between machines. Clients other than browsers send none of them.
 pub fn find_cross_site_page(headers: &HeaderMap, uri: &Uri, trusted_origins: &[impl AsRef<str>]) -> Option<String> {
     let is_trusted = |origin: &str| trusted_origins.iter().any(|trusted| trusted.as_ref().eq_ignore_ascii_case(origin));
     let origins = header_values(headers, &ORIGIN);
@@ -78,8 +78,8 @@ pub fn find_cross_site_page(headers: &HeaderMap, uri: &Uri, trusted_origins: &[i
         .find(|origin| !is_own(origin) && !is_trusted(origin))
 }
 
-/// The content type of a body that a page of another site can send without a preflight. A missing one is the empty
-/// text.
+/// Returns the content type of a body that a page of another site can send without a preflight. A missing one is the
+/// empty text.
 pub fn find_simple_content_type(headers: &HeaderMap) -> Option<String> {
     let kinds = header_values(headers, &CONTENT_TYPE);
     if kinds.is_empty() {
@@ -90,14 +90,14 @@ pub fn find_simple_content_type(headers: &HeaderMap) -> Option<String> {
     essences.find(|kind| kind.is_empty() || SIMPLE_CONTENT_TYPES.contains(&kind.as_str()))
 }
 
-/// Scheme and authority of an address: what the browser calls its origin.
+/// Returns scheme and authority of an address: its origin.
 pub fn origin_part(url: &str) -> &str {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
     &url[..end]
 }
 
-/// All values of a header. Bytes that are no text are replaced, and so match nothing.
+/// Returns all values of a header. Invalid UTF-8 is replaced, and so matches nothing.
 fn header_values(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
     let values = headers.get_all(name).iter();
     values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned()).collect()

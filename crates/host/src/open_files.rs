@@ -3,7 +3,7 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Files that the process needs besides connections.
+/// Number of open files that the process needs in addition to connections.
 const OTHER_FILES: u64 = 64;
 
 /// The system allows fewer open files than a program was asked to use.

@@ -12,8 +12,8 @@ use crate::proxy::with_environment_proxies;
 use crate::retry_after::retry_after;
 use crate::secret::{SecretString, mask_secrets, register_secret};
 
-/// A client builder with our user agent and one provider of cryptography. Redirects are not followed, because a key
-/// would go to another host. Requests to this machine bypass the proxy.
+/// Returns a client builder with our user agent and one cryptography provider. Redirects are not followed, because a
+/// key would go to another host. Requests to this machine bypass the proxy.
 pub fn http_client() -> reqwest::ClientBuilder {
     // One provider for the whole process. A second installation fails without harm.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -23,7 +23,7 @@ pub fn http_client() -> reqwest::ClientBuilder {
     if *HAS_SYSTEM_ROOTS { builder } else { builder.tls_certs_only([]) }
 }
 
-/// Whether this system has certificates of authorities. Slim containers have none, and no client that wants them can be
+/// Whether this system has root certificates. Slim containers have none, and a client that requires them cannot be
 /// built there. A client without any still reaches HTTP; HTTPS fails when it connects.
 static HAS_SYSTEM_ROOTS: LazyLock<bool> = LazyLock::new(|| reqwest::Client::builder().no_proxy().build().is_ok());
 
@@ -35,7 +35,7 @@ pub struct HttpResponse {
     pub body: Vec<u8>,
 }
 
-/// Why there is no response. Texts are free of addresses and registered secrets.
+/// Why there is no response. Texts contain no addresses and no registered secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFailure {
     #[error("nothing answers there ({0})")]
@@ -106,7 +106,7 @@ fn may_pass(status: StatusCode) -> bool {
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY)
 }
 
-/// Bytes that are reserved before any have arrived.
+/// Maximum number of bytes that are reserved before the body arrives.
 const MAX_RESERVED: usize = 16 << 20;
 
 async fn send_once(request: RequestBuilder, limit: usize) -> Result<HttpResponse, HttpFailure> {
@@ -140,7 +140,8 @@ fn classify_failure(error: reqwest::Error) -> HttpFailure {
     }
 }
 
-/// The innermost cause, which says most; the layers above it only repeat that something failed. Secrets are masked.
+/// Returns the innermost cause, which is the most specific; the layers above it only repeat that something failed.
+/// Secrets are masked.
 pub fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -149,7 +150,7 @@ pub fn root_cause(error: &dyn std::error::Error) -> String {
     mask_secrets(&cause.to_string())
 }
 
-/// The message in an error response, for output: one line, printable, and not too long.
+/// Returns the message in an error response for output: one printable line of limited length.
 pub fn response_message(body: &[u8]) -> String {
     const SHOWN: usize = 300;
     let text = String::from_utf8_lossy(&body[..body.len().min(16 << 10)]);

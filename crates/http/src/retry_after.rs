@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// Reads `Retry-After` (RFC 9110) in seconds or as a date, and `retry-after-ms`, which OpenAI sends beside it and which
-/// is more precise.
+/// Reads `Retry-After` (RFC 9110) in seconds or as a date, and the more precise `retry-after-ms` of OpenAI.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(|value| value.parse::<f64>().ok()) {
@@ -19,12 +18,12 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(duration_until(date))
 }
 
-/// `None` for negative numbers, infinity and NaN.
+/// Converts seconds to a duration; `None` for negative numbers, infinity and NaN.
 pub fn duration_from_seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok()
 }
 
-/// Zero for a date in the past.
+/// Returns the time until a date; zero for a date in the past.
 pub fn duration_until(date: jiff::Timestamp) -> Duration {
     let at = SystemTime::from(date);
     at.duration_since(SystemTime::now()).unwrap_or_default()

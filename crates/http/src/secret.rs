@@ -18,7 +18,7 @@ impl SecretString {
         SecretString(key)
     }
 
-    /// An address with a password. Only the password is registered: messages must name the server.
+    /// Wraps an address with a password. Only the password is registered: messages must name the server.
     pub fn from_address(address: impl Into<String>) -> Self {
         let address = address.into().trim().to_owned();
         // Drivers accept passwords with characters that end an authority, so it ends at the last `@`.
@@ -33,7 +33,7 @@ impl SecretString {
         SecretString(address)
     }
 
-    /// The key itself, to be put into a request and nowhere else.
+    /// Returns the key itself, to be put into a request and nowhere else.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -49,11 +49,11 @@ impl fmt::Debug for SecretString {
     }
 }
 
-/// Shorter texts are no secrets, and masking them would make messages unreadable.
+/// Minimum length of a secret that is masked. Masking shorter texts would make messages unreadable.
 const MIN_SECRET_BYTES: usize = 6;
-/// A server may cut what it echoes. So many consecutive bytes of a secret are masked, too.
+/// Minimum length of a part of a secret that is masked. A server may cut what it echoes.
 const MIN_ECHO_BYTES: usize = 12;
-/// Registered secrets. No configuration has more, and masking is linear in their number.
+/// Maximum number of registered secrets. Masking is linear in it.
 const MAX_SECRETS: usize = 256;
 /// Texts that people set as a key where none is needed. Masking them would garble messages about such servers.
 const PLACEHOLDERS: [&str; 6] = ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
@@ -102,14 +102,14 @@ pub fn holds_secret(text: &str) -> bool {
     secrets.iter().any(|secret| text.contains(secret.as_str()))
 }
 
-/// Byte ranges of users and passwords of addresses in a text, however short they are.
+/// Finds the byte ranges of users and passwords of addresses in a text, however short they are.
 fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
     text.match_indices("://").filter_map(|(at, scheme)| {
         let start = at + scheme.len();
         let ends_authority = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | '`') || c.is_whitespace();
         let authority = text[start..].split(ends_authority).next()?;
         let end = start + authority.rfind('@')?;
-        // The role of a database is no secret; a user alone can be a token elsewhere.
+        // The user name of a database URL is not a secret; a user without a password can be a token elsewhere.
         if text[..at].ends_with("postgres") && !text[start..end].contains(':') {
             return None;
         }
@@ -117,7 +117,7 @@ fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
     })
 }
 
-/// The text with all registered secrets, longer parts of them, and users and passwords of addresses replaced by a mask.
+/// Returns the text with all registered secrets, long parts of them, and users and passwords of addresses masked.
 pub fn mask_secrets(text: &str) -> String {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     let mut masked = vec![false; text.len()];

@@ -1,5 +1,5 @@
-//! Measures how fast a session file is read: `cargo run --profile dist -p gradus-import --example measure_session FILE`.
-//! A development tool.
+//! Measures how fast a session file is read: `cargo run --profile dist -p gradus-import --example measure_session
+//! FILE`. A development tool.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::time::Instant;

@@ -11,7 +11,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The bytes of a text in Base64; `None` if it is none.
+/// Decodes a text in Base64; `None` if it is not Base64.
 pub(crate) fn decode_base64_text(text: &str) -> Option<Vec<u8>> {
     let standard = text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).map(|byte| match byte {
         b'-' => b'+',
@@ -21,8 +21,8 @@ pub(crate) fn decode_base64_text(text: &str) -> Option<Vec<u8>> {
     LENIENT.decode(standard.collect::<Vec<u8>>()).ok()
 }
 
-/// An id of exactly `N` bytes, as Protobuf's JSON form writes it; `None` for anything else. 24 and 12 characters with
-/// padding can never be hexadecimal ids of the same size.
+/// Decodes an id of exactly `N` bytes, as Protobuf's JSON form writes it; `None` for anything else. 24 and 12
+/// characters with padding can never be hexadecimal ids of the same size.
 pub(crate) fn decode_base64_id<const N: usize>(text: &str) -> Option<[u8; N]> {
     if !text.ends_with('=') || text.len() != N.div_ceil(3) * 4 {
         return None;

@@ -10,7 +10,7 @@ pub trait SessionReader {
     /// wrong but without its position: the caller adds file and line.
     fn read_record(&mut self, record: &[u8], sink: &mut dyn ImportSink);
 
-    /// Hands over what is still open, at the end of the file.
+    /// Hands over what is incomplete at the end of the file.
     fn finish(self: Box<Self>, sink: &mut dyn ImportSink);
 }
 
@@ -19,15 +19,15 @@ pub trait SessionReader {
 pub struct SessionFormat {
     /// As users know it: `Claude Code session`.
     pub name: &'static str,
-    /// Whether the first records of a file (at most 20) prove the format.
+    /// Whether the first records of a file (20 at most) prove the format.
     pub matches: fn(&[Json]) -> bool,
     pub open: fn() -> Box<dyn SessionReader>,
-    /// Whether a coding agent writes it on the machine of its user: such a session is sent nowhere without consent.
+    /// Whether a coding agent writes it on the machine of its user. Such a session is sent nowhere without consent.
     pub is_personal: bool,
 }
 
 impl SessionFormat {
-    /// Written by a coding agent on the machine of its user.
+    /// Describes a format of a coding agent on the machine of its user.
     pub(crate) const fn personal(
         name: &'static str,
         matches: fn(&[Json]) -> bool,
@@ -36,7 +36,7 @@ impl SessionFormat {
         SessionFormat { name, matches, open, is_personal: true }
     }
 
-    /// Written by a harness.
+    /// Describes a format of a harness.
     pub(crate) const fn listed(
         name: &'static str,
         matches: fn(&[Json]) -> bool,

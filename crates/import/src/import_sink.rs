@@ -1,4 +1,4 @@
-//! What readers hand over.
+//! The sink that readers hand turns, spans and annotations to.
 
 use std::fmt;
 
@@ -7,16 +7,17 @@ use gradus_core::trajectory::{RecordedAnnotation, Trajectory};
 
 /// Receives what a reader finds.
 pub trait ImportSink {
-    /// A span, for formats that are spans in another spelling. It is assembled with the other spans of its trace.
+    /// Receives a span, for formats that are spans in another spelling. It is assembled with the other spans of its
+    /// trace.
     fn add_span(&mut self, span: &Span<'_>);
 
-    /// A score or a label of a span, or of a whole trace. It may come before the span.
+    /// Receives a score or a label of a span, or of a whole trace. It may come before the span.
     fn add_annotation(&mut self, _trace_id: TraceId, _span_id: Option<SpanId>, _annotation: RecordedAnnotation) {}
 
-    /// A finished turn of a conversation. The turns of a conversation arrive in order.
+    /// Receives a finished turn of a conversation. The turns of a conversation arrive in order.
     fn add_turn(&mut self, turn: ImportedTurn);
 
-    /// One record that could not be read. Reading continues.
+    /// Reports one record that could not be read. Reading continues.
     fn report_bad_record(&mut self, reason: &str);
 }
 
@@ -29,8 +30,8 @@ pub struct ImportedTurn {
     pub subagents: Vec<SubagentStart>,
     /// The key by which the step that started this session names it; `None` for a session that a person started.
     pub started_as: Option<String>,
-    /// Taken from the record of the session that started this one. A record of its own is complete, and takes the place
-    /// of all copies with the same key in `started_as`.
+    /// Taken from the record of the session that started this one. A record of its own is complete and replaces all
+    /// copies with the same key in `started_as`.
     pub is_copy: bool,
 }
 

@@ -2,12 +2,12 @@
 
 use serde_json::Value as Json;
 
-/// The text of a field; `None` if it is missing, empty or not a text.
+/// Returns the text of a field; `None` if it is missing, empty or not a text.
 pub(crate) fn text_field<'a>(record: &'a Json, key: &str) -> Option<&'a str> {
     record.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// A field that counts something.
+/// Returns the count in a field; 0 if it is missing or not a count.
 pub(crate) fn count_field(record: &Json, key: &str) -> u64 {
     record.get(key).and_then(Json::as_u64).unwrap_or_default()
 }
@@ -17,7 +17,8 @@ pub(crate) fn is_set(record: &Json, key: &str) -> bool {
     record.get(key).and_then(Json::as_bool).unwrap_or_default()
 }
 
-/// The text of a result: a plain text, or the text parts of a list, joined by line feeds. Other values as JSON.
+/// Returns the text of a result: a plain text, or the text parts of a list, joined by line feeds. Other values as
+/// JSON.
 pub(crate) fn content_text(content: Json) -> String {
     gradus_core::message::result_text(content)
 }

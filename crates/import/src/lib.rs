@@ -4,7 +4,7 @@
 //!
 //! Three kinds of formats, one table each:
 //!
-//! - [`SessionFormat`]: records of one conversation behind each other, as JSON lines or as elements of one list. The
+//! - [`SessionFormat`]: consecutive records of one conversation, as JSON lines or as elements of one list. The
 //!   reader sees record by record, so that memory does not grow with the file.
 //! - [`DocumentFormat`]: JSON objects that are complete in themselves, as a file or as a line.
 //! - [`UnreadableFormat`]: what is recognised and not read, with the reason.

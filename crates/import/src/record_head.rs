@@ -2,11 +2,11 @@
 
 use serde_json::Value as Json;
 
-/// Records that are looked at: enough to pass the metadata that some tools write first.
+/// Maximum number of records that are looked at: enough to pass the metadata that some tools write first.
 const MAX_RECORDS: usize = 20;
 
-/// The first records of a JSON input: of lines, of documents behind each other, or of the elements of one list. The
-/// last one may be cut off by the end of `head`; it then holds what is there of it.
+/// Returns the first records of a JSON input: of lines, of consecutive documents, or of the elements of one list. The
+/// last one may be incomplete, if `head` ends within it.
 pub fn read_first_records(head: &[u8]) -> Vec<Json> {
     let mut rest = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     if let Some(inside) = rest.strip_prefix(b"[") {
@@ -55,7 +55,7 @@ fn complete_json(cut: &[u8]) -> Option<Json> {
             '{' => closers.push('}'),
             '[' => closers.push(']'),
             '}' | ']' => drop(closers.pop()),
-            // In front of a comma everything is complete.
+            // Before a comma everything is complete.
             ',' => last_whole = Some((at, closers.iter().rev().collect())),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Makes trajectories of the events of a conversation: requests, replies, calls, results.
+//! Makes trajectories from the events of a conversation: requests, replies, calls, results.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use gradus_core::trajectory::{
 use crate::import_sink::{ImportSink, ImportedTurn};
 use crate::turn_draft::{ImportedCall, ImportedResult, TurnDraft, read_arguments};
 
-/// Turns that are held back, so that a later record can take them back. A conversation that was rolled back further is
-/// reported.
+/// Maximum number of turns that are held back, so that a later record can take them back. A conversation that was
+/// rolled back further is reported.
 const MAX_HELD_TURNS: usize = 32;
-/// Bytes of texts of the turns that are held back.
+/// Maximum size of the texts of the turns that are held back, in bytes.
 const MAX_HELD_BYTES: usize = 16 << 20;
 
 /// One conversation, filled in the order of its record. Times are RFC 3339.
@@ -34,27 +34,27 @@ pub struct SessionBuilder {
     held: VecDeque<TurnDraft>,
     held_bytes: usize,
     current: Option<TurnDraft>,
-    /// A record before the next turn could not be read.
+    /// Whether a record before the next turn could not be read.
     has_lost_record: bool,
-    /// The context was compacted since the last call.
+    /// Whether the context was compacted since the last call.
     is_compacted: bool,
     handed_over: u32,
     previous_id: Option<String>,
 }
 
 impl SessionBuilder {
-    /// `session_id` becomes the id of the first turn.
+    /// Begins a conversation. `session_id` becomes the id of the first turn.
     pub fn new(session_id: impl Into<String>) -> Self {
         SessionBuilder { session_id: session_id.into(), ..SessionBuilder::default() }
     }
 
-    /// The name of the agent and its version. Applies to turns that are not handed over yet.
+    /// Sets the name of the agent and its version. Applies to turns that are not handed over yet.
     pub fn set_agent(&mut self, name: &str, version: Option<&str>) {
         self.agent = Some(name.to_owned());
         self.agent_version = version.map(str::to_owned).or(self.agent_version.take());
     }
 
-    /// The id, where it is known only after the first records.
+    /// Sets the id, if it is known only after the first records.
     pub fn set_session_id(&mut self, session_id: &str) {
         session_id.clone_into(&mut self.session_id);
     }
@@ -69,12 +69,12 @@ impl SessionBuilder {
         self.is_copy = true;
     }
 
-    /// The folder or project that the agent worked on.
+    /// Sets the folder or project that the agent worked on.
     pub fn set_project(&mut self, project: &str) {
         self.project = Some(project.to_owned());
     }
 
-    /// The model of the replies that follow, where they do not name it themselves.
+    /// Sets the model of the replies that follow, if they do not name it themselves.
     pub fn set_model(&mut self, model: &str) {
         self.model = Some(model.to_owned());
     }
@@ -92,7 +92,7 @@ impl SessionBuilder {
         self.current.is_some()
     }
 
-    /// A request of the user. Requests behind each other, without a reply between, are one.
+    /// Begins a turn with a request of the user. Consecutive requests without a reply between them are one.
     pub fn begin_turn(&mut self, query: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         let query = query.trim();
         if let Some(turn) = self.current.as_mut().filter(|turn| !turn.has_reply) {
@@ -118,7 +118,7 @@ impl SessionBuilder {
         turn.touch(at);
     }
 
-    /// A new reply of the model. Replies behind each other, without a call between, are one.
+    /// Begins a reply of the model. Consecutive replies without a call between them are one.
     pub fn begin_reply(&mut self, at: Option<&str>) {
         let turn = self.turn();
         if turn.trajectory.steps.len() > turn.reply.first_step {
@@ -131,7 +131,7 @@ impl SessionBuilder {
         turn.touch(at);
     }
 
-    /// A new reply that does not continue the one before, for records whose replies are complete.
+    /// Begins a reply that does not continue the one before, for records whose replies are complete.
     pub fn begin_separate_reply(&mut self, at: Option<&str>) {
         self.begin_reply(at);
         let reply = &mut self.turn().reply;
@@ -139,7 +139,7 @@ impl SessionBuilder {
         reply.reasoning.clear();
     }
 
-    /// Text that the model wrote, in front of its calls or as the answer.
+    /// Adds text that the model wrote, before its calls or as the answer.
     pub fn add_text(&mut self, text: &str) {
         if !text.trim().is_empty() {
             let turn = self.turn();
@@ -151,7 +151,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Reasoning that is recorded apart from the text.
+    /// Adds reasoning that is recorded separately from the text.
     pub fn add_reasoning(&mut self, text: &str) {
         if !text.trim().is_empty() {
             let turn = self.turn();
@@ -163,7 +163,7 @@ impl SessionBuilder {
         }
     }
 
-    /// A call of the current reply. Returns the number of its step.
+    /// Adds a call of the current reply. Returns the number of its step.
     pub fn add_call(&mut self, call: &ImportedCall<'_>, at: Option<&str>) -> u32 {
         let is_compacted = std::mem::take(&mut self.is_compacted);
         let turn = self.turn();
@@ -176,15 +176,15 @@ impl SessionBuilder {
         index
     }
 
-    /// The result of a call. `false` if there is no such call in this turn.
+    /// Adds the result of a call. Returns `false` if the call is not in this turn.
     pub fn add_result(&mut self, result: &ImportedResult<'_>) -> bool {
         let turn = self.turn();
         turn.touch(result.at);
         turn.add_result(result)
     }
 
-    /// The result of a call of an earlier turn that is still held: the user wrote on while a tool ran. `false` if none
-    /// of them waits for it.
+    /// Adds the result of a call of an earlier turn that is still held: the user sent a request while a tool ran.
+    /// Returns `false` if no call waits for it.
     pub fn add_late_result(&mut self, result: &ImportedResult<'_>) -> bool {
         let Some(id) = result.id else { return false };
         let waits = |turn: &&mut TurnDraft| {
@@ -197,7 +197,8 @@ impl SessionBuilder {
         is_added
     }
 
-    /// The result of a step, for records that tie results to calls by position. The number is that of `add_call`.
+    /// Adds the result of a step, for records that tie results to calls by position. The number is that of
+    /// `add_call`.
     pub fn add_step_result(&mut self, step_index: u32, result: &ImportedResult<'_>) -> bool {
         let turn = self.turn();
         turn.touch(result.at);
@@ -210,13 +211,14 @@ impl SessionBuilder {
         self.current.as_ref().is_some_and(|turn| turn.steps_by_id.contains_key(id))
     }
 
-    /// Whether the last call of this id in the current turn still waits for its result. An id that was answered can be
-    /// used again: some providers count ids anew with each reply.
+    /// Whether the last call of this id in the current turn still waits for its result. An id that was answered can
+    /// be used again: some providers restart their ids with each reply.
     pub fn has_open_call(&self, id: &str) -> bool {
         self.find_step(id).is_some_and(|step| step.observation.is_none())
     }
 
-    /// The step that a record of a whole call repeats: the last one of this id, if it is open or has the same arguments.
+    /// Returns the step that a record of a whole call repeats: the last one of this id, if it is open or has the same
+    /// arguments.
     pub fn repeated_step(&self, id: &str, arguments: Option<&ArgumentsText<'_>>) -> Option<u32> {
         let is_same = |step: &&TrajectoryStep| {
             let (parsed, raw) = read_arguments(arguments);
@@ -230,15 +232,14 @@ impl SessionBuilder {
         turn.trajectory.steps.get(turn.find_call(id)?)
     }
 
-    /// A text among the arguments of a call of the current turn.
+    /// Returns a text among the arguments of a call of the current turn.
     pub fn call_argument(&self, id: &str, key: &str) -> Option<String> {
         let turn = self.current.as_ref()?;
         let step = &turn.trajectory.steps[turn.find_call(id)?];
         Some(step.arguments.as_ref()?.get(key)?.as_str()?.to_owned())
     }
 
-    /// Notes that the call of this id started a subagent. See
-    /// [`SubagentStart`](crate::SubagentStart).
+    /// Records that the call of this id started a subagent. See [`SubagentStart`](crate::SubagentStart).
     pub fn add_subagent(&mut self, call_id: &str, key: String) {
         let turn = self.turn();
         if let Some(step) = turn.find_call(call_id) {
@@ -247,34 +248,34 @@ impl SessionBuilder {
         }
     }
 
-    /// Notes that a step started a subagent, for records that tie results to calls by position.
+    /// Records that a step started a subagent, for records that tie results to calls by position.
     pub fn add_step_subagent(&mut self, step_index: u32, key: String) {
         self.turn().add_subagent(step_index, key);
     }
 
-    /// Usage of the current reply. A later call for the same reply replaces it.
+    /// Sets the usage of the current reply. A later call for the same reply replaces it.
     pub fn set_usage(&mut self, tokens: TokenUsage, model: Option<&str>, cost_usd: Option<f64>) {
         let model = model.or(self.model.as_deref()).map(str::to_owned);
         self.turn().reply.usage = Some((tokens, model, cost_usd));
     }
 
-    /// Cost of the current turn that is not known by reply.
+    /// Adds cost of the current turn that is not known by reply.
     pub fn add_cost(&mut self, cost_usd: f64) {
         *self.turn().trajectory.cost_usd.get_or_insert_default() += cost_usd;
     }
 
-    /// What the record says about the current turn, or about one of its steps.
+    /// Adds an annotation of the current turn, or of one of its steps.
     pub fn add_annotation(&mut self, annotation: RecordedAnnotation) {
         self.turn().trajectory.annotations.push(annotation);
     }
 
-    /// Something in the current turn that is missing or malformed.
+    /// Adds a defect of the current turn: something missing or malformed.
     pub fn add_defect(&mut self, kind: DefectKind, detail: &str) {
         self.turn().trajectory.defects.push(ExtractionDefect::new(kind, detail, None));
     }
 
-    /// Notes that a record could not be read, or was passed over though it may be a part of a reply. It may have been
-    /// anything: a call or the answer of the current turn, or what the next turn rests on.
+    /// Marks the current or the next turn as incomplete, because a record could not be read, or was skipped though it
+    /// may be a part of a reply. It may have been anything: a call, the answer, or context of the next turn.
     pub fn note_unreadable_record(&mut self) {
         if let Some(turn) = &mut self.current {
             turn.note_unreadable_record();
@@ -282,13 +283,13 @@ impl SessionBuilder {
         self.has_lost_record = true;
     }
 
-    /// Notes that a summary took the place of the conversation so far, or that results were cleared from it. The next call
+    /// Records that a summary replaced the conversation so far, or that results were cleared from it. The next call
     /// is the first one that the agent makes without them.
     pub fn note_compaction(&mut self) {
         self.is_compacted = true;
     }
 
-    /// The current turn ended in an error instead of an answer.
+    /// Ends the current turn with an error instead of an answer.
     pub fn fail_turn(&mut self, reason: &str) {
         if is_abort(reason) {
             self.add_defect(DefectKind::MissingAnswer, "the user interrupted the request");
@@ -304,7 +305,7 @@ impl SessionBuilder {
         self.current.as_ref().is_some_and(TurnDraft::has_answer)
     }
 
-    /// The answer of the current turn, where the record states it apart from the replies.
+    /// Sets the answer of the current turn, if the record states it separately from the replies.
     pub fn set_answer(&mut self, answer: &str) {
         let turn = self.turn();
         turn.has_reply = true;
@@ -312,8 +313,8 @@ impl SessionBuilder {
         turn.trajectory.final_answer = Some(answer.trim().to_owned()).filter(|answer| !answer.is_empty());
     }
 
-    /// Takes back the last turns, the current one included, because the user rolled the conversation back. Returns how
-    /// many of them were already handed over.
+    /// Takes back the last turns, the current one included, because the user rolled the conversation back. Returns
+    /// how many of them were already handed over.
     pub fn drop_turns(&mut self, count: usize) -> usize {
         let mut left = count;
         if left > 0 && self.current.take().is_some() {
@@ -348,7 +349,7 @@ impl SessionBuilder {
         }
     }
 
-    /// The current turn. Records before the first request belong to one without a query.
+    /// Returns the current turn. Records before the first request belong to one without a query.
     fn turn(&mut self) -> &mut TurnDraft {
         let Self { current, has_lost_record, .. } = self;
         current.get_or_insert_with(|| {
@@ -403,7 +404,7 @@ impl SessionBuilder {
         let is_missing_answer = |defect: &ExtractionDefect| defect.kind == DefectKind::MissingAnswer;
         let tells_why = trajectory.defects.iter().any(is_missing_answer);
         record_missing_parts(&mut trajectory);
-        // The reader has said why there is no answer.
+        // The reader has already stated why there is no answer.
         if tells_why && trajectory.defects.last().is_some_and(is_missing_answer) {
             trajectory.defects.pop();
         }
@@ -427,7 +428,7 @@ fn is_abort(reason: &str) -> bool {
         .any(|sign| reason.contains(sign))
 }
 
-/// An id for a session that records none, from its first turn: the same for the same content (FNV-1a).
+/// Returns an id for a session that records none, from its first turn: the same for the same content (FNV-1a).
 fn derive_session_id(first: &Trajectory) -> String {
     let tools = first.steps.iter().flat_map(|step| [Some(step.tool.as_str()), step.observation.as_deref()]);
     let texts = [first.start.as_deref(), first.query.as_deref(), first.final_answer.as_deref()];

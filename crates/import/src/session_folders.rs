@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files and folders that are looked at below one folder. Beyond that the counts are a lower bound.
+/// Maximum number of files and folders that are visited below one folder. Beyond it, counts are a lower bound.
 const MAX_ENTRIES: usize = 2_000_000;
-/// Folders inside each other that are looked into.
+/// Maximum depth of folders that are visited.
 const MAX_DEPTH: usize = 10;
 
-/// Where a tool keeps its sessions.
+/// Where a tool stores its sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLocation {
     /// As users know it: `Claude Code`.
@@ -29,7 +29,7 @@ pub struct SessionLocation {
 pub struct SessionFilePattern {
     pub name_starts: &'static [&'static str],
     pub name_ends: &'static [&'static str],
-    /// A folder that must be on the way, for tools that keep other files of the same name beside.
+    /// A folder that must be in the path, for tools that keep other files of the same name elsewhere.
     pub inside: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ pub struct FoundSessions {
     pub bytes: u64,
     /// When the newest of them was written.
     pub newest_at: Option<SystemTime>,
-    /// There are more files than were looked at.
+    /// Whether there are more files than were visited.
     pub is_cut: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Times as the line format has them: RFC 3339 in UTC.
+//! Normalises times to RFC 3339 in UTC, the form of the output lines.
 
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-/// Reads RFC 3339 text, and seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart by their
-/// size.
+/// Normalises RFC 3339 text, and seconds, milliseconds, microseconds or nanoseconds since the epoch, whose unit is
+/// detected by size.
 pub(crate) fn read_timestamp(value: &Json) -> Option<String> {
     match value {
         Json::String(text) => parse_timestamp(text),
@@ -20,7 +20,7 @@ pub(crate) fn read_timestamp(value: &Json) -> Option<String> {
     }
 }
 
-/// Reads RFC 3339 text. A time without a zone counts as UTC, because harnesses write such times on servers.
+/// Normalises RFC 3339 text. A time without a zone counts as UTC, because harnesses write such times on servers.
 pub(crate) fn parse_timestamp(text: &str) -> Option<String> {
     let zoned = text.parse::<Timestamp>().ok();
     let local = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();

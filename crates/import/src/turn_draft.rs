@@ -9,9 +9,9 @@ use serde_json::Value as Json;
 
 use crate::import_sink::SubagentStart;
 
-/// Bytes of texts, arguments and results that are kept of one turn. Later ones are left out.
+/// Maximum size of texts, arguments and results of one turn, in bytes. Later ones are left out.
 const MAX_TURN_BYTES: usize = 64 << 20;
-/// Calls of one reply with the same id that are told apart.
+/// Maximum number of calls of one reply with the same id that are distinguished.
 const MAX_SHARED_ID: usize = 64;
 
 /// A tool call as the session records it.
@@ -28,7 +28,7 @@ pub enum ResultStatus {
     #[default]
     Success,
     Error,
-    /// The user or a policy did not let it run.
+    /// The user or a policy did not allow it to run.
     Denied,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct TurnDraft {
     pub(crate) subagents: Vec<SubagentStart>,
     pub(crate) reply: ReplyDraft,
     pub(crate) has_reply: bool,
-    /// The steps of each id, oldest first. Some providers count ids anew with each reply, so that ids repeat.
+    /// The steps of each id, oldest first. Some providers restart ids with each reply, so that ids repeat.
     pub(crate) steps_by_id: HashMap<String, Vec<usize>>,
     pub(crate) usage_by_model: Vec<ModelUsage>,
     pub(crate) text_bytes: usize,
@@ -118,8 +118,8 @@ impl TurnDraft {
         step.is_some_and(|step| self.set_result(step, result))
     }
 
-    /// The step that a result of this id answers. Calls of one reply that share an id are answered in their order;
-    /// otherwise the last call of the id is meant, since results follow their reply.
+    /// Returns the step that a result of this id answers. Calls of one reply that share an id are answered in their
+    /// order; otherwise the last call of the id is meant, since results follow their reply.
     fn find_answered_step(&self, id: &str) -> Option<usize> {
         let steps = self.steps_by_id.get(id)?;
         let in_reply = &steps[steps.partition_point(|step| *step < self.reply.first_step)..];
@@ -127,7 +127,7 @@ impl TurnDraft {
         in_reply.iter().take(MAX_SHARED_ID).find(is_open).or(steps.last()).copied()
     }
 
-    /// The last step with this id.
+    /// Returns the last step with this id.
     pub(crate) fn find_call(&self, id: &str) -> Option<usize> {
         self.steps_by_id.get(id)?.last().copied()
     }
@@ -147,7 +147,8 @@ impl TurnDraft {
         true
     }
 
-    /// The oldest step without a result. Results are never taken back, so the search goes on where it ended.
+    /// Returns the oldest step without a result. Results are never taken back, so the search continues where it
+    /// ended.
     pub(crate) fn find_open_step(&mut self) -> Option<usize> {
         let steps = &self.trajectory.steps;
         let is_open = |index: &usize| steps[*index].observation.is_none();
@@ -156,14 +157,14 @@ impl TurnDraft {
         found
     }
 
-    /// Notes that a step started a subagent. A later record of the step names the subagent again.
+    /// Records that a step started a subagent. A later record of the step names the subagent again.
     pub(crate) fn add_subagent(&mut self, step_index: u32, key: String) {
         if !self.subagents.iter().any(|start| start.step_index == step_index && start.key == key) {
             self.subagents.push(SubagentStart { step_index, key });
         }
     }
 
-    /// Notes, once, that a record in the turn or before it could not be read.
+    /// Adds a defect, once, for a record in the turn or before it that could not be read.
     pub(crate) fn note_unreadable_record(&mut self) {
         let defects = &mut self.trajectory.defects;
         if !defects.iter().any(|defect| defect.kind == DefectKind::UnreadableRecord) {
@@ -172,13 +173,13 @@ impl TurnDraft {
         }
     }
 
-    /// Whether there is an answer, and no call behind it.
+    /// Whether there is an answer, and no call after it.
     pub(crate) fn has_answer(&self) -> bool {
         let is_last = self.trajectory.steps.len() == self.reply.first_step;
         is_last && (self.trajectory.final_answer.is_some() || self.reply.thought().is_some())
     }
 
-    /// Whether another text fits into the turn. One that does not is left out.
+    /// Whether another text fits into the turn. Marks the turn as cut if not, because the text is left out.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = self.text_bytes.saturating_add(bytes) <= MAX_TURN_BYTES;
         self.is_cut |= !has_room;
@@ -228,7 +229,7 @@ impl TurnDraft {
         }
     }
 
-    /// The model that wrote most; the first one if they are even.
+    /// Returns the model that wrote most; the first one of equal ones.
     pub(crate) fn main_model(&self) -> Option<String> {
         let most = self.usage_by_model.iter().rev().max_by_key(|usage| usage.tokens.completion)?;
         most.model.clone()
@@ -236,7 +237,7 @@ impl TurnDraft {
 }
 
 impl ReplyDraft {
-    /// What the model said before it acted: its text, otherwise its reasoning.
+    /// Returns what the model said before it acted: its text, otherwise its reasoning.
     pub(crate) fn thought(&self) -> Option<String> {
         let text = self.texts.join("\n");
         let (think, rest) = split_think(&text);
@@ -247,7 +248,7 @@ impl ReplyDraft {
         think.map(str::to_owned).or_else(|| self.joined_reasoning())
     }
 
-    /// The reasoning beside a text.
+    /// Returns the reasoning if it differs from the text.
     pub(crate) fn separate_reasoning(&self, text: Option<&str>) -> Option<String> {
         let texts = self.texts.join("\n");
         let reasoning = split_think(&texts).0.map(str::to_owned).or_else(|| self.joined_reasoning());
@@ -260,13 +261,13 @@ impl ReplyDraft {
     }
 }
 
-/// The arguments as JSON, and as the model wrote them where they are a text.
+/// Returns the arguments as JSON, and as the model wrote them if they are a text.
 pub(crate) fn read_arguments(arguments: Option<&ArgumentsText<'_>>) -> (Option<Json>, Option<String>) {
     match arguments {
         None => (None, None),
         Some(ArgumentsText::Json(json)) => match serde_json::from_str(json) {
             Ok(arguments) => (Some(arguments), None),
-            // Nested deeper than the parser goes.
+            // Nested deeper than the parser allows.
             Err(_) => (None, Some(json.as_ref().to_owned())),
         },
         Some(ArgumentsText::Text(text)) => {

@@ -1,6 +1,6 @@
-//! Reads the fixtures of tracing backends, assembles their spans and compares the trajectories with the gold beside each
-//! fixture. `GRADUS_READ_EXPORT=FILE cargo test -p gradus-import --test backend_exports print_export -- --nocapture`
-//! prints what a file gives.
+//! Reads the fixtures of tracing backends, assembles their spans and compares the trajectories with the gold beside
+//! each fixture. `GRADUS_READ_EXPORT=FILE cargo test -p gradus-import --test backend_exports print_export --
+//! --nocapture` prints what a file gives.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ pub(crate) fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
 /// The lines of an input, bounded in length: a file without line breaks must not be read into memory as one line.
 pub(crate) struct BoundedLines<'r> {
     pub(crate) input: &'r mut dyn BufRead,
-    /// Of the line, from 1.
+    /// Number of the line, from 1.
     pub(crate) number: u64,
     pub(crate) line: Vec<u8>,
     limit: usize,

@@ -54,8 +54,8 @@ fn begins_like_json(text: &[u8]) -> bool {
     !is_word && !text.starts_with(b"[[ ##")
 }
 
-/// The name of the program that wrote a plain-text log which is not read. Such a log quotes thoughts and actions, but
-/// its borders cannot be told from the text that it quotes.
+/// Returns the name of the program that wrote a plain-text log which is not read. Such a log quotes thoughts and
+/// actions, but its structure cannot be distinguished from the text that it quotes.
 pub(crate) fn known_log(head: &[u8]) -> Option<&'static str> {
     // A few lines are enough: programs log their start.
     const MAX_LINES: usize = 20;

@@ -7,7 +7,7 @@ use crate::detect::{describe_log, known_log};
 /// A source that cannot be read at all. Single bad records are defects instead, and reading continues.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The complete message of a source that is no file.
+    /// The complete message of a source that is not a file.
     #[error("{0}")]
     Told(String),
     #[error("{name}: {reason}")]
@@ -41,7 +41,7 @@ impl SourceError {
         SourceError::Unreadable { name: name.to_owned(), reason }
     }
 
-    /// Which file it is and what it is instead of a trace, for a list of skipped files.
+    /// Describes which file it is and what it is instead of a trace, for a list of skipped files.
     pub(crate) fn describe_skipped(&self) -> String {
         match self {
             SourceError::Unrecognised { name, looks_like } => format!("{name}: {looks_like}"),

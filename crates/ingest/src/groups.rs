@@ -95,8 +95,8 @@ impl GroupReader<'_> {
 }
 
 impl GroupReadResult {
-    /// Counts the defects in the coverage and hands the trajectories to the sink. Called in the order of the groups, on
-    /// one thread.
+    /// Counts the defects in the coverage and passes the trajectories to the sink. Called in the order of the groups,
+    /// on one thread.
     pub(crate) fn hand_out(self, summary: &mut ReadSummary, sink: &mut TrajectorySink<'_>) -> io::Result<()> {
         for mut defect in self.defects {
             if let Some(source) = summary.sources.get_mut(self.source) {

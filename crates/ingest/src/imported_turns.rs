@@ -9,11 +9,11 @@ use gradus_core::stable_digest;
 use gradus_core::trajectory::{RecordedAnnotation, Trajectory, TrajectoryStep};
 use gradus_import::ImportedTurn;
 
-/// Turns of subagents that wait for the step that started them, and copies that wait for a record of their own. The
-/// oldest ones then go on without it.
+/// Maximum number of turns of subagents that wait for the step that started them, and of copies that wait for a
+/// record of their own. Beyond it, the oldest ones are used without it.
 const MAX_WAITING_TURNS: usize = 256;
 
-/// What is known of the sessions that were read so far.
+/// Turns and subagents of the sessions that were read so far.
 #[derive(Default)]
 pub(crate) struct ImportedTurns {
     /// The id of the turns with times, by a digest of their content. A session that was resumed repeats turns of the one
@@ -55,7 +55,7 @@ impl ImportedTurns {
         }
     }
 
-    /// Ties a turn to the one before it where that one is known under another id.
+    /// Links a turn to its previous turn if that one is known under another id.
     fn link_to_first(&self, trajectory: &mut Trajectory) {
         let previous = trajectory.previous_trajectory_id.as_ref();
         if let Some(first) = previous.and_then(|id| self.first_ids.get(id)) {
@@ -63,9 +63,9 @@ impl ImportedTurns {
         }
     }
 
-    /// Takes a turn in, and returns those that are complete now: the turn itself, unless the step that started it is
-    /// not known yet, and turns that waited for a step of it. A copy waits until all sources are read, and is left out if
-    /// the subagent has a record of its own.
+    /// Adds a turn, and returns the turns that are complete now: the turn itself, unless the step that started it is
+    /// not known yet, and turns that waited for a step of it. A copy waits until all sources are read, and is left
+    /// out if the subagent has a record of its own.
     pub(crate) fn admit(&mut self, turn: ImportedTurn) -> Vec<Trajectory> {
         let Some(key) = turn.started_as.clone() else { return self.admit_once(turn) };
         if !turn.is_copy {
@@ -108,7 +108,8 @@ impl ImportedTurns {
         complete
     }
 
-    /// The turns whose start was never found, and the copies whose own record was not, when all sources are read.
+    /// Returns the turns whose start was never found, and the copies without a record of their own, when all sources
+    /// are read.
     pub(crate) fn take_waiting(&mut self) -> Vec<Trajectory> {
         let mut left = Vec::new();
         for copy in std::mem::take(&mut self.copies) {
@@ -139,9 +140,9 @@ impl SpanAnnotations {
         self.by_trace.entry(trace_id.to_string()).or_default().push((span_id, annotation));
     }
 
-    /// Adds to a trajectory what was said about its traces. An annotation of a span of a step is one of the step. One of
-    /// the trace, of the span of the whole request, or of the answer is one of the run. What is about other spans, such
-    /// as those of another turn, is left out.
+    /// Adds the annotations of its traces to a trajectory. An annotation of a span of a step belongs to the step. One
+    /// of the trace, of the span of the whole request, or of the answer belongs to the run. Annotations of other
+    /// spans, such as those of another turn, are left out.
     pub(crate) fn attach_to(&self, trajectory: &mut Trajectory) {
         let found = trajectory.trace_ids.iter().filter_map(|id| self.by_trace.get(id)).flatten();
         let annotate = |(span, annotation): &(Option<SpanId>, RecordedAnnotation)| {

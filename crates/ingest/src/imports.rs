@@ -33,8 +33,8 @@ pub(crate) fn detect_session(head: &[u8]) -> Option<&'static SessionFormat> {
     SESSION_FORMATS.iter().find(|format| (format.matches)(&records))
 }
 
-/// The name of the format of the first personal session in a file or folder. Looks at the beginning of every file until
-/// one is found: whoever asks must not miss it.
+/// Returns the name of the format of the first personal session in a file or folder. Reads the beginning of every
+/// file until one is found: the caller asks for consent and must not miss one.
 pub fn find_personal_session(source: &str) -> Option<&'static str> {
     let files = expand_source(source, &FilesOnly).unwrap_or_default();
     let limits = SourceLimits::default();
@@ -53,16 +53,16 @@ pub fn find_personal_session(source: &str) -> Option<&'static str> {
     })
 }
 
-/// What was found out about an input that may be a session.
+/// The result of inspecting an input that may be a session.
 pub(crate) struct SessionHead {
-    /// What had to be read to find it out. It comes before the rest of the reader.
+    /// The bytes that had to be read. They come before the rest of the reader.
     pub(crate) bytes: Vec<u8>,
     pub(crate) format: Option<&'static SessionFormat>,
 }
 
-/// Bytes that are read to recognise a session whose first records are long: a picture in the first message.
+/// Maximum bytes that are read to recognise a session whose first records are long: a picture in the first message.
 const MAX_SESSION_HEAD: usize = 32 << 20;
-/// Records that tell enough.
+/// Minimum number of records that identify a format.
 const MIN_RECORDS: usize = 3;
 
 /// The format of the session that a reader begins with. Reads on while its first records are longer than the head.
@@ -161,7 +161,7 @@ pub(crate) fn read_parquet(path: &Path, intake: &mut RecordIntake<'_>) -> Result
     read.map_err(|error| ReadError::Unrecognised(error.reason))
 }
 
-/// Reads a zip archive, which is a log of Inspect or nothing that is known.
+/// Reads a zip archive: only logs of Inspect are known.
 pub(crate) fn read_archive(path: &Path, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let file = BufReader::new(File::open(path)?);
     let before = intake.record_count();
@@ -174,7 +174,7 @@ pub(crate) fn read_archive(path: &Path, intake: &mut RecordIntake<'_>) -> Result
     })
 }
 
-/// Whether the first character that is no space opens a list.
+/// Whether the first character that is not white space opens a list.
 fn begins_like_list(input: &mut dyn BufRead) -> Result<bool, ReadError> {
     let head = input.fill_buf()?;
     Ok(head.trim_ascii_start().starts_with(b"["))
@@ -243,7 +243,7 @@ impl<'de> Visitor<'de> for SessionList<'_, '_, '_> {
     }
 }
 
-/// Hands what a reader finds to the intake.
+/// Passes what a reader finds to the intake.
 struct IntakeSink<'i, 'k> {
     intake: &'i mut RecordIntake<'k>,
     /// The line that is being read.

@@ -75,8 +75,8 @@ pub(crate) struct IntakeCheckpoint {
     source: SourceCoverage,
 }
 
-/// Size of a root span up to which a collector reads the links of its trace on arrival. The links of a larger one are
-/// found when the trace is assembled, so that one request cannot keep the receiving thread busy.
+/// Maximum size of a root span for which a collector reads the links of its trace on arrival. The links of a larger
+/// one are found when the trace is assembled, so that one request cannot keep the receiving thread busy.
 pub const MAX_LINKED_ON_ARRIVAL: usize = 64 << 10;
 
 /// Bytes of records that a thread gets at once: enough that the hand-over costs little in comparison.
@@ -117,7 +117,7 @@ impl<'k> RecordIntake<'k> {
         self.selection = selection;
     }
 
-    /// For sources that can filter on their own side, such as a store or a Phoenix.
+    /// The selection, for sources that can filter on their own side, such as a store or a Phoenix.
     pub fn selection(&self) -> &TraceSelection {
         &self.selection
     }
@@ -134,7 +134,7 @@ impl<'k> RecordIntake<'k> {
         self.project = None;
     }
 
-    /// Readers of formats take the limits of records from here.
+    /// The limits of records, for readers of formats.
     pub(crate) fn limits(&self) -> &SourceLimits {
         &self.limits
     }
@@ -199,7 +199,7 @@ impl<'k> RecordIntake<'k> {
         IntakeCheckpoint { defects: self.summary.defects.len(), source: self.current_source().clone() }
     }
 
-    /// Takes back the bad records that were reported since a checkpoint, because the input is now reported as a whole.
+    /// Removes the bad records that were reported since a checkpoint, because the input is now reported as a whole.
     pub(crate) fn forget_bad_records(&mut self, mark: &IntakeCheckpoint) {
         self.summary.defects.truncate(mark.defects);
         let source = self.current_source();
@@ -207,7 +207,8 @@ impl<'k> RecordIntake<'k> {
         source.defects.clone_from(&mark.source.defects);
     }
 
-    /// Reports one record that could not be read. Reading continues. At most `MAX_DEFECTS` are kept; all are counted.
+    /// Reports one record that could not be read. Reading continues. At most `MAX_DEFECTS` are stored; all are
+    /// counted.
     pub fn bad_record(&mut self, reason: &str) {
         let detail = format!("{}: {reason}", self.input);
         let source = self.current_source();
@@ -317,7 +318,7 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Whether the selection includes a trace. Valid only when all records are there: start and roots may come last.
+    /// Whether the selection includes a trace. Valid only after all records were read: start and roots may come last.
     fn is_wanted(&self, trace: usize) -> bool {
         let SpooledTrace { start_ns, has_root, .. } = self.traces[trace];
         self.selection.is_everything()
@@ -367,8 +368,8 @@ impl<'k> RecordIntake<'k> {
         }) as u32
     }
 
-    /// The scope, without its resource if the resources of all scopes together have more values than the limit. A
-    /// sender could otherwise fill memory with small spans of large resources.
+    /// Returns the scope, without its resource if the resources of all scopes together have more values than the
+    /// limit. A sender could otherwise fill memory with small spans of large resources.
     fn within_limit(&mut self, scope: &RecordScope) -> RecordScope {
         if self.scopes.last().is_some_and(|last| Arc::ptr_eq(&last.resource, &scope.resource)) {
             return scope.clone();

@@ -18,7 +18,7 @@ use crate::shapes::{self, MessageBuffer};
 
 mod span_lines;
 
-/// Bytes from which on lines are parsed on several threads. For less, starting them takes longer.
+/// Minimum bytes for which lines are parsed on several threads. For less, starting them takes longer.
 const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
 
 /// Reads an input as lines first. If its first document does not end on its line, reading continues with documents that
@@ -85,7 +85,7 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
     }
 }
 
-/// Why the first line that could not be read was not.
+/// Why the first unreadable line could not be read.
 type FirstFailure = Option<ReadError>;
 
 fn report_line_failure(failure: &DocumentError, line: u64, intake: &mut RecordIntake<'_>, first: &mut FirstFailure) {
@@ -210,7 +210,7 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
                     };
                     streamed |= map.next_value_seed(JsonListVisitor { document })?;
                 }
-                // Fields behind a list of records are not needed, and may be long.
+                // Fields after a list of records are not needed, and may be long.
                 _ if streamed => drop(map.next_value::<IgnoredAny>()?),
                 _ => drop(rest.insert(key, map.next_value()?)),
             }
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
     }
 }
 
-/// Reports a document that cannot be read, and remembers the reason if it says more than that it is unknown.
+/// Reports a document that cannot be read, and stores the reason if it says more than that the document is unknown.
 fn report_document_failure(failure: &DocumentError, intake: &mut RecordIntake<'_>, refusal: &mut Option<ReadError>) {
     let reason = failure.to_string();
     intake.bad_record(&reason);

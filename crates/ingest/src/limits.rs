@@ -9,11 +9,11 @@ pub struct SourceLimits {
     /// Ratio of decompressed to compressed size that is allowed once the output is larger than `expansion_floor` bytes.
     pub expansion: u64,
     pub expansion_floor: u64,
-    /// Bytes of spans that are kept in memory before they are spilled to a temporary file.
+    /// Maximum bytes of spans in memory before they are spilled to a temporary file.
     pub spool_memory: usize,
     /// Threads that decode and assemble. The result does not depend on their number.
     pub threads: usize,
-    /// Whether a personal session may come from standard input. Of a file the user was asked before it is read.
+    /// Whether a personal session may come from standard input. For a file, the user is asked before it is read.
     pub accepts_personal_stdin: bool,
     pub group: GroupLimits,
 }

@@ -65,8 +65,8 @@ pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<
 }
 
 /// Lists files in the order of their names, so that results do not depend on the file system, and those of a folder
-/// before those of the folders in it: a session stands beside the folder of its subagents. Hidden files are left out.
-/// Links to folders are not followed, which avoids cycles.
+/// before those of the folders in it: the file of a session comes before the folder of its subagents. Hidden files
+/// are left out. Links to folders are not followed, which avoids cycles.
 fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
     entries.retain(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
@@ -86,10 +86,10 @@ fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> 
 
 /// Bytes of an input from which its format is detected. The first lines of a session can be long.
 const HEAD: usize = 256 << 10;
-/// Bytes that are read at a time: of compressed input, and behind the head.
+/// Bytes that are read at a time: of compressed input, and after the head.
 const RAW_BUFFER: usize = 64 << 10;
-/// Size from which a file is read and decompressed on a thread of its own. A smaller one is read before such a thread
-/// has started.
+/// Minimum size of a file that is read and decompressed on a thread of its own. A smaller one is read before such a
+/// thread has started.
 const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
 
 /// An opened, decompressed input whose first bytes can be inspected before reading.
@@ -105,7 +105,7 @@ pub(crate) struct SourceHead<'a> {
     pub whole: bool,
 }
 
-/// Bytes from which binary formats and transcripts are recognised. What is further back may be damaged, and its reader
+/// Bytes from which binary formats and transcripts are recognised. Bytes after them may be damaged, and their reader
 /// reports where.
 const FORMAT_HEAD: usize = 64 << 10;
 
@@ -151,7 +151,7 @@ impl BufRead for InputReader {
     }
 }
 
-/// Opens an input for reading. Sources that are no files have no bytes and must not come here.
+/// Opens an input for reading. Must not be called for sources that are not files.
 pub(crate) fn open_input(input: &InputSource, limits: &SourceLimits) -> Result<InputReader, SourceError> {
     let failed = |error: io::Error| SourceError::from_io(input.name(), &error);
     let mut is_large = false;
@@ -170,7 +170,7 @@ pub(crate) fn open_input(input: &InputSource, limits: &SourceLimits) -> Result<I
     open_raw(raw, is_large, limits).map_err(failed)
 }
 
-/// Opens bytes that come from elsewhere than a file. They are small, or already read on another thread.
+/// Opens bytes that do not come from a file. They are small, or already read on another thread.
 pub(crate) fn open_stream(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<InputReader> {
     open_raw(raw, false, limits)
 }
@@ -240,8 +240,8 @@ impl Read for ExpansionGuard {
     }
 }
 
-/// Reads the head at once, and what is behind it in pieces. Unlike a buffered reader, it clears no buffer that is larger
-/// than a small file.
+/// Reads the head at once, and the rest in pieces. Unlike a buffered reader, it clears no buffer that is larger than
+/// a small file.
 pub(crate) struct HeadReader {
     head: Vec<u8>,
     consumed: usize,

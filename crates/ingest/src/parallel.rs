@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of jobs that may be under way. A larger job runs alone.
+/// Maximum bytes of jobs that are under way. A larger job runs alone.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
 /// Number of cores that this process may use.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 /// Size of a block. Blocks are filled completely, except for the last one, so the first block is enough to detect the
 /// format.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Blocks that may wait for the consumer. Bounds the memory per open file.
+/// Maximum number of blocks that wait for the consumer. Bounds the memory per open file.
 const MAX_BLOCKS_AHEAD: usize = 4;
 
 /// The consumer's end. Dropping it ends the thread at its next block.

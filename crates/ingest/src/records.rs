@@ -21,7 +21,7 @@ pub struct ReadSummary {
     /// Links that were found only in the second pass: of traces whose messages are in log records, and of large root
     /// spans. A server stores them, so that it assembles such traces together next time.
     pub links: Vec<(TraceId, LinkKey)>,
-    /// Traces and documents that were read and are not part of the selection.
+    /// Number of traces and documents that were read and are not part of the selection.
     pub passed_over: u64,
 }
 
@@ -77,8 +77,8 @@ impl EncodedRecord {
     }
 }
 
-/// Defects outside of trajectories that are kept with their text. Further ones are only counted, because a broken file
-/// can have millions.
+/// Maximum number of defects outside of trajectories that are stored with their text. Further ones are only counted,
+/// because a broken file can have millions.
 pub(crate) const MAX_DEFECTS: usize = 1_000;
 
 /// A record of a document, before it is encoded.

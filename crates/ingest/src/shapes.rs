@@ -16,13 +16,13 @@ use crate::intake::RecordIntake;
 use crate::intake::documents::DocumentIds;
 use crate::unread_tools::{has_unread_tool, lack_tool_parts, names_tool};
 
-/// Messages that stand on lines of their own. Consecutive ones are one conversation, which ends at a line of another
-/// kind or with the file.
+/// Messages on lines of their own. Consecutive ones are one conversation, which ends at a line of another kind or
+/// with the file.
 #[derive(Default)]
 pub(crate) struct MessageBuffer {
     messages: Vec<ChatMessage<'static>>,
     digest_of: Vec<u8>,
-    /// A line was damaged, or names a tool in a form that is not read.
+    /// Whether a line was damaged, or names a tool in a form that is not read.
     has_lost_record: bool,
 }
 
@@ -31,7 +31,7 @@ impl MessageBuffer {
         self.messages.is_empty()
     }
 
-    /// Notes that a line behind a message could not be read: a damaged one may have been a message.
+    /// Records that a line after a message could not be read: a damaged one may have been a message.
     pub(crate) fn note_line_failure(&mut self, failure: &DocumentError) {
         let is_damaged = matches!(failure, DocumentError::Incomplete | DocumentError::Malformed(_));
         self.has_lost_record |= is_damaged && !self.is_empty();
@@ -126,7 +126,7 @@ fn take_spans(
     if gradus_import::is_foreign_span(&object) {
         return Err(object);
     }
-    // Metrics say nothing about steps. A collector's file contains them beside traces, so they are no error.
+    // Metrics say nothing about steps. A collector's file contains them in addition to traces, so they are no error.
     if has(&["resourceMetrics", "resource_metrics"]) {
         return Ok(Ok(()));
     }
@@ -145,7 +145,7 @@ fn take_spans(
     Ok(span.map(|span| take(FoundRecord::Span(&span))))
 }
 
-/// A line of our own format. ATIF has the same two keys, and names its version beside them.
+/// A line of our own format. ATIF has the same two keys, and a field with its version.
 fn is_trajectory(object: &Map<String, Json>) -> bool {
     object.contains_key("trajectory_id") && object.contains_key("steps") && !object.contains_key("schema_version")
 }
@@ -271,7 +271,7 @@ fn ingest_json_object(
     Err(DocumentError::Unrecognised)
 }
 
-/// Why a record of a known dataset of agents' conversations is not read: it has no roles and no tool calls.
+/// Returns why a record of a known dataset of agents' conversations is not read: it has no roles and no tool calls.
 fn refused_record(object: &Map<String, Json>) -> Option<DocumentError> {
     // MAST: the log of a run, as one text or as lines, below `trace` or at the top.
     let trace = object.get("trace").and_then(|trace| trace.get("trajectory")).or_else(|| object.get("trajectory"));
@@ -293,8 +293,8 @@ fn refused_record(object: &Map<String, Json>) -> Option<DocumentError> {
     (is_mast || is_chat).then_some(DocumentError::AgentChat)
 }
 
-/// Whether a message list is a chat of several agents: at least two speak under names of their own, in the place of a
-/// role or beside it.
+/// Whether a message list is a chat of several agents: at least two speak under names of their own, which replace or
+/// accompany a role.
 fn is_agent_chat(list: &Json) -> bool {
     let mut first: Option<&str> = None;
     for item in list.as_array().into_iter().flatten() {
@@ -314,7 +314,7 @@ fn is_agent_chat(list: &Json) -> bool {
     false
 }
 
-/// Adds an object with a message list in it. Ids, model, tools and the system prompt may stand beside the list.
+/// Adds an object that contains a message list. Ids, model, tools and the system prompt may be other fields of it.
 fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut RecordIntake<'_>) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
     let ids = DocumentIds {
@@ -333,7 +333,7 @@ fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8]
         wrapped.insert("system".to_owned(), system);
     }
     let mut messages = messages_from_json(Json::Object(wrapped));
-    // A recorded exchange has the messages of the request, and the response beside them.
+    // A recorded exchange has the messages of the request, and the response as another field.
     for key in ["response", "choices", "output"] {
         if let Some(reply) = object.remove(key).filter(|reply| reply.is_object() || reply.is_array()) {
             messages.extend(messages_from_json(reply));

@@ -39,8 +39,8 @@ pub fn read_stream(raw: Box<dyn Read + Send>, intake: &mut RecordIntake<'_>) -> 
     read_opened(&input, &FilesOnly, reader, intake)
 }
 
-/// Reads files one after the other and reports the result of each to `told`. The next files are opened meanwhile, so
-/// that they are decompressed on other threads.
+/// Reads files one after the other and passes the result of each to `told`. The next files are opened
+/// meanwhile, so that they are decompressed on other threads.
 pub fn read_files(
     files: &[InputSource],
     resolver: &dyn SourceResolver,

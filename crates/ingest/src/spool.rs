@@ -1,4 +1,4 @@
-//! Keeps records until their trace is assembled: in memory while they are few, in a temporary file after that.
+//! Stores records until their trace is assembled: in memory while they are few, in a temporary file after that.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

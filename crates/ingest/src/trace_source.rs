@@ -1,4 +1,4 @@
-//! Sources that are no files. This crate does not know stores, servers or Phoenix; the command line passes them in.
+//! Sources that are not files. This crate does not know stores, servers or Phoenix; the command line passes them in.
 
 use std::fmt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::SourceError;
 use crate::intake::RecordIntake;
 
-/// A source of traces that is no file: a store, a server, a Phoenix.
+/// A source of traces that is not a file: a store, a server, a Phoenix.
 pub trait TraceSource: fmt::Debug + Send + Sync {
     /// As the user wrote it.
     fn name(&self) -> &str;
@@ -15,7 +15,7 @@ pub trait TraceSource: fmt::Debug + Send + Sync {
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError>;
 }
 
-/// Recognises sources that are no files.
+/// Recognises sources that are not files.
 pub trait SourceResolver {
     /// The source that an argument names; `None` if it is not one of this resolver's, so that it may be a file.
     fn resolve(&self, source: &str) -> Option<Result<Arc<dyn TraceSource>, SourceError>>;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::{DefectKind, EarlierTurn, ExtractionDefect, Trajectory};
 
-/// Turns that are kept for later ones to refer to.
+/// Maximum number of cached turns for later ones to refer to.
 const MAX_CACHED_TURNS: usize = 4096;
-/// Bytes of their texts.
+/// Maximum bytes of their texts.
 const MAX_CACHED_BYTES: usize = 32 << 20;
 
 /// One turn that a later one may continue.
@@ -23,7 +23,7 @@ struct CachedTurn {
     previous: Option<u64>,
 }
 
-/// By what a later turn finds the one before.
+/// The key by which a later turn finds the previous one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum TurnKey {
     /// The id as a line states it. It may have been numbered since, because ids of several files can collide.
@@ -90,7 +90,7 @@ impl TurnCache {
         self.turns.get(usize::try_from(number.checked_sub(self.first_number)?).ok()?)
     }
 
-    /// Makes a trajectory the turn behind another one. What it knows itself of the turns before stays.
+    /// Links a trajectory to the previous turn with this number. Earlier turns that it already has stay.
     fn set_previous(&self, trajectory: &mut Trajectory, number: u64) {
         let Some(previous) = self.turn(number) else { return };
         trajectory.previous_trajectory_id = Some(previous.trajectory_id.clone());
@@ -136,7 +136,8 @@ impl TurnCache {
     }
 }
 
-/// Reports that the turn before is not there. A line that was written after an earlier reading has the defect already.
+/// Reports that the previous turn is missing. A line that was written after an earlier reading already has the
+/// defect.
 fn add_missing_turn(trajectory: &mut Trajectory, named: &str, is_dropped: bool) {
     let (kind, why) = match is_dropped {
         true => (DefectKind::TooLarge, "is too far back to be kept"),

@@ -13,7 +13,8 @@ pub(crate) fn names_tool(object: &Map<String, Json>) -> bool {
         || raw.is_some_and(has_tool_kind)
 }
 
-/// Whether the type of a record is one of tools: `tool_use`, `agent.tool_result`, `tool.execution_start`.
+/// Whether the type of a record is that of a tool call or result: `tool_use`, `agent.tool_result`,
+/// `tool.execution_start`.
 fn has_tool_kind(object: &Map<String, Json>) -> bool {
     let kinds = ["type", "kind"].iter().filter_map(|key| object.get(*key)?.as_str());
     kinds.flat_map(|kind| kind.split(['.', '-', ':', '/'])).any(|part| part == "tool" || part.starts_with("tool_"))
@@ -27,7 +28,7 @@ pub(crate) fn lack_tool_parts(messages: &[ChatMessage<'_>]) -> bool {
     !messages.iter().any(shows_tool)
 }
 
-/// Whether a message names a tool that cannot be read in it.
+/// Whether a message names a tool in a form that is not read.
 pub(crate) fn has_unread_tool(message: &Json) -> bool {
     message.as_object().is_some_and(names_tool) && lack_tool_parts(&messages_from_json(message.clone()))
 }

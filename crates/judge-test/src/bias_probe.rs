@@ -1,5 +1,5 @@
-//! Bias probes: changes that do not change the truth. A judge whose verdict flips looks at something else than the work.
-//! They need no labels.
+//! Bias probes: changes to a case that do not change the right verdict. A judge whose verdict flips is influenced by
+//! something other than the work. They need no labels.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::right_run::set_system_prompt;
 use crate::run_text::replace_value;
 use crate::seeded_choice::SeededChoice;
 
-/// One change that must not matter.
+/// A change that must not affect the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasProbe {
@@ -49,7 +49,7 @@ impl BiasProbe {
         }
     }
 
-    /// What it changes, for reports.
+    /// Describes the change, for reports.
     pub fn about(self) -> &'static str {
         match self {
             BiasProbe::ToolOrder => "tools on offer in another order",
@@ -66,13 +66,13 @@ impl BiasProbe {
         BiasProbe::ALL.into_iter().find(|probe| probe.name() == name)
     }
 
-    /// Whether the rubric is changed, not the run. Rules do not read rubrics, so that such a probe says nothing about
-    /// the offline judge.
+    /// Whether the probe changes the rubric instead of the run. Rules do not read rubrics, so such a probe says
+    /// nothing about the offline judge.
     pub fn changes_rubric(self) -> bool {
         matches!(self, BiasProbe::LabelOrder | BiasProbe::FieldOrder)
     }
 
-    /// The changed run, with the id that it had; `None` if there is nothing to change in it.
+    /// Returns the changed run with its old id; `None` if the change does not apply to it.
     pub fn change_run(self, trajectory: &Trajectory, seed: u64) -> Option<Trajectory> {
         let mut choice = SeededChoice::new(seed, &["probe", self.name(), &trajectory.trajectory_id]);
         let mut changed = trajectory.clone();
@@ -108,7 +108,7 @@ impl BiasProbe {
         (changed != *trajectory).then_some(changed)
     }
 
-    /// The changed rubric; `None` if there is nothing to change in it.
+    /// Returns the changed rubric; `None` if the change does not apply to it.
     pub fn change_rubric(self, rubric: &Rubric) -> Option<Rubric> {
         match self {
             BiasProbe::LabelOrder => Some(reverse_labels(rubric)),
@@ -161,8 +161,7 @@ fn rename_tools(trajectory: &mut Trajectory) {
     let renamed: Vec<(String, String)> =
         (1..).zip(names).map(|(number, name): (usize, String)| (name, format!("tool_{number}"))).collect();
     let rename = |text: &str| {
-        // Names within longer ones (`get_repo` in `get_repo_list`) are no whole words, since `_` is no letter: the
-        // longest are replaced first.
+        // Longest names first: `_` ends a word, so `get_repo` would also be replaced in `get_repo_list`.
         let mut order: Vec<&(String, String)> = renamed.iter().filter(|(name, _)| is_identifier(name)).collect();
         order.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         order.into_iter().fold(text.to_owned(), |text, (name, opaque)| replace_value(&text, name, opaque))
@@ -192,8 +191,7 @@ fn is_identifier(name: &str) -> bool {
     name.chars().skip(1).any(|letter| !letter.is_lowercase())
 }
 
-/// The labels in the opposite order: where the answer is asked for, in the schema, and where the prompt explains them
-/// line by line.
+/// Reverses the labels: in the requested answer, in the schema, and in the lines of the prompt that explain them.
 fn reverse_labels(rubric: &Rubric) -> Rubric {
     let mut lines: Vec<&str> = rubric.source.lines().collect();
     let is_explained = |line: &str| {
@@ -213,7 +211,7 @@ fn reverse_labels(rubric: &Rubric) -> Rubric {
     changed
 }
 
-/// The paragraphs that show a variable below a heading, in the opposite order.
+/// Reverses the paragraphs that show a variable below a heading.
 fn reverse_fields(rubric: &Rubric) -> Option<Rubric> {
     let source = rubric.source.replace("\r\n", "\n");
     let mut paragraphs: Vec<&str> = source.split("\n\n").collect();

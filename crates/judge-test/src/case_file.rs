@@ -9,7 +9,7 @@ use crate::flaw::PlantedFlaw;
 use crate::right_run::{RunForm, RunMaterial};
 use crate::test_case::{ExpectedVerdict, TestCase};
 
-/// The form of a line.
+/// The format version of a line.
 pub const CASE_SCHEMA: &str = "gradus.judge-case/1";
 
 /// One line: a question with its right answer.

@@ -13,9 +13,9 @@ use crate::right_run::{RightRun, RunMaterial};
 use crate::seeded_choice::SeededChoice;
 use crate::test_case::{ExpectedVerdict, TestCase, TestedEvaluator};
 
-/// Whether planted flaws change the truth. The simulator answers for runs of the benchmark.
+/// Checks whether planted flaws change the right verdict. For runs of the benchmark, the simulator decides.
 pub trait TruthCheck {
-    /// One entry for each run: why its flaw is harmless, or `None` if it counts.
+    /// Returns one entry per run: why its flaw is harmless, or `None` if the flaw counts.
     fn explain_harmless(&mut self, runs: &[&FlawedRun]) -> Vec<Option<String>>;
 }
 
@@ -27,7 +27,7 @@ pub struct CasePlanSettings {
     pub seed: u64,
 }
 
-/// Flaws that were planted and do not count, by flaw and reason.
+/// A number of planted flaws that do not count, by flaw and reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HarmlessFlaws {
     pub flaw: PlantedFlaw,
@@ -45,7 +45,7 @@ pub struct CasePlan {
     pub shortages: Vec<(String, usize)>,
 }
 
-/// Attempts to plant one flaw into one run: each attempt may choose another place and wording.
+/// Maximum attempts to plant one flaw into one run. Each attempt may choose another position and wording.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// Plans the cases of all evaluators.
@@ -84,7 +84,7 @@ struct EvaluatorPlanner<'a> {
     settings: CasePlanSettings,
     /// For each flaw the runs that are left to try, best last.
     queues: Vec<(PlantedFlaw, Vec<(usize, u32)>)>,
-    /// How often runs of each cluster were used, and of each material.
+    /// How often runs of each cluster, and of each material, were used.
     uses: HashMap<&'a str, usize>,
     material_uses: HashMap<RunMaterial, usize>,
     seen: HashSet<(String, Option<u32>)>,
@@ -115,7 +115,7 @@ impl<'a> EvaluatorPlanner<'a> {
         }
     }
 
-    /// Draws flawed runs in batches, since the check works on many at a time, until there are enough.
+    /// Draws flawed runs until there are enough, in batches, since the check handles many at a time.
     fn plan_pairs(
         mut self,
         check: &mut dyn TruthCheck,
@@ -146,7 +146,7 @@ impl<'a> EvaluatorPlanner<'a> {
         pairs
     }
 
-    /// Up to `count` flawed runs, flaw by flaw in turn. Flaws that fit no run any more are left out.
+    /// Draws up to `count` flawed runs, flaw by flaw in turn. Flaws that fit no remaining run are dropped.
     fn draw_batch(&mut self, count: usize) -> Vec<PlannedPair> {
         let mut batch = Vec::new();
         while batch.len() < count {
@@ -165,8 +165,8 @@ impl<'a> EvaluatorPlanner<'a> {
         batch
     }
 
-    /// The next flawed run of a flaw. Runs of the material that was used less come first, so that own runs and those of
-    /// the benchmark get equal parts; then runs of clusters that were used less.
+    /// Draws the next flawed run of a flaw: from the material that was used less, so that user runs and benchmark
+    /// runs get equal parts, then from the cluster that was used less.
     fn draw_pair(&mut self, number: usize) -> Option<PlannedPair> {
         let (flaw, mut queue) = (self.queues[number].0, std::mem::take(&mut self.queues[number].1));
         let mut found = None;
@@ -198,7 +198,7 @@ impl<'a> EvaluatorPlanner<'a> {
         is_new.then_some(PlannedPair { run, step, original_step })
     }
 
-    /// Where this evaluator must notice the flaw; `None` if it need not.
+    /// Returns where this evaluator must notice the flaw; `None` if it need not.
     fn find_expectation(&self, run: &FlawedRun) -> Option<FlawExpectation> {
         if self.evaluator.is_built_in {
             return run.expectations.iter().find(|expected| expected.rubric == self.evaluator.name).copied();
@@ -211,7 +211,8 @@ impl<'a> EvaluatorPlanner<'a> {
     }
 }
 
-/// The cases of the pairs: the flawed run, then its original. An original that several pairs share is one case.
+/// Builds the cases of the pairs: the flawed run, then its original. An original that several pairs share becomes one
+/// case.
 fn build_cases(evaluator: &TestedEvaluator, pairs: &[PlannedPair], wanted: usize) -> Vec<TestCase> {
     let mut seen = HashSet::new();
     let mut cases = Vec::new();
@@ -245,7 +246,7 @@ fn short_digest(parts: &[&str]) -> String {
     format!("{:016x}", gradus_core::stable_digest(parts.join("\0").as_bytes()) as u64)
 }
 
-/// Accepts every flaw. For runs that no simulator knows: what is checked there is checked while planting.
+/// Accepts every flaw. For runs without a simulator: their flaws are checked while planting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoReplay;
 

@@ -8,16 +8,16 @@
 use gradus_stats::interval::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
 
-/// Least detection rate, and least share of originals that are not flagged; lower ends of intervals.
+/// Minimum detection rate, and minimum share of originals that are not flagged. Lower ends of intervals are compared.
 pub const MIN_RATE: f64 = 0.8;
-/// What both should be.
+/// Recommended value of both rates.
 pub const RECOMMENDED_RATE: f64 = 0.9;
-/// Largest share of cases without a verdict.
+/// Maximum share of cases without a verdict.
 pub const MAX_NOT_JUDGED: f64 = 0.1;
-/// Largest probability that the same question gets another verdict when it is asked again.
+/// Maximum probability that a repeated question gets another verdict.
 pub const MAX_FLIP_RATE: f64 = 0.05;
 
-/// With fewer flawed cases or fewer originals, nothing is decided.
+/// Minimum number of flawed cases and of originals for a decision.
 pub const MIN_CASES: u64 = 10;
 
 /// The result for one rubric.
@@ -35,7 +35,7 @@ pub enum GatingFitness {
 }
 
 impl GatingFitness {
-    /// As it is printed.
+    /// The text for reports.
     pub fn text(self) -> &'static str {
         match self {
             GatingFitness::Unfit => "not fit for gating",
@@ -45,13 +45,13 @@ impl GatingFitness {
         }
     }
 
-    /// Whether gates may rest on it.
+    /// Whether gates may use the judge.
     pub fn is_fit(self) -> bool {
         self >= GatingFitness::Fit
     }
 }
 
-/// What the pass mark is decided by.
+/// The figures that decide the pass mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitnessEvidence {
     /// Cases that were asked: flawed ones or originals, whichever are fewer.
@@ -66,7 +66,7 @@ pub struct FitnessEvidence {
     pub flip_rate: Option<f64>,
 }
 
-/// Decides the pass mark, with the reasons against it.
+/// Decides the pass mark. Also returns the reasons against it.
 pub fn decide_fitness(evidence: &FitnessEvidence) -> (GatingFitness, Vec<String>) {
     if evidence.cases < MIN_CASES {
         let reason = format!("fewer than {MIN_CASES} flawed cases or originals decide nothing");

@@ -1,4 +1,4 @@
-//! Judges side by side on the same cases.
+//! Compares judges on the same cases.
 
 use gradus_stats::comparison::{
     ComparedDimension, ComparisonError, ComparisonReport, ComparisonSamples, ComparisonSettings, compare_versions,

@@ -1,5 +1,6 @@
-//! From verdicts to figures: detection by rubric and by flaw, false alarms, cases without a verdict, flips, cost and
-//! latency. Every share has a cluster-robust 95 % interval, because cases made from one run are alike.
+//! Computes the figures of a judge from its verdicts: detection by rubric and by flaw, false alarms, cases without a
+//! verdict, flips, cost and latency. Every share has a cluster-robust 95 % interval, because cases made from one run
+//! are alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -188,12 +189,12 @@ fn measure_rubric(name: &str, own: &[&CaseAnswers<'_>], record: &JudgeRecord) ->
     }
 }
 
-/// The name of a variant as it is in JSON.
+/// Returns the name of a variant in JSON.
 fn name_in_json(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// A judge that gives the same label to flawed and right cases alike distinguishes nothing.
+/// Returns the label if the judge gives the same one to all cases, flawed and right: it then distinguishes nothing.
 fn find_single_label(own: &[&CaseAnswers<'_>]) -> Option<String> {
     let has_both = [true, false].iter().all(|kind| own.iter().any(|one| one.is_flawed() == *kind && one.judged > 0));
     let labels: BTreeSet<&str> = own.iter().flat_map(|one| one.labels.iter().copied()).collect();
@@ -203,7 +204,7 @@ fn find_single_label(own: &[&CaseAnswers<'_>]) -> Option<String> {
     }
 }
 
-/// The probes of one rubric, each compared with the first verdict on the unchanged case.
+/// Measures the probes of one rubric. Each is compared with the first verdict on the unchanged case.
 fn measure_probes(name: &str, cases: &[TestCase], record: &JudgeRecord) -> Vec<ProbeResult> {
     let first: BTreeMap<usize, &CaseVerdict> = record
         .verdicts

@@ -23,7 +23,7 @@ pub enum RunMaterial {
 pub enum RunForm {
     /// ReAct text: a thought before each call and before the answer, and instructions that ask for this form.
     React,
-    /// Native tool calls, with a sentence beside each of them.
+    /// Native tool calls, each with a sentence of text.
     Native,
     /// Native tool calls alone.
     WithoutThoughts,
@@ -31,8 +31,8 @@ pub enum RunForm {
     Recorded,
 }
 
-/// A right run. Its trajectory has no spans, times and costs: they say nothing about the work, and would make the same
-/// case another one each time.
+/// A right run. Its trajectory has no spans, times or costs: they say nothing about the work, and would give the same
+/// case a different id each time.
 #[derive(Clone, Debug)]
 pub struct RightRun {
     pub trajectory: Trajectory,
@@ -93,7 +93,7 @@ impl RightRun {
         self.form != RunForm::WithoutThoughts
     }
 
-    /// The same run as an agent records it that calls tools without saying why.
+    /// Returns the same run without thoughts, as agents with native tool calls record it.
     #[must_use]
     pub fn without_thoughts(&self) -> RightRun {
         let mut run = self.clone();
@@ -104,7 +104,7 @@ impl RightRun {
     }
 }
 
-/// The trajectory without what differs between two recordings of the same run.
+/// Removes everything that differs between two recordings of the same run.
 fn strip_recording(mut trajectory: Trajectory) -> Trajectory {
     for (number, step) in (1..).zip(&mut trajectory.steps) {
         step.index = number;
@@ -137,7 +137,7 @@ fn strip_recording(mut trajectory: Trajectory) -> Trajectory {
     }
 }
 
-/// The trajectory with an id of its content: equal runs have equal ids.
+/// Sets the id to a digest of the content: equal runs have equal ids.
 pub(crate) fn with_content_id(mut trajectory: Trajectory) -> Trajectory {
     trajectory.trajectory_id.clear();
     let turns = format!("{:?}", trajectory.earlier_turns);

@@ -1,15 +1,15 @@
-//! Whether a value stands in the texts of a run. A planted value must stand nowhere, a planted contradiction must
+//! Checks whether a value occurs in the texts of a run. A planted value must not occur; a planted contradiction must
 //! contradict something that the judge can read.
 
 use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
-/// Whether a text has the value as a whole word, whatever its case. Words end where letters and digits end.
+/// Whether a text contains the value as a whole word, ignoring case. Words end where letters and digits end.
 pub(crate) fn mentions_value(text: &str, value: &str) -> bool {
     find_value(text, value).is_some()
 }
 
-/// Where the value stands as a whole word.
+/// Finds the value as a whole word.
 fn find_value(text: &str, value: &str) -> Option<std::ops::Range<usize>> {
     if value.is_empty() {
         return None;
@@ -22,7 +22,7 @@ fn find_value(text: &str, value: &str) -> Option<std::ops::Range<usize>> {
         .find(|range| !is_word(text[..range.start].chars().next_back()) && !is_word(text[range.end..].chars().next()))
 }
 
-/// The text with each mention of `value` replaced.
+/// Replaces each mention of `value` in the text.
 pub(crate) fn replace_value(text: &str, value: &str, other: &str) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
@@ -40,7 +40,7 @@ pub(crate) fn replace_value(text: &str, value: &str, other: &str) -> String {
     replaced + rest
 }
 
-/// Whether the value stands anywhere in the run, tool definitions included.
+/// Whether the value occurs anywhere in the run, tool definitions included.
 pub(crate) fn occurs_anywhere(trajectory: &Trajectory, value: &str) -> bool {
     let texts = [&trajectory.query, &trajectory.final_thought, &trajectory.final_answer];
     let has = |text: Option<&str>| text.is_some_and(|text| mentions_value(text, value));
@@ -76,8 +76,8 @@ pub(crate) fn query_mentions(trajectory: &Trajectory, value: &str) -> bool {
     trajectory.query.as_deref().is_some_and(|query| mentions_value(query, value))
 }
 
-/// Whether a text speaks of one of these words in the singular or plural. A substring is enough: it errs towards
-/// leaving a flaw out.
+/// Whether a text contains one of these words in the singular or plural. Substrings count, which errs towards leaving
+/// a flaw out.
 pub(crate) fn speaks_of(text: &str, words: &[String]) -> bool {
     let text = text.to_lowercase();
     words.iter().any(|word| text.contains(word.as_str()))

@@ -1,7 +1,7 @@
-//! Choices that depend on a seed and on nothing else, so that the same seed gives the same cases on every machine.
+//! Random choices that depend only on a seed, so that the same seed gives the same cases on every machine.
 
-/// A stream of choices (SplitMix64). Streams with different labels are independent of each other, so that one more
-/// choice in one place changes nothing elsewhere.
+/// A stream of choices (SplitMix64). Streams with different labels are independent, so an additional choice in one
+/// stream does not affect the others.
 #[derive(Clone, Debug)]
 pub(crate) struct SeededChoice(u64);
 

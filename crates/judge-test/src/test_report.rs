@@ -1,5 +1,5 @@
-//! What a test comes to: the verdicts that go in, and the report that comes out. The report is also the JSON output, so
-//! field names are a promise.
+//! The input and output of a judge test: the verdicts, and the report. The report is also the JSON output, so field
+//! names are a promise.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::case_plan::HarmlessFlaws;
 use crate::fitness::GatingFitness;
 use crate::flaw::PlantedFlaw;
 
-/// The form of the JSON report.
+/// The format version of the JSON report.
 pub const REPORT_SCHEMA: &str = "gradus.judge-test/1";
 
-/// What a judge said about a case.
+/// One verdict of a judge on a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseVerdict {
     /// Index of the case.
     pub case: usize,
     /// Number of the repetition, from 0.
     pub repeat: u32,
-    /// The change that the case was shown with.
+    /// The probe that the case was changed by.
     pub probe: Option<BiasProbe>,
     /// The label; `None` if the judge gave none.
     pub label: Option<String>,
     /// Whether the label is another than the best one. False without a label.
     pub is_flagged: bool,
-    /// Of this test; `None` if the price is unknown.
+    /// The cost in this test; `None` if the price is unknown.
     pub cost_usd: Option<f64>,
-    /// Whether the verdict was there before.
+    /// Whether the verdict was cached before.
     pub is_cached: bool,
 }
 
-/// Everything that one judge said, and how long it took.
+/// All verdicts of one judge, with answer times.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeRecord {
     pub judge: String,

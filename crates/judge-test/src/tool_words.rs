@@ -1,4 +1,4 @@
-//! What the name of a tool says: its words, whether it reads or changes, and the tool as a phrase.
+//! Analyses the name of a tool: its words, whether it reads or changes, and the tool as a phrase.
 
 /// What a tool does, by the verb in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ const CHANGE: &[&str] = &[
     "put", "patch", "comment", "assign", "pay", "refund", "transfer", "apply", "submit", "order", "exchange", "return",
     "reply", "schedule",
 ];
-/// Words of tools whose result can change without a call in between, so that asking again is no repetition.
+/// Words of tools whose result can change by itself, so that a repeated call is not needless.
 const VOLATILE: &[&str] = &["status", "poll", "wait", "progress", "next", "random", "time", "now", "job"];
 
 /// The words of a name in lower case: `listPullRequests` and `list_pull_requests` are the same.
@@ -62,18 +62,19 @@ pub(crate) fn is_writing(name: &str) -> bool {
     matches!(classify_tool(name), ToolVerb::Create | ToolVerb::Remove | ToolVerb::Change)
 }
 
-/// Whether two calls of this tool in a row with the same arguments tell the same.
+/// Whether two calls in a row with the same arguments return the same result.
 pub(crate) fn is_repeatable(name: &str) -> bool {
     is_reading(name) && !split_tool_name(name).iter().any(|word| VOLATILE.contains(&word.as_str()))
 }
 
-/// The words that say what the tool is about, in the singular: all but the verb.
+/// Returns the words of the tool's object in the singular: all words but the verb.
 pub(crate) fn object_words(name: &str) -> Vec<String> {
     let words = split_tool_name(name).into_iter().filter(|word| classify_verb(word).is_none() && word.len() > 2);
     words.map(|word| singular(&word).to_owned()).collect()
 }
 
-/// The verb and the object of a name, for sentences: `list`, `the pull requests`. `None` if one of them is missing.
+/// Returns the verb and the object of a name, for sentences: `list`, `the pull requests`. `None` if one of them is
+/// missing.
 pub(crate) fn tool_phrase(name: &str) -> Option<(String, String)> {
     let words = split_tool_name(name);
     let (verb, object) = words.split_first()?;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::error::ReplyDecodeError;
 use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest, read_model_name};
 
-/// Value of the header `anthropic-version`, which every request must have.
+/// Value of the header `anthropic-version`, which every request must carry.
 pub(crate) const VERSION: &str = "2023-06-01";
 
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ struct CacheControl {
     kind: &'static str,
 }
 
-/// The provider caches the prompt up to the block with this mark, for some minutes.
+/// Marks a block: the provider caches the prompt up to it for a few minutes.
 const KEPT: CacheControl = CacheControl { kind: "ephemeral" };
 
 #[derive(Serialize)]
@@ -62,7 +62,7 @@ struct ToolChoice<'b> {
     name: &'b str,
 }
 
-/// The body of one question. A temperature is not sent: newer models refuse it.
+/// Encodes the body of one question. No temperature is sent: newer models refuse it.
 pub(crate) fn encode_anthropic_request(model: &str, request: &ModelRequest<'_>) -> Vec<u8> {
     let (tools, tool_choice) = match &request.answer {
         AnswerForm::Text => (None, None),
@@ -126,7 +126,7 @@ impl From<AnthropicUsage> for CompletionUsage {
     }
 }
 
-/// A stop reason that is not known counts as done: the text is there either way.
+/// Maps a stop reason. An unknown one counts as done: the text is complete either way.
 fn map_stop_reason(reason: Option<&str>) -> FinishReason {
     match reason {
         Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,

@@ -10,16 +10,16 @@ use crate::request::{CompletionUsage, FinishReason};
 /// One request of a conversation: its messages so far, the tools on offer and the limits of the reply.
 #[derive(Clone, Debug)]
 pub struct ChatRequest<'c> {
-    /// The constant part. It comes first, so that the provider's prompt cache can reuse it.
+    /// The constant part. It is sent first, so that the provider's prompt cache can reuse it.
     pub system: &'c str,
     pub messages: &'c [PromptMessage],
     /// Tools of the provider's tool calling. Empty when tools are described in the prompt instead (ReAct).
     pub tools: &'c [ChatToolDefinition],
     /// Stop sequences: the model stops before it would write one of them.
     pub stop: &'c [&'c str],
-    /// Limit of the reply, not of the prompt.
+    /// Maximum tokens of the reply; the prompt does not count.
     pub max_tokens: u32,
-    /// `None` leaves it to the endpoint.
+    /// `None` uses the endpoint's default.
     pub temperature: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ pub enum PromptMessage {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ChatToolCall>,
     },
-    /// The result of a tool call, which `call_id` names.
+    /// The result of the tool call with the id `call_id`.
     Tool {
         call_id: String,
         name: String,
@@ -45,7 +45,7 @@ pub enum PromptMessage {
     },
 }
 
-/// A tool on offer. Shared texts, because every request of a conversation repeats them.
+/// A tool that the model may call. Its texts are shared, because every request of a conversation repeats them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatToolDefinition {
     pub name: Arc<str>,
@@ -54,10 +54,10 @@ pub struct ChatToolDefinition {
     pub parameters: Arc<Value>,
 }
 
-/// A tool call that the model asked for. It may name a tool that is not on offer.
+/// A tool call that the model requested. The tool may not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatToolCall {
-    /// Given by the endpoint; empty if it gives none. The result must repeat it.
+    /// Set by the endpoint; empty if it sets none. The result must repeat it.
     pub id: String,
     pub name: String,
     /// As the model wrote them: usually a JSON object, but nothing guarantees that.
@@ -74,7 +74,7 @@ pub struct ChatReply {
     pub stop: FinishReason,
 }
 
-/// All that can be in a conversation; each wire form writes it in its own way.
+/// A conversation with every kind of message, for the tests of each wire form.
 #[cfg(test)]
 pub(crate) fn conversation_for_tests() -> (Vec<PromptMessage>, Vec<ChatToolDefinition>) {
     let call = |id: &str, arguments: &str| ChatToolCall {

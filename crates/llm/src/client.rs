@@ -1,5 +1,5 @@
-//! Sends calls to one endpoint. Each attempt needs a permit of the limiter, and a failed attempt is repeated where that
-//! can help.
+//! Sends calls to one endpoint. Each attempt needs a permit of the limiter. A failed attempt is retried if that can
+//! help.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,8 +22,8 @@ use crate::retry::RetryPolicy;
 use crate::silence::SilenceDetector;
 use crate::{anthropic, headers, openai};
 
-/// Bytes of a response that are read. No judge and no agent writes more than this, so a longer response is an error or
-/// an attack on memory.
+/// Maximum bytes read from a response. No judge or agent writes more, so a longer response is an error or an attack
+/// on memory.
 const MAX_REPLY: usize = 8 << 20;
 /// An endpoint that has never answered is probably misconfigured. It gets fewer attempts than the retry policy allows,
 /// so that a wrong address is reported within seconds.
@@ -43,7 +43,7 @@ pub type LoadNotice = Arc<dyn Fn(Duration) + Send + Sync>;
 struct RequestCodec<'q, T> {
     body: &'q (dyn Fn(EndpointQuirks) -> Vec<u8> + Sync),
     read: fn(&[u8]) -> Result<T, ReplyDecodeError>,
-    /// Optional features that the request uses. A refusal is only taken as a lesson if it names one of them.
+    /// Optional features that the request uses. The client learns from a refusal only if it names one of them.
     wishes: RequestedFeatures,
 }
 
@@ -62,7 +62,7 @@ pub struct ModelClient {
     retry: RetryPolicy,
     /// Learned from refusals. Held only to read or replace the value, never across an await.
     dialect: Mutex<EndpointQuirks>,
-    /// Whether any response had a status of success: then address, key and model are right.
+    /// Whether any response was successful, which shows that address, key and model are right.
     has_answered: AtomicBool,
     silence: SilenceDetector,
     /// Requests sent, retries included. Compared with `max_calls` before each request. Clients may share it.
@@ -197,8 +197,8 @@ impl ModelClient {
         self.has_answered.load(Ordering::Relaxed)
     }
 
-    /// Asks until there is an answer or a retry cannot help. Returns the number of requests that were sent, also for a
-    /// failure: they may have to be paid for.
+    /// Asks until the endpoint answers or a retry cannot help. Also returns the number of requests sent, even on
+    /// failure: they may be billed.
     pub async fn ask(&self, request: &ModelRequest<'_>) -> (u32, Result<ModelReply, ModelCallFailure>) {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
@@ -243,15 +243,15 @@ impl ModelClient {
         (attempts, answered)
     }
 
-    /// The loop around the attempts of one call. Rate limiting and other failures are counted apart, because rate
-    /// limiting passes and deserves more patience.
+    /// Repeats the attempts of one call. Rate limits and other failures are counted separately: rate limits pass, so
+    /// they get more attempts.
     async fn until_answered<T>(&self, question: &RequestCodec<'_, T>) -> (u32, Result<T, ModelCallFailure>) {
         let mut turn = CallPriority::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
             let load_turn = self.load_wait.wait_turn(LOAD_POLL.min(self.retry.max_load_wait)).await;
             let mut permit = self.limiter.acquire(turn).await;
-            // As of now: while this call waited, another may have learned something.
+            // Read after the wait: another call may have learned a quirk meanwhile.
             let dialect = self.current_quirks();
             if self.calls.fetch_add(1, Ordering::Relaxed) >= self.max_calls {
                 self.calls.fetch_sub(1, Ordering::Relaxed);
@@ -266,7 +266,7 @@ impl ModelClient {
             drop(load_turn);
             turn = CallPriority::Again;
             if let CallError::Loading { waited, .. } = &error {
-                // Nobody worked on it: it is no call, whatever may be sent in all.
+                // No model worked on it, so it does not count against the limit of calls.
                 self.calls.fetch_sub(1, Ordering::Relaxed);
                 attempts -= 1;
                 if *waited >= self.retry.max_load_wait {
@@ -284,7 +284,7 @@ impl ModelClient {
                 CallError::RateLimited { .. } => rate_limited += 1,
                 _ => others += 1,
             }
-            // A first contact that fails in this way is not worth the whole retry policy.
+            // If the first contact fails like this, the full retry policy is not used.
             let given_up = !self.has_answered()
                 && match error {
                     CallError::Connect(_) => others >= FIRST_CONTACT_ATTEMPTS,
@@ -298,8 +298,7 @@ impl ModelClient {
         }
     }
 
-    /// Calls the load notice if one is due. The exchange makes sure that one of the calls that wait together reports
-    /// it.
+    /// Calls the load notice if it is due. The atomic exchange ensures that only one of the waiting calls does.
     fn tell_of_loading(&self, waited: Duration) {
         let Some(notice) = &self.load_notice else { return };
         let (now, last) = (waited.as_secs(), self.load_noticed_s.load(Ordering::Relaxed));
@@ -313,8 +312,8 @@ impl ModelClient {
         *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Learns from a refusal how the endpoint wants to be asked. `true` if the call should be repeated: something was
-    /// learned now, or another call learned it after this one was encoded.
+    /// Learns a quirk of the endpoint from a refusal. Returns `true` if the call should be repeated: a quirk was
+    /// learned now, or by another call after this one was encoded.
     fn learn_from_refusal(&self, wishes: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
         if self.endpoint.provider != ModelProvider::OpenAi {
             return false;
@@ -332,7 +331,7 @@ impl ModelClient {
         }
     }
 
-    /// One request under a permit. Sets the load signal of the permit, and passes the quota in the headers to the
+    /// Sends one request under a permit. Sets the permit's load signal and passes the quota from the headers to the
     /// limiter.
     async fn attempt_call<T>(
         &self,
@@ -351,7 +350,7 @@ impl ModelClient {
             }
             Err(_) => {
                 self.load_wait.end();
-                // A timeout counts as overload: servers that queue too much answer late instead of refusing.
+                // A timeout counts as overload: overloaded servers answer late instead of refusing.
                 permit.set_signal(LoadSignal::Overloaded { retry_after: None });
                 let silent_for = self.silence.record_timeout(started, Instant::now());
                 return Err(silent_for.map_or(CallError::Timeout(limit), CallError::Silent));
@@ -406,7 +405,8 @@ impl ModelClient {
     }
 }
 
-/// Headers of every request. Anthropic and Azure take the key in headers of their own, all others as a bearer token.
+/// Builds the headers of every request. Anthropic and Azure have their own key headers; all others take a bearer
+/// token.
 fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, ModelSetupError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -427,8 +427,8 @@ fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, ModelSetupError> {
     Ok(headers)
 }
 
-/// Maps an HTTP error to the reaction that it deserves. After the endpoint has answered once, its key is known to be
-/// right: a 403 is then about this request, as where a provider moderates prompts.
+/// Maps an HTTP error to a [`CallError`], which decides about retries. Once the endpoint has answered, the key is
+/// known to be valid: a 403 is then about this request, for example moderation of the prompt.
 fn classify_error_response(
     status: StatusCode,
     answer_headers: &HeaderMap,
@@ -453,7 +453,7 @@ fn classify_error_response(
             let message = format!("it sends us to {}; check the address", format_body_excerpt(to.as_bytes()));
             CallError::Refused { status: code, message }
         }
-        // Some servers report it as a failure of their own. It is none that passes.
+        // Some servers report it as a server error (5xx), but a retry cannot help.
         500 if ContextRefusal::is_meant_by(&lower) => CallError::TooLong(ContextRefusal::read(message, bytes)),
         408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
         403 if has_answered => CallError::Refused { status: code, message },
@@ -465,8 +465,8 @@ fn classify_error_response(
     }
 }
 
-/// The message in an error body: `error.message` (OpenAI, Anthropic), `message`, `detail` (FastAPI), or the text
-/// itself.
+/// Returns the message in an error body: `error.message` (OpenAI, Anthropic), `message`, `detail` (FastAPI), or the
+/// text itself.
 fn message_of(bytes: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
     let text = json.as_ref().and_then(|json| {
@@ -487,7 +487,7 @@ fn message_of(bytes: &[u8]) -> String {
     }
 }
 
-/// Masks keys in texts of an endpoint: whoever answers was sent the key.
+/// Masks keys in texts of an endpoint, which may echo the key that it received.
 fn mask_echoed_secrets<'a>(texts: impl Iterator<Item = &'a mut String>) {
     for text in texts {
         if holds_secret(text) {
@@ -496,7 +496,7 @@ fn mask_echoed_secrets<'a>(texts: impl Iterator<Item = &'a mut String>) {
     }
 }
 
-/// The beginning of a response on one line, for messages. Secrets are masked before the text is cut, because a part of
+/// Returns the beginning of a response on one line, for messages. Secrets are masked before the cut, because part of
 /// a key is a leak, too.
 fn format_body_excerpt(bytes: &[u8]) -> String {
     const SHOWN: usize = 300;

@@ -1,5 +1,5 @@
-//! What an endpoint says when a prompt does not fit into its context window. There is no status of its own for it, and
-//! no common form: servers differ in their words, and most of them name the size of the window and of the prompt.
+//! Recognizes refusals of prompts that exceed the context window. They have no HTTP status of their own and no common
+//! format; most name the size of the window and of the prompt.
 
 /// A refusal of a prompt that is too long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,13 +18,13 @@ impl std::fmt::Display for ContextRefusal {
 }
 
 impl From<String> for ContextRefusal {
-    /// Takes the numbers from the text alone.
+    /// Reads the numbers from the text alone.
     fn from(message: String) -> ContextRefusal {
         ContextRefusal::read(message, &[])
     }
 }
 
-/// Words by which a message is about a prompt that is too long.
+/// Phrases that mark a message about a prompt that is too long.
 const TOO_LONG: [&str; 10] = [
     "context_length",
     "context length",
@@ -38,7 +38,7 @@ const TOO_LONG: [&str; 10] = [
     "input tokens exceed",
 ];
 
-/// Words directly before the size of the window.
+/// Phrases directly before the size of the window.
 const BEFORE_WINDOW: [&str; 11] = [
     "context size",
     "context length",
@@ -53,16 +53,16 @@ const BEFORE_WINDOW: [&str; 11] = [
     "maximum length",
 ];
 
-/// Words directly behind the size of the window, and behind the number of the prompt's tokens.
+/// Phrases directly after the size of the window, and after the token count of the prompt.
 const BEHIND_WINDOW: [&str; 3] = ["maximum", "token context", "tokens context"];
 const BEHIND_PROMPT: [&str; 6] =
     ["in the messages", "in your prompt", "input tokens", "tokens from the input", "of text input", "`inputs` tokens"];
 
-/// No model has a smaller window, so a smaller number is something else.
+/// Minimum tokens of a window. A smaller number in a message is something else.
 const MIN_WINDOW: u64 = 256;
 
 impl ContextRefusal {
-    /// Whether a message is about the length of the prompt. `lower` is in lower case.
+    /// Whether an error message says that the prompt is too long. `lower` is in lower case.
     pub(crate) fn is_meant_by(lower: &str) -> bool {
         TOO_LONG.iter().any(|words| lower.contains(words))
     }
@@ -91,7 +91,7 @@ struct NumberInText {
     end: usize,
 }
 
-/// Numbers of the text, also with thousands separators. Those that are part of a word (`gpt-4o`, `v1`) are left out.
+/// Finds the numbers of a text, also with thousands separators. Numbers inside words (`gpt-4o`, `v1`) are left out.
 fn find_numbers(text: &str) -> Vec<NumberInText> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -123,7 +123,7 @@ fn find_numbers(text: &str) -> Vec<NumberInText> {
     found
 }
 
-/// The number that the text calls the size of the window.
+/// Returns the number that the text names as the size of the window.
 fn find_window(text: &str, numbers: &[NumberInText]) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     // "188240 + 21333 > 200000", "inputs + max_new_tokens must be <= 4097".
@@ -146,7 +146,7 @@ fn find_window(text: &str, numbers: &[NumberInText]) -> Option<u64> {
     by(&compared).or_else(|| by(&named_before)).or_else(|| by(&named_behind))
 }
 
-/// The number that the text calls the length of the prompt, else the first one that is longer than the window.
+/// Returns the number that the text names as the length of the prompt, else the first one larger than the window.
 fn find_prompt(text: &str, numbers: &[NumberInText], window: Option<u64>) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let named = numbers.iter().find(|number| {

@@ -7,7 +7,7 @@ use gradus_http::SecretString;
 use crate::error::ModelSetupError;
 use crate::local_server::LocalServer;
 
-/// The wire form of an endpoint. Almost every server speaks one of these two.
+/// The wire format of an endpoint. Almost every server supports one of these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelProvider {
     /// `POST {base}/chat/completions`: OpenAI, Azure, vLLM, llama.cpp, Ollama, OpenRouter and many more.
@@ -25,7 +25,7 @@ impl ModelProvider {
         }
     }
 
-    /// Used when neither options nor environment name an address.
+    /// The address used when neither options nor environment name one.
     pub fn default_base_url(self) -> &'static str {
         match self {
             ModelProvider::OpenAi => "https://api.openai.com/v1",
@@ -33,7 +33,7 @@ impl ModelProvider {
         }
     }
 
-    /// Used when no model is named.
+    /// The model used when none is named.
     pub fn default_model(self) -> &'static str {
         match self {
             ModelProvider::OpenAi => "gpt-4o",
@@ -63,8 +63,8 @@ impl ModelEndpoint {
         format!("{prefix}:{}", self.model)
     }
 
-    /// The address that requests are posted to: the base address with the path of the wire form, unless it is there
-    /// already. The query is kept.
+    /// Builds the address that requests are posted to: the base address, with the path of the wire format appended if
+    /// it is missing. The query is preserved.
     pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, ModelSetupError> {
         let mut url = reqwest::Url::parse(&self.base_url).map_err(ModelSetupError::Address)?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -72,7 +72,7 @@ impl ModelEndpoint {
         }
         let path = url.path().trim_end_matches('/').to_owned();
         let path = match self.provider {
-            // Users paste the address with and without its last part, and both work.
+            // Users may paste the address with or without its last path segment.
             ModelProvider::OpenAi if path.ends_with("/chat/completions") => path,
             ModelProvider::OpenAi => format!("{path}/chat/completions"),
             ModelProvider::Anthropic if path.ends_with("/v1/messages") => path,
@@ -86,7 +86,7 @@ impl ModelEndpoint {
     pub fn shown_url(&self) -> String {
         match reqwest::Url::parse(&self.base_url) {
             Ok(mut url) => {
-                // Neither call can fail for an address with a host, and others are shown as they are.
+                // Neither call fails for an address with a host; other addresses are shown unchanged.
                 let _ = url.set_username("");
                 let _ = url.set_password(None);
                 url.set_query(None);

@@ -10,7 +10,7 @@ use crate::context_refusal::ContextRefusal;
 /// The error of [`reqwest::Url::parse`]; reqwest does not export its name.
 type UrlParseError = <reqwest::Url as std::str::FromStr>::Err;
 
-/// Why a client for an endpoint could not be set up. Found before the first request, so the settings are at fault.
+/// Why a client for an endpoint could not be set up. Detected before the first request, so the settings are wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelSetupError {
     #[error("the endpoint's address cannot be read: {0}")]
@@ -21,7 +21,7 @@ pub enum ModelSetupError {
     /// The TLS library or the certificates of this machine cannot be used.
     #[error("no HTTPS here: {}", root_cause(.0))]
     HttpClient(#[source] reqwest::Error),
-    /// The key is not shown: it may be a real one with a line break behind it.
+    /// The key is not shown: it may be valid except for a trailing line break.
     #[error("the API key holds characters that no key has (a line break?)")]
     ApiKey(#[source] InvalidHeaderValue),
 }
@@ -38,8 +38,8 @@ pub(crate) enum ReplyDecodeError {
     NoChoices,
 }
 
-/// Why one attempt failed. The messages contain no secrets: what a server sent is masked before it is put in.
-/// Comparable and cloneable, so causes are texts here.
+/// Why one attempt failed. The messages contain no secrets: what a server sent is masked before it is put in. Causes
+/// are strings, so that the error is comparable and cloneable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
     #[error("no connection: {0}")]
@@ -49,7 +49,7 @@ pub enum CallError {
     Broken(String),
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
-    /// The endpoint accepts calls and answers none: several rounds of timeouts, and no response to any call since.
+    /// The endpoint accepts calls but answers none: several rounds of timeouts without any response.
     #[error("no answer to any call for {} s", .0.as_secs_f64().round())]
     Silent(Duration),
     /// The pause that `Retry-After` asks for, if the response has one.
@@ -79,7 +79,7 @@ pub enum CallError {
     /// A status of success with a body that is not a reply. It may be a page of a proxy, so another attempt is made.
     #[error("not a model's answer: {0}")]
     BadReply(String),
-    /// No request was sent: the client has sent as many as it may.
+    /// No request was sent: the limit of calls is reached.
     #[error("the limit of calls is reached")]
     CallLimit,
 }

@@ -5,19 +5,18 @@ use std::time::Duration;
 use gradus_http::{duration_from_seconds, duration_until};
 use reqwest::header::HeaderMap;
 
-/// The longest pause that a call waits for. A longer one is an error, so that the user can decide.
+/// Maximum pause that a call waits for. A longer one is an error, so that the user can decide.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// Requests that are left in the present window of the rate limit, and the time until the next window.
+/// Requests left in the current rate-limit window, and the time until the next window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemainingQuota {
     pub requests_left: u64,
     pub reset_in: Duration,
 }
 
-/// Reads OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers. `None` unless both numbers are there
-/// and can be read. Limits of tokens are ignored: the number of tokens of a request is not known before it was
-/// answered.
+/// Reads OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers. Returns `None` unless both numbers
+/// are present and valid. Token limits are ignored: the tokens of a request are not known before its answer.
 pub(crate) fn parse_remaining_quota(headers: &HeaderMap) -> Option<RemainingQuota> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {

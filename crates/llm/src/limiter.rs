@@ -1,7 +1,7 @@
-//! How many calls an endpoint gets at once. The limit adapts as the window of TCP Reno does: it starts low and doubles
-//! while calls are answered (slow start), is halved once for each episode of rate limiting, and from then on grows by
-//! one per round trip (additive increase, multiplicative decrease). It does not grow while it is not used. Limits that
-//! the endpoint states in its headers are respected.
+//! Adaptive limit of concurrent calls to an endpoint. It behaves like the congestion window of TCP Reno: it starts
+//! low and doubles while calls are answered (slow start), is halved once for each episode of rate limiting, and from
+//! then on grows by one per round trip (additive increase, multiplicative decrease). It does not grow while it is not
+//! used. Limits that the endpoint states in its headers are respected.
 //!
 //! [`ConcurrencyWindow`] is the rule, without a clock or a runtime of its own; [`ConcurrencyLimiter`] lets tasks wait
 //! on it.
@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::headers::RemainingQuota;
 
-/// Calls at once before anything is known. Slow start doubles it within one round trip.
+/// Initial limit of concurrent calls. Slow start doubles it within one round trip.
 const FIRST_LIMIT: f64 = 16.0;
-/// Factor of the decrease.
+/// Multiplicative decrease of the limit after an overload.
 const CUT: f64 = 0.5;
 
-/// What the end of a call says about the load of the endpoint.
+/// What the result of a call says about the load of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSignal {
     Answered,
@@ -31,8 +31,7 @@ pub enum LoadSignal {
     Neutral,
 }
 
-/// The queue that a call waits in. Retries go before new calls, so that a call that has been waiting since its failure
-/// is not overtaken.
+/// The queue that a call waits in. Retries are admitted before new calls, so that new calls do not overtake them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPriority {
     New,
@@ -49,16 +48,17 @@ pub struct ConcurrencyWindow {
     in_flight: usize,
     /// Serial number of the next call.
     next: u64,
-    /// Calls before this one belong to an episode that was answered with a cut already.
+    /// Calls before this one belong to an overload episode for which the limit was already halved.
     episode: u64,
-    /// Calls before this one were in flight when the limit was reached: their answers say that there is room for more.
-    /// (Not whether it is reached now: answers come in bursts, and after the first of a burst it no longer is.)
+    /// Calls before this one were in flight when the limit was reached, so their answers may raise it. (Checking
+    /// whether it is reached now would fail: answers come in bursts, and after the first of a burst the limit is no
+    /// longer reached.)
     full_at: u64,
     /// No call starts before this time: an endpoint asked for a pause.
     paused_until: Option<Instant>,
-    /// Requests that are left in the endpoint's own window, and the end of that window.
+    /// Requests left in the endpoint's rate-limit window, and the end of that window.
     allowance: Option<(u64, Instant)>,
-    /// Retries that wait. New calls are held back while there are any.
+    /// Number of waiting retries. New calls are not admitted while it is above 0.
     again_waiting: usize,
 }
 
@@ -154,8 +154,8 @@ impl ConcurrencyWindow {
         }
     }
 
-    /// Takes over what the endpoint says is left. It replaces the own count, as other clients of the same account use
-    /// the quota, too.
+    /// Sets the remaining quota that the endpoint reported. It replaces the local count, because other clients of the
+    /// account use the quota, too.
     pub(crate) fn set_quota(&mut self, allowance: RemainingQuota, now: Instant) {
         self.allowance = Some((allowance.requests_left, now + allowance.reset_in));
     }
@@ -178,7 +178,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Calls that may be in flight at once at present.
+    /// Returns the current limit of concurrent calls.
     pub fn limit(&self) -> usize {
         self.lock().limit()
     }
@@ -201,7 +201,7 @@ impl ConcurrencyLimiter {
                     return CallPermit { limiter: self, serial, signal: LoadSignal::Neutral };
                 }
                 CallAdmission::Full => notified.await,
-                // The pause can end earlier, when another response says that the quota is filled up again.
+                // The pause can end early, when another response reports a refilled quota.
                 CallAdmission::Until(instant) => tokio::select! {
                     () = tokio::time::sleep_until(instant) => {}
                     () = notified => {}
@@ -237,7 +237,7 @@ impl ConcurrencyLimiter {
     }
 }
 
-/// A call in flight. The place in the window is given back when this is dropped, with the signal that was set last.
+/// A call in flight. Dropping it frees its slot in the window, with the signal that was set last.
 #[derive(Debug)]
 pub struct CallPermit<'l> {
     limiter: &'l ConcurrencyLimiter,
@@ -258,7 +258,7 @@ impl Drop for CallPermit<'_> {
     }
 }
 
-/// Counts a retry that waits. A guard, so that the count is also right when its task is dropped while it waits.
+/// Counts a waiting retry. A guard, so that the count stays right if the task is dropped while it waits.
 struct RetryWaitGuard<'l>(&'l ConcurrencyLimiter);
 
 impl<'l> RetryWaitGuard<'l> {

@@ -1,6 +1,6 @@
-//! Waiting for a model server that still loads its model. Such servers answer 503 for minutes. That is no failure of a
-//! question: all calls wait together, one of them polls the server, and none is counted as an attempt until the model
-//! is loaded.
+//! Waits for a model server that is still loading its model. Such servers answer 503 for minutes, which is not a
+//! failure of a question: all calls wait, one of them polls the server, and nothing counts as an attempt until the
+//! model is loaded.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) fn is_loading_message(status: u16, message: &str) -> bool {
     matches!(status, 425 | 500 | 503) && says(&SAYINGS) && !says(&FAILURES)
 }
 
-/// Since when the server has been loading, and the lock that makes one call at a time poll it.
+/// The time since which the server has been loading, and the lock that lets one call at a time poll it.
 #[derive(Debug, Default)]
 pub(crate) struct LoadWait {
     since: Mutex<Option<Instant>>,
@@ -51,8 +51,8 @@ impl LoadWait {
         self.lock().map(|since| since.elapsed())
     }
 
-    /// Waits until a call makes sense: not at all when the server is not loading, otherwise until it is this call's
-    /// turn and the pause is over. The caller holds the guard while it polls, so the other calls wait.
+    /// Waits for the turn to poll and for the pause. Returns at once if the server is not loading. The caller holds
+    /// the guard while it polls, so that the other calls wait.
     pub(crate) async fn wait_turn(&self, pause: Duration) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         self.elapsed()?;
         let turn = self.turn.lock().await;

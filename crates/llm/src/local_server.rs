@@ -27,7 +27,7 @@ impl LocalServer {
         }
     }
 
-    /// The name that its makers use.
+    /// The product name.
     pub fn title(self) -> &'static str {
         match self {
             LocalServer::Ollama => "Ollama",
@@ -56,8 +56,8 @@ impl LocalServer {
         format!("http://127.0.0.1:{}/v1", self.default_port())
     }
 
-    /// Calls in flight if the user sets no limit. All but vLLM answer one or a few at a time and queue the rest, so more
-    /// would only wait there until they time out. `None` leaves the limit to the client.
+    /// Default limit of calls in flight. All but vLLM answer one or a few at a time and queue the rest, so more calls
+    /// would wait there until they time out. `None` leaves the limit to the client.
     pub fn default_concurrency(self) -> Option<usize> {
         match self {
             LocalServer::Ollama | LocalServer::LlamaCpp | LocalServer::LmStudio => Some(4),
@@ -65,8 +65,8 @@ impl LocalServer {
         }
     }
 
-    /// How long a call may take if the user sets no limit. A model on a CPU reads some ten tokens per second, and the
-    /// call waits for those before it.
+    /// Default timeout of a call. A model on a CPU reads about ten tokens per second, and a call waits for those
+    /// before it.
     pub fn default_timeout(self) -> Duration {
         Duration::from_secs(600)
     }

@@ -54,8 +54,8 @@ impl RequestedFeatures {
 }
 
 impl EndpointQuirks {
-    /// The quirks after a refusal with this message; `None` if it names no feature that the request used and that is
-    /// still thought to be supported. One feature is learned at a time, and the call is repeated, so the number of
+    /// Returns the quirks after a refusal with this message; `None` if it names no feature that the request used and
+    /// that is not yet a quirk. One feature is learned at a time, and the call is repeated, so the number of
     /// repetitions is bounded by the number of features.
     pub(crate) fn learn_from_refusal(self, wishes: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
         let message = message.to_ascii_lowercase();
@@ -120,7 +120,7 @@ struct JsonSchema<'b> {
     schema: &'b RawValue,
 }
 
-/// The body of one question, without the features in `dialect` that the endpoint does not support.
+/// Encodes the body of one question, without the features that the endpoint does not support.
 pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(request.max_tokens);
     let wants_logprobs = request.wants_logprobs && !dialect.no_logprobs;
@@ -208,7 +208,7 @@ fn parse_openai_json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Reply
     })
 }
 
-/// A finish reason that is not known counts as done: the text is there either way.
+/// Maps a finish reason. An unknown one counts as done: the text is complete either way.
 fn map_finish_reason(refused: bool, finish_reason: Option<&str>) -> FinishReason {
     match finish_reason {
         _ if refused => FinishReason::Refused,

@@ -86,15 +86,15 @@ impl PriceTable {
         Ok(())
     }
 
-    /// Adds entries, which replace those of the same name. Amounts that are none are left out: the entries may come from
-    /// a file that somebody edited.
+    /// Adds entries, which replace those of the same name. Invalid amounts are left out: the entries may come from an
+    /// edited file.
     pub fn add_prices(&mut self, prices: &ModelPrices) {
         let usable = prices.iter().filter(|(_, price)| price.is_amount());
         self.prices.extend(usable.map(|(model, price)| (model.clone(), *price)));
     }
 
-    /// The price of a model: the longest entry that the name is a version of. `None` if no entry is: an unknown price
-    /// is reported as unknown, never as 0.
+    /// Returns the price of a model: that of the longest entry that covers its name. `None` if no entry does: an
+    /// unknown price is reported as unknown, never as 0.
     pub fn find_price(&self, model: &str) -> Option<TokenPrice> {
         // Routers such as OpenRouter write `maker/model`.
         let short = model.rsplit('/').next().unwrap_or(model);

@@ -13,7 +13,7 @@ pub struct ModelRequest<'r> {
     pub answer: AnswerForm,
     /// Limit of the reply, not of the prompt.
     pub max_tokens: u32,
-    /// Left out for endpoints that take none.
+    /// Not sent to endpoints that do not accept one.
     pub temperature: Option<f64>,
     /// Asks for the log-probabilities of the answer's tokens. Endpoints that refuse them are asked without, and others
     /// ignore the wish, so a reply may lack them in any case.
@@ -53,10 +53,10 @@ pub struct ModelReply {
     pub token_logprobs: Vec<TokenLogprob>,
 }
 
-/// Characters of a model's name. Names of real models are far shorter.
+/// Maximum characters of a model's name. Names of real models are far shorter.
 const MAX_MODEL_NAME: usize = 200;
 
-/// Reads the field `model` of a reply. Whatever is not a text counts as absent, since the answer is good without it.
+/// Reads the field `model` of a reply. Anything but a string counts as absent, since the answer is usable without it.
 pub(crate) fn read_model_name<'de, D: serde::Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
     let value = serde_json::Value::deserialize(field)?;
     let name = value.as_str().map(str::trim).filter(|name| !name.is_empty());

@@ -1,4 +1,4 @@
-//! Which failures are retried, and the pause before.
+//! Decides which failures are retried, and after which pause.
 
 use std::time::Duration;
 
@@ -31,17 +31,17 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause after a failure; `None` to give up. `others` and `rate_limited` include this failure.
+    /// Returns the pause after a failure; `None` to give up. `others` and `rate_limited` include this failure.
     pub(crate) fn backoff_delay(&self, error: &CallError, others: u32, rate_limited: u32) -> Option<Duration> {
         if !error.is_transient() || others >= self.attempts || rate_limited >= self.rate_limited_attempts {
             return None;
         }
         let failures = (others + rate_limited).clamp(1, 16);
         let ceiling = self.first_pause.saturating_mul(1 << (failures - 1)).min(self.longest_pause);
-        // Half fixed, half random, so that calls that failed together do not return together.
+        // Half fixed, half random, so that calls that failed together do not retry together.
         let jittered = ceiling.mul_f64(0.5 + 0.5 * fastrand::f64());
         Some(match error.retry_after() {
-            // The endpoint's own request wins. Some jitter on top, since all clients got the same number.
+            // `Retry-After` takes precedence, plus jitter, since all clients got the same number.
             Some(asked) => asked + self.first_pause.min(asked).mul_f64(0.2 * fastrand::f64()),
             None => jittered,
         })

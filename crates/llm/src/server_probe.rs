@@ -1,5 +1,5 @@
-//! Finds out what listens at an address: a model server and its models, something else, or nothing. One short request
-//! without a key; only commands whose purpose it is probe at all.
+//! Finds out what listens at an address: a model server and its models, something else, or nothing. It sends one
+//! short request without a key, and only commands whose purpose is probing use it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::local_server::LocalServer;
 
 /// A server on this machine lists its models within milliseconds, also while it answers questions.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of a list of models that are read.
+/// Maximum bytes read of a list of models.
 const MAX_LIST: usize = 4 << 20;
 
 /// What a probe found at one address.
@@ -20,17 +20,17 @@ const MAX_LIST: usize = 4 << 20;
 pub enum ProbeFinding {
     /// A server with OpenAI's wire form.
     ModelServer {
-        /// Which one it is, if its list of models tells.
+        /// Which server it is, if its list of models shows it.
         server: Option<LocalServer>,
         models: Vec<ServedModel>,
     },
     /// A model server that is still loading its model.
     Loading,
-    /// A model server, perhaps: it lists its models only to those who have a key.
+    /// Probably a model server: it lists its models only with a key.
     WantsKey,
-    /// Something that is no model server.
+    /// A service that is not a model server.
     OtherService { answer: String },
-    /// Something accepts the connection and does not answer in time.
+    /// The connection is accepted, but no answer arrives in time.
     Silent,
     /// Nothing listens there.
     NotRunning,
@@ -40,7 +40,7 @@ pub enum ProbeFinding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedModel {
     pub name: String,
-    /// The context window that it is served with, where the server says so.
+    /// The context window that the server runs it with, if it says so.
     pub context_tokens: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ pub async fn probe_model_server(base_url: &str) -> ProbeFinding {
     let Some(list) = list else { return ProbeFinding::OtherService { answer: format!("HTTP {}", status.as_u16()) } };
     let listed = list.data.unwrap_or_default();
     let mut server = listed.iter().find_map(identify_server);
-    // Without a model nothing in the list tells, and only Ollama runs without one.
+    // An empty list does not identify the server, and only Ollama runs without a model.
     if listed.is_empty() && is_ollama(&client, base_url).await {
         server = Some(LocalServer::Ollama);
     }
@@ -103,7 +103,7 @@ pub async fn probe_model_server(base_url: &str) -> ProbeFinding {
     ProbeFinding::ModelServer { server, models: models.collect() }
 }
 
-/// The server that lists a model like this. All of them put something of their own into `owned_by`.
+/// Identifies the server by a model of its list: each kind of server has its own value of `owned_by`.
 fn identify_server(model: &ListedModel) -> Option<LocalServer> {
     match model.owned_by.as_deref()? {
         "llamacpp" => Some(LocalServer::LlamaCpp),
@@ -123,7 +123,7 @@ async fn is_ollama(client: &Client, base_url: &str) -> bool {
     })
 }
 
-/// The response, of whose body at most `MAX_LIST` bytes are read: what follows cannot be a list of models.
+/// Sends a GET request and reads at most `MAX_LIST` bytes of the body: anything longer is not a list of models.
 async fn get_bounded(client: &Client, url: &str) -> Result<(StatusCode, Vec<u8>), reqwest::Error> {
     let mut response = client.get(url).send().await?;
     let status = response.status();

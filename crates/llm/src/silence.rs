@@ -1,4 +1,4 @@
-//! Endpoints that accept calls and stop answering.
+//! Detects endpoints that accept calls but have stopped answering.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -25,12 +25,12 @@ struct SilentRounds {
 }
 
 impl SilenceDetector {
-    /// Notes a response of any status.
+    /// Records a response with any status, which resets the count.
     pub(crate) fn record_response(&self) {
         *self.lock() = SilentRounds::default();
     }
 
-    /// Notes that a call that started then was not answered in time. Returns for how long nothing was answered, if that
+    /// Records the timeout of a call that started at `started`. Returns for how long nothing was answered once that
     /// is too long.
     pub(crate) fn record_timeout(&self, started: Instant, now: Instant) -> Option<Duration> {
         let mut rounds = self.lock();

@@ -1,4 +1,4 @@
-//! Where graded runs are: what the tools ask of a folder of evaluations or of a server's store.
+//! The archive of graded runs that the tools query: a folder of evaluations, or a server's store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,36 @@ use serde::Deserialize;
 use crate::archived_run::ArchivedRun;
 use crate::run_filter::RunFilter;
 
-/// Graded runs of agents, and the evaluations that they are from. All methods block and may read many files.
+/// Graded runs of agents and their evaluations. All methods block and may read many files.
 pub trait RunArchive: Send + Sync {
-    /// Evaluations, latest first. `skip` and `limit` select a page.
+    /// Lists evaluations, latest first. `skip` and `limit` select a page.
     fn list_evaluations(&self, skip: usize, limit: usize) -> Result<EvaluationList, ArchiveError>;
 
-    /// A page of the runs that match. `cursor` is a [`FoundRun::cursor_after`] or [`FoundRunPage::next_cursor`].
+    /// Returns a page of the matching runs. `cursor` is a [`FoundRun::cursor_after`] or
+    /// [`FoundRunPage::next_cursor`].
     fn find_runs(&self, filter: &RunFilter, cursor: Option<&str>, limit: usize) -> Result<FoundRunPage, ArchiveError>;
 
-    /// One run by its id, of one evaluation or of where the archive looks first.
+    /// Loads a run by its id, from one evaluation or from the default scope of the archive.
     fn load_run(&self, evaluation: Option<&str>, id: &str) -> Result<ArchivedRun, ArchiveError>;
 
-    /// Calls `take` with every matching run that has a wrong verdict. Others are only counted.
+    /// Calls `take` with every matching run that has a wrong verdict. Other runs are only counted.
     fn visit_flagged(
         &self,
         filter: &RunFilter,
         take: &mut dyn FnMut(&ArchivedRun),
     ) -> Result<FlaggedScope, ArchiveError>;
 
-    /// Failure groups of the matching runs, largest first, if the archive has counted them. `None` where they have to be
-    /// made from the runs.
+    /// Returns the failure groups of the matching runs, largest first, if the archive stores them. `None` if they
+    /// must be computed from the runs.
     fn load_failure_groups(&self, _filter: &RunFilter) -> Result<Option<StoredFailureGroups>, ArchiveError> {
         Ok(None)
     }
 
-    /// Two evaluations over the same tasks. `first` is the one that `second` is compared with.
+    /// Compares two evaluations over the same tasks. `first` is the old version, `second` the new one.
     fn compare_evaluations(&self, first: &str, second: &str) -> Result<VersionComparison, ArchiveError>;
 
-    /// Two versions, models or agents by what was received of them, the old one first. Only a server has live traffic.
+    /// Compares two versions, models or agents by their live traffic, the old one first. Only a server has live
+    /// traffic.
     fn compare_traffic(
         &self,
         _by: TrafficName,
@@ -49,8 +51,8 @@ pub trait RunArchive: Send + Sync {
         Err(ArchiveError::BadArgument { argument: "by", reason })
     }
 
-    /// The gates of an evaluation, or `gate` alone if it is given. `baseline` is the evaluation that gates in relative terms
-    /// are about.
+    /// Checks the gates of an evaluation, or only `gate` if it is given. `baseline` is the evaluation that relative
+    /// gates compare with.
     fn check_gates(
         &self,
         evaluation: Option<&str>,
@@ -58,7 +60,7 @@ pub trait RunArchive: Send + Sync {
         baseline: Option<&str>,
     ) -> Result<GateReport, ArchiveError>;
 
-    /// Stores a label, in place of the one that the same labeller gave before. Returns where it went.
+    /// Stores a label. It replaces an earlier one of the same labeller. Returns where it was stored.
     fn store_label(&self, label: &NewRunLabel) -> Result<String, ArchiveError>;
 }
 
@@ -74,7 +76,7 @@ pub enum TrafficName {
 /// A page of evaluations.
 #[derive(Debug, Default)]
 pub struct EvaluationList {
-    /// What the tools answer about if no evaluation is named.
+    /// The scope of the tools if no evaluation is named.
     pub default_scope: String,
     pub entries: Vec<EvaluationEntry>,
     pub total: usize,
@@ -91,7 +93,7 @@ pub struct EvaluationEntry {
     pub manifest: RunManifest,
     /// `finished`, `stopped`, `running` or `cut off`.
     pub state: &'static str,
-    /// `None` where the evaluation is too large to be read for a list.
+    /// `None` if the evaluation is too large to be read for a list.
     pub scores: Option<EvaluationScores>,
 }
 
@@ -110,9 +112,9 @@ pub struct FoundRunPage {
     /// What was searched, for people.
     pub scope: String,
     pub runs: Vec<FoundRun>,
-    /// Matching runs in all, on this page and on all others.
+    /// Number of matching runs on all pages.
     pub total: u64,
-    /// There are more matching runs than were counted.
+    /// Whether there are more matching runs than were counted.
     pub is_total_partial: bool,
     /// Where the next page begins; `None` at the end. A page can be empty and still have a next one.
     pub next_cursor: Option<String>,
@@ -129,10 +131,10 @@ pub struct FoundRun {
     pub model: Option<String>,
     pub query: Option<String>,
     pub step_count: u64,
-    /// It ended in an error instead of an answer.
+    /// Whether it ended in an error instead of an answer.
     pub is_error: bool,
     pub flags: Vec<RunFlag>,
-    /// The page that begins behind this run.
+    /// Cursor of the page that begins after this run.
     pub cursor_after: String,
 }
 
@@ -147,7 +149,7 @@ pub struct RunFlag {
     pub first_step: Option<u32>,
 }
 
-/// Who decided on a label.
+/// Who chose a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelSource {
     Person,
@@ -167,25 +169,25 @@ pub struct NewRunLabel {
     pub source: LabelSource,
 }
 
-/// What [`RunArchive::visit_flagged`] looked at.
+/// The scope that [`RunArchive::visit_flagged`] covered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlaggedScope {
     /// For people.
     pub description: String,
     /// All runs, with and without wrong verdicts.
     pub run_count: u64,
-    /// There are more runs than were looked at.
+    /// Whether there are more runs than were visited.
     pub is_partial: bool,
 }
 
-/// Failure groups with the runs that they are shares of.
+/// Failure groups with the scope that their shares refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredFailureGroups {
     pub scope: FlaggedScope,
     pub groups: Vec<FailureGroup>,
 }
 
-/// Checked gates with what goes wrong.
+/// Results of gates, with the failure groups of the evaluation.
 #[derive(Debug)]
 pub struct GateReport {
     pub manifest: RunManifest,
@@ -195,7 +197,7 @@ pub struct GateReport {
     pub metrics: Vec<(String, String)>,
 }
 
-/// Why an archive cannot answer. Each is one line for the assistant, which can correct its arguments by it.
+/// Why an archive cannot answer. Each message is one line for the assistant, which can correct its arguments with it.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     #[error("no evaluations here; hint: `gradus eval SOURCE --judge offline` makes one")]

@@ -3,7 +3,7 @@
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
 
-/// A run with everything that was said about it.
+/// A run with its verdicts and labels.
 #[derive(Debug)]
 pub struct ArchivedRun {
     pub trajectory: Trajectory,
@@ -20,7 +20,7 @@ pub struct ArchivedVerdict {
     pub is_wrong: bool,
 }
 
-/// What somebody else than the judge said about a step or a run.
+/// A label on a step or a run that did not come from the judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLabel {
     pub step_index: Option<u32>,

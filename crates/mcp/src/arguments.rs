@@ -178,7 +178,7 @@ impl FlaggedArguments {
     }
 }
 
-/// An empty argument is none: some assistants fill in every field.
+/// Returns the trimmed text; `None` if it is empty, because some assistants fill in every field.
 pub(crate) fn trim_text(text: &Option<String>) -> Option<String> {
     text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
@@ -191,7 +191,7 @@ fn parse_bound(
     trim_text(text).map(|text| parse_time_bound(argument, &text, now)).transpose()
 }
 
-/// The number of items, within its bounds.
+/// Returns the number of items to list, or an error if it is out of bounds.
 pub(crate) fn check_limit(limit: Option<usize>, default: usize, max: usize) -> Result<usize, ArchiveError> {
     match limit.unwrap_or(default) {
         limit if (1..=max).contains(&limit) => Ok(limit),

@@ -1,8 +1,8 @@
 //! The text of an answer: bounded, with a line that says how to continue.
 
-/// Bytes of an answer at most. About 6,000 tokens: clients cut or refuse tool results that are several times longer.
+/// Maximum bytes of an answer, about 6,000 tokens: clients cut or refuse tool results that are several times longer.
 pub const MAX_RESPONSE_BYTES: usize = 24_000;
-/// Room for the lines behind the items of a list.
+/// Bytes reserved for the lines after the items of a list.
 const FOOTER_BYTES: usize = 600;
 
 /// The first line of answers with recorded text.
@@ -20,7 +20,7 @@ impl BoundedResponse {
         BoundedResponse { text: DATA_NOTE.to_owned(), item_count: 0 }
     }
 
-    /// Adds a line of our own.
+    /// Adds one line of text that does not come from recordings.
     pub(crate) fn add_line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
@@ -31,7 +31,8 @@ impl BoundedResponse {
         self.text.push_str(lines);
     }
 
-    /// Adds an item of a list if it fits. The first one always does, so that a list goes on.
+    /// Adds an item of a list if it fits, and returns whether it did. The first item is always added, so that paging
+    /// makes progress.
     pub(crate) fn try_add_item(&mut self, item: &str) -> bool {
         let fits = self.text.len() + item.len() + FOOTER_BYTES <= MAX_RESPONSE_BYTES;
         if fits || self.item_count == 0 {
@@ -42,7 +43,7 @@ impl BoundedResponse {
         false
     }
 
-    /// The text. Items are bounded one by one, so cutting here is the last resort.
+    /// Returns the text. Items are bounded one by one, so cutting here is the last resort.
     pub(crate) fn finish(mut self) -> String {
         const MARK: &str = "\n(the answer is cut here)";
         while self.text.ends_with('\n') {

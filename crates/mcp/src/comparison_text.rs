@@ -8,10 +8,10 @@ use crate::arguments::{CompareToolArguments, trim_text};
 use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 
-/// Tasks in each direction, and failure groups, that are shown.
+/// Maximum number of changed tasks in each direction, and of failure groups.
 const MAX_FLIPS: usize = 5;
 const MAX_GROUPS: usize = 8;
-/// Notes before the numbers.
+/// Maximum number of notes before the numbers.
 const MAX_NOTES: usize = 8;
 const MAX_NOTE_CHARS: usize = 300;
 const MAX_REQUEST_CHARS: usize = 160;

@@ -9,7 +9,7 @@ use crate::recorded_text::{quote_inline, quote_name};
 
 const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 50;
-/// Scores, gates and sources that are named of one evaluation.
+/// Maximum number of scores, gates and sources listed for one evaluation.
 const MAX_SCORES: usize = 24;
 const MAX_GATES: usize = 8;
 const MAX_SOURCES: usize = 3;
@@ -36,7 +36,7 @@ pub(crate) fn render_evaluations(
     if list.skipped.0 > 0 {
         response.add_line(&format!("\n{} cannot be read and are left out", list.skipped.0));
     }
-    // Unreadable ones count as shown once all others are.
+    // The cursor also skips unreadable evaluations once all readable ones of the page are shown.
     let next = skip + if shown == list.entries.len() { read } else { shown };
     if next < list.total {
         response.add_line(&format!("\nmore: list_evaluations with cursor \"{next}\""));
@@ -75,13 +75,14 @@ fn render_entry(entry: &EvaluationEntry) -> String {
     text
 }
 
-/// Commits are as long as their hash, or whatever a variable of a CI job says.
+/// Shortens a commit, which is a hash or any text from a variable of a CI job.
 fn short_commit(commit: &str) -> String {
     commit.chars().take(12).collect()
 }
 
 fn describe_scores(scores: &EvaluationScores) -> String {
-    // Rules that only notice mistakes score little else: of them, the share that they did not flag says something.
+    // Rules that only notice mistakes rarely score anything else, so the share that they did not flag is shown
+    // instead.
     let is_telling = |name: &str| !scores.metrics.contains_key(&format!("unflagged.{name}"));
     let telling = scores.metrics.iter().filter(|(name, _)| is_telling(name));
     let known = telling.take(MAX_SCORES).map(|(name, value)| match scores.shares.contains(name) {

@@ -15,9 +15,9 @@ use crate::verdict_text::render_verdicts;
 const DEFAULT_GROUPS: usize = 10;
 const DEFAULT_STEPS: usize = 5;
 const MAX_LIMIT: usize = 50;
-/// A list of steps ends here: what comes later is no longer among the worst.
+/// Maximum number of ranked steps on all pages: later ones are no longer among the worst.
 const MAX_RANKED_STEPS: usize = 500;
-/// Characters of texts in both lists.
+/// Maximum characters of texts in both lists.
 const MAX_REASON_CHARS: usize = 300;
 const MAX_REQUEST_CHARS: usize = 160;
 const MAX_CALL_CHARS: usize = 250;
@@ -38,7 +38,7 @@ pub(crate) fn render_failure_groups(
     Ok(response.finish())
 }
 
-/// The groups of the archive if it has them, otherwise those of the runs with a wrong verdict.
+/// Returns the stored groups of the archive if it has them, otherwise groups the wrong verdicts of the matching runs.
 fn collect_groups(
     archive: &dyn RunArchive,
     arguments: &FlaggedArguments,
@@ -55,7 +55,7 @@ fn collect_groups(
         builder.add(&run.trajectory, selection.select(run).map(|verdict| &verdict.line));
         flagged_count += 1;
     })?;
-    // Shares are of all runs, so those without a wrong verdict count as well.
+    // Shares refer to all runs, so those without a wrong verdict count as well.
     let without = Trajectory::default();
     (flagged_count..scope.run_count).for_each(|_| builder.add(&without, []));
     Ok(StoredFailureGroups { scope, groups: builder.finish() })
@@ -92,7 +92,7 @@ fn describe_scope(scope: &FlaggedScope) -> String {
     format!("{runs} of {}{more}", scope.description)
 }
 
-/// Adds numbered items until the answer is full; how many.
+/// Adds numbered items until the answer is full. Returns how many were added.
 fn add_items<'i, T: 'i>(
     response: &mut BoundedResponse,
     items: impl Iterator<Item = &'i T>,

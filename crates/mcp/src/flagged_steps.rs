@@ -5,9 +5,9 @@ use gradus_eval::report::FailureGroup;
 
 use crate::archived_run::{ArchivedRun, ArchivedVerdict};
 
-/// Characters that are kept of each text. They are cut further when they are shown.
+/// Maximum characters stored of each text. They are cut further when they are shown.
 const MAX_TEXT_CHARS: usize = 1_000;
-/// Steps of which one is kept per place in the list, before the list is sorted and cut.
+/// The list may grow to this many times its size before it is sorted and cut.
 const SPARE_FACTOR: usize = 4;
 
 /// A step with its wrong verdicts.
@@ -35,13 +35,14 @@ pub(crate) struct VerdictSelection {
 }
 
 impl VerdictSelection {
-    /// Whether a group counts. One about whole runs has no tool.
+    /// Whether a group is selected. A group about whole runs has no tool.
     pub(crate) fn selects_group(&self, group: &FailureGroup) -> bool {
         self.evaluator.as_ref().is_none_or(|name| *name == group.evaluator)
             && self.tool.as_ref().is_none_or(|tool| group.tool.as_ref() == Some(tool))
     }
 
-    /// The wrong verdicts of a run that count. A verdict on a whole run counts for a tool if the run calls it.
+    /// Returns the selected wrong verdicts of a run. A verdict on a whole run is selected for a tool if the run calls
+    /// it.
     pub(crate) fn select<'r>(&'r self, run: &'r ArchivedRun) -> impl Iterator<Item = &'r ArchivedVerdict> {
         run.verdicts.iter().filter(move |verdict| {
             let is_about_tool = |tool: &String| match verdict.line.step_index {

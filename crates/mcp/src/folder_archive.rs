@@ -22,13 +22,13 @@ use crate::label_file::LabelFile;
 use crate::recorded_text::quote_name;
 use crate::run_filter::RunFilter;
 
-/// Larger evaluations are listed without scores, which would take long.
+/// Maximum bytes of an evaluation that is listed with scores. Larger ones would take too long to read.
 const MAX_LISTED_BYTES: u64 = 128 << 20;
-/// Runs of one evaluation that a comparison reads.
+/// Maximum number of runs of one evaluation that a comparison reads.
 const MAX_COMPARED_RUNS: usize = 50_000;
-/// Evaluations that are searched for a run if none is named: the latest.
+/// Maximum number of evaluations, latest first, that are searched for a run if none is named.
 const MAX_SEARCHED: usize = 10;
-/// Characters of a name in an error.
+/// Maximum characters of a name in an error.
 const MAX_NAME_CHARS: usize = 80;
 
 /// The evaluations below a state folder.
@@ -54,13 +54,13 @@ impl From<RunFileError> for VisitEnd {
 }
 
 impl FolderArchive {
-    /// `supplements` loads trials of benchmarks and experiments. `labels` is where labels are stored; without it there
-    /// are none.
+    /// `supplements` loads trials of benchmarks and experiments. `labels` is the file of labels; without it, labels
+    /// are not supported.
     pub fn new(state_dir: &Path, supplements: SupplementLoader, labels: Option<LabelFile>) -> FolderArchive {
         FolderArchive { state_dir: state_dir.to_owned(), supplements, should_stop: || false, labels }
     }
 
-    /// `should_stop` is asked between runs, so that a long request can be given up.
+    /// `should_stop` is called between runs, so that a long request can be cancelled.
     #[must_use]
     pub fn with_stop(self, should_stop: fn() -> bool) -> FolderArchive {
         FolderArchive { should_stop, ..self }
@@ -84,7 +84,7 @@ impl FolderArchive {
         Ok(state.read_run(&id)?)
     }
 
-    /// Calls `take` with every run and its position until it breaks.
+    /// Calls `take` with every run and its position until `take` returns `Break`.
     fn visit_runs(
         &self,
         folder: &RunFolder,
@@ -132,12 +132,12 @@ impl FolderArchive {
         Ok(Some(ArchivedRun { trajectory, verdicts, labels, origin }))
     }
 
-    /// Trials that cannot be read do not hide verdicts.
+    /// Loads the trials of a run. A failure to read them does not hide the verdicts.
     fn load_supplement(&self, folder: &RunFolder) -> Option<Box<dyn RunSupplement>> {
         (self.supplements)(folder.path()).ok().flatten()
     }
 
-    /// Values of an evaluation that gates in relative terms are about, by the name of the metric.
+    /// Measures the baseline values of relative gates, by the name of the metric.
     fn measure_baseline(&self, name: &str) -> Result<BTreeMap<String, f64>, ArchiveError> {
         let folder = self.find_evaluation(Some(name))?;
         let mut reader = RunReader::open(&folder)?;
@@ -157,7 +157,7 @@ impl FolderArchive {
                 let mut reader = RunReader::open(folder)?;
                 let results = VersionResults::from_run(&mut reader, &self.load_measurements(folder))?;
                 let mut metrics = results.metric_values();
-                // Results of benchmarks and experiments are there by two names: `success` and `bench: success`.
+                // Results of benchmarks and experiments have two names: `success` and `bench: success`.
                 metrics.retain(|name, _| !name.contains(": "));
                 Some(EvaluationScores { run_count: results.run_count(), metrics, shares: results.share_names() })
             }
@@ -224,7 +224,7 @@ impl RunArchive for FolderArchive {
             return Ok(found);
         }
         if evaluation.is_none() {
-            // An assistant that read about an older evaluation may leave its id out.
+            // The run may be from an older evaluation whose id the assistant left out.
             for older in state.run_ids().iter().skip(1).take(MAX_SEARCHED - 1) {
                 let Ok(folder) = state.read_run(older) else { continue };
                 if let Some(found) = self.find_in_evaluation(&folder, id)? {
@@ -334,7 +334,7 @@ fn describe_metric(metric: &MetricResult) -> (String, String) {
     (metric.name.clone(), value)
 }
 
-/// Outcomes with whether they are below the best label of their evaluator at the time.
+/// Marks each outcome that is below the best label of its evaluator at the time of the run.
 fn mark_wrong(record: &RunManifest, outcomes: &[OutcomeLine]) -> Vec<ArchivedVerdict> {
     let is_wrong = |line: &OutcomeLine| {
         let evaluator = record.evaluators.iter().find(|known| known.name == *line.evaluator);
@@ -343,7 +343,7 @@ fn mark_wrong(record: &RunManifest, outcomes: &[OutcomeLine]) -> Vec<ArchivedVer
     outcomes.iter().map(|line| ArchivedVerdict { is_wrong: is_wrong(line), line: line.clone() }).collect()
 }
 
-/// Assistants often shorten ids, and people give those that `gradus traces` prints.
+/// Finds a run by the beginning of its id: assistants often shorten ids, and `gradus traces` prints short ones.
 fn find_by_beginning(
     reader: &mut RunReader,
     beginning: &str,

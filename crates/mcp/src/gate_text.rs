@@ -10,9 +10,9 @@ use crate::bounded_response::BoundedResponse;
 use crate::failure_text::render_group;
 use crate::recorded_text::{quote_inline, quote_name};
 
-/// Failure groups that are shown for a gate that does not pass.
+/// Maximum number of failure groups shown for a gate that does not pass.
 const MAX_GROUPS: usize = 3;
-/// Metrics that are listed where there is no gate.
+/// Maximum number of metrics listed if the evaluation has no gates.
 const MAX_METRICS: usize = 40;
 const MAX_EXPLANATION_CHARS: usize = 600;
 
@@ -89,19 +89,21 @@ fn render_gate(report: &GateReport, result: &GateResult) -> String {
     text
 }
 
-/// Our own words. Those about a gate that cannot be parsed repeat it, and gates come from the files of an evaluation.
+/// Returns the explanation of a gate. It is quoted if the gate cannot be parsed: it then repeats text from the files
+/// of an evaluation.
 fn describe_explanation(result: &GateResult) -> String {
     let line = result.explanation.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_own = !result.metric.is_empty() && line.is_ascii() && line.len() <= MAX_EXPLANATION_CHARS;
     if is_own { line } else { quote_inline(&line, MAX_EXPLANATION_CHARS) }
 }
 
-/// The groups of the evaluator that a metric is about: `outcome.crashed` and `call_validity{tool=search}` name one.
+/// Returns the failure groups of the evaluator that a metric is about: `outcome.crashed` and
+/// `call_validity{tool=search}` name one.
 fn find_groups<'r>(report: &'r GateReport, metric: &str) -> Vec<&'r FailureGroup> {
     let evaluator = metric.split(['.', '{']).next().unwrap_or_default();
     let tool = metric.split_once("{tool=").and_then(|(_, rest)| rest.strip_suffix('}'));
     let is_about = |group: &&FailureGroup| {
-        // Numbers over several evaluators are about all of them.
+        // Combined metrics cover the groups of all evaluators.
         let is_combined = matches!(evaluator, "combined" | "trajectories_right");
         (is_combined || group.evaluator == evaluator) && tool.is_none_or(|tool| group.tool.as_deref() == Some(tool))
     };

@@ -12,11 +12,11 @@ use tempfile::NamedTempFile;
 use crate::archive::{ArchiveError, LabelSource, NewRunLabel};
 use crate::archived_run::{ArchivedRun, RunLabel};
 
-/// The label of people who cannot decide.
+/// The label of a case that a person could not decide.
 const UNDECIDED: &str = "undecided";
-/// A file of labels is read whole for each label.
+/// Maximum bytes of a file of labels, which is read whole for each new label.
 const MAX_FILE_BYTES: u64 = 32 << 20;
-/// Bytes of an explanation.
+/// Maximum bytes of an explanation.
 const MAX_EXPLANATION_BYTES: usize = 16 << 10;
 
 /// The file that labels are written to.
@@ -25,11 +25,11 @@ pub struct LabelFile {
     path: PathBuf,
     /// Whose labels they are.
     labeller: String,
-    /// Two labels at once would lose one of them.
+    /// Serializes writes: two labels stored at once would lose one.
     turn: Mutex<()>,
 }
 
-/// One line. Other fields of lines that somebody else wrote are kept, since such lines are never rewritten.
+/// One line. Lines with other fields, written by other programs, are never rewritten.
 #[derive(Debug, Serialize, Deserialize)]
 struct LabelRecord {
     trajectory_id: String,
@@ -54,7 +54,7 @@ impl LabelFile {
         LabelFile { path: path.to_owned(), labeller: labeller.to_owned(), turn: Mutex::default() }
     }
 
-    /// The labels of a run. A file that does not exist has none.
+    /// Returns the labels of a run; none if the file does not exist.
     pub(crate) fn read_labels(&self, trajectory_id: &str) -> Result<Vec<RunLabel>, ArchiveError> {
         let own = self.read_lines()?.into_iter().filter_map(|line| serde_json::from_str::<LabelRecord>(&line).ok());
         let own = own.filter(|record| record.trajectory_id == trajectory_id);
@@ -119,7 +119,7 @@ impl LabelFile {
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     }
 
-    /// Every session of an assistant starts a server of its own, and they share the file. The lock ends with the value.
+    /// Locks the file, which the servers of several assistant sessions share. Dropping the value releases the lock.
     fn lock_file(&self) -> std::io::Result<File> {
         let mut name = std::ffi::OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
@@ -129,10 +129,10 @@ impl LabelFile {
         Ok(lock)
     }
 
-    /// Readers see the old file or the new one, never a part. The name of the new one cannot be guessed: a link that
-    /// waits there would be written through.
+    /// Replaces the file, so that readers see the old or the new one, never a part. The temporary name cannot be
+    /// guessed: otherwise a prepared symbolic link could redirect the write.
     fn write_lines(&self, lines: &[String]) -> std::io::Result<()> {
-        // What a link points to is replaced, not the link.
+        // If the path is a symbolic link, its target is replaced, not the link.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = NamedTempFile::new_in(folder)?;

@@ -24,9 +24,9 @@ use crate::stdio_transport::connect_lines;
 use crate::tool_call::{McpToolCall, ToolError};
 use crate::tool_catalog::list_tools;
 
-/// Carries out calls where blocking is allowed. The server has its own, which admits calls by caller.
+/// Runs tool calls where blocking is allowed. The server has its own implementation, which admits calls by caller.
 pub trait ToolRunner: Send + Sync + 'static {
-    /// Whether `label_step` exists.
+    /// Whether the tool `label_step` is offered.
     fn allows_labels(&self) -> bool;
 
     fn run_call(&self, call: McpToolCall) -> impl Future<Output = Result<String, ToolError>> + Send;
@@ -66,7 +66,7 @@ impl<R: ToolRunner> ServerHandler for McpService<R> {
             Err(error @ ToolError::UnknownTool { .. }) => return Err(ErrorData::invalid_params(error.to_line(), None)),
             Err(error) => return Ok(error_result(&error)),
         };
-        // A client that leaves or cancels stops the work.
+        // A client that disconnects or cancels stops the work.
         let answer = tokio::select! {
             answer = self.0.run_call(call) => answer,
             () = context.ct.cancelled() => Err(ToolError::NotPerformed { reason: "the call was cancelled".to_owned() }),
@@ -82,7 +82,7 @@ fn error_result(error: &ToolError) -> CallToolResponse {
     CallToolResult::error(vec![ContentBlock::text(error.to_line())]).into()
 }
 
-/// Why standard input and output could not be served.
+/// Why serving on standard input and output failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
     #[error("the client on standard input does not speak MCP: {reason}")]
@@ -91,7 +91,7 @@ pub enum StdioError {
     Ended { reason: String },
 }
 
-/// Runs calls on the threads of tokio for blocking work.
+/// Runs calls on tokio's blocking thread pool.
 struct BlockingRunner {
     archive: Arc<dyn RunArchive>,
     allows_labels: bool,
@@ -119,11 +119,11 @@ pub async fn serve_stdio(archive: Arc<dyn RunArchive>, allows_labels: bool) -> R
         Ok(serving) => {
             serving.waiting().await.map(drop).map_err(|error| StdioError::Ended { reason: error.to_string() })
         }
-        // The client left before it said anything.
+        // The client disconnected before it sent anything.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => Err(StdioError::Handshake { reason: error.to_string() }),
     };
-    // The last answer must be written before the process ends. A client that has left reads none.
+    // The last answer must be written before the process ends, unless the client has disconnected.
     let _ = transport.writing.await;
     served
 }

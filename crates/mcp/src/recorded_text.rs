@@ -10,9 +10,9 @@ use gradus_eval::prompt::escape_chat_tokens;
 
 /// The beginning of a line of recorded text.
 pub(crate) const QUOTE_MARK: &str = "| ";
-/// Longest name that is written without being cut.
+/// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 100;
-/// Escapes can make a text longer; a block never takes more than this many times its characters.
+/// Maximum growth of a block by escapes, as a multiple of its characters.
 const MAX_GROWTH: usize = 2;
 
 /// Tags that assistants and their clients put around messages of their own.
@@ -31,16 +31,16 @@ const MESSAGE_TAGS: [&str; 12] = [
     "instructions",
 ];
 
-/// A part of a recorded text as a quoted block.
+/// The part of a recorded text that is quoted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextWindow {
-    /// Characters that are left out at the beginning.
+    /// Characters skipped at the beginning.
     pub(crate) skip_chars: usize,
     pub(crate) max_chars: usize,
 }
 
 impl TextWindow {
-    /// The beginning of a text.
+    /// Selects the beginning of a text.
     pub(crate) const fn first(max_chars: usize) -> TextWindow {
         TextWindow { skip_chars: 0, max_chars }
     }
@@ -51,7 +51,7 @@ impl TextWindow {
 pub(crate) struct QuotedBlock {
     /// Lines that begin with [`QUOTE_MARK`], each with its line feed.
     pub(crate) lines: String,
-    /// Characters before the end of what is shown.
+    /// Characters of the text up to the end of the shown part.
     pub(crate) shown_chars: usize,
     pub(crate) total_chars: usize,
 }
@@ -73,7 +73,7 @@ pub(crate) fn quote_text(text: &str, window: TextWindow) -> QuotedBlock {
         if lines.len() <= max_bytes {
             return QuotedBlock { lines, shown_chars, total_chars };
         }
-        // Text full of escapes or of empty lines: half of it, until it fits.
+        // Text full of escapes or empty lines is halved until it fits.
         let kept = shown.chars().count() / 2;
         shown_chars = window.skip_chars + kept;
         shown = shown.chars().take(kept).collect();
@@ -92,7 +92,8 @@ fn quote_lines(text: &str) -> String {
     lines
 }
 
-/// A recorded name inside a line of our own: as it is if it is plain, otherwise as a JSON string, and never long.
+/// Formats a recorded name inside one of our lines: unchanged if it is plain, otherwise as a JSON string. Long names
+/// are cut.
 pub(crate) fn quote_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | '#' | '+');
     if !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.chars().all(is_plain) {
@@ -101,7 +102,7 @@ pub(crate) fn quote_name(name: &str) -> String {
     quote_inline(name, MAX_NAME_CHARS)
 }
 
-/// A short recorded text inside a line of our own, as a JSON string.
+/// Formats a short recorded text inside one of our lines, as a JSON string.
 pub(crate) fn quote_inline(text: &str, max_chars: usize) -> String {
     let mut cut: String = text.chars().take(max_chars).collect();
     if cut.len() < text.len() {
@@ -111,7 +112,7 @@ pub(crate) fn quote_inline(text: &str, max_chars: usize) -> String {
     serde_json::Value::String(shown.into_owned()).to_string()
 }
 
-/// An id that the assistant has to give back: a JSON string that is never shortened, or as it is. Ids are bounded where
+/// Formats an id that the assistant passes back: unchanged or as a JSON string, never shortened. Ids are bounded when
 /// traces are read.
 pub(crate) fn quote_id(id: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');

@@ -1,4 +1,4 @@
-//! Which runs a tool is about.
+//! The filter of runs that a tool is about.
 
 use gradus_core::trajectory::Trajectory;
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use crate::archived_run::ArchivedVerdict;
 /// Conditions on a run. All given ones must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// `None`: where the archive looks first.
+    /// `None` for the default scope of the archive.
     pub evaluation: Option<String>,
     pub project: Option<String>,
     pub agent: Option<String>,
@@ -16,11 +16,11 @@ pub struct RunFilter {
     pub tool: Option<String>,
     /// A label such as `incorrect`, or with its evaluator, `thought_to_tool=incorrect`.
     pub label: Option<String>,
-    /// Has a wrong verdict.
+    /// Whether the run must have a wrong verdict.
     pub is_flagged: bool,
-    /// Ended in an error, or did not.
+    /// Whether the run ended in an error.
     pub is_error: Option<bool>,
-    /// Words that the run contains, all of them.
+    /// Words that the run must all contain.
     pub text: Option<String>,
     /// Began at this time or later.
     pub from: Option<Timestamp>,
@@ -29,7 +29,7 @@ pub struct RunFilter {
 }
 
 impl RunFilter {
-    /// Whether a run matches, for archives without an index. The evaluation is not looked at.
+    /// Whether a run matches, for archives without an index. The evaluation is not checked.
     pub fn matches(&self, trajectory: &Trajectory, verdicts: &[ArchivedVerdict]) -> bool {
         let is_wanted = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         is_wanted(&self.project, &trajectory.project)

@@ -10,9 +10,9 @@ use crate::recorded_text::{TextWindow, quote_id, quote_inline, quote_name, quote
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
-/// Characters of a request in the list.
+/// Maximum characters of a request in the list.
 const MAX_REQUEST_CHARS: usize = 200;
-/// Evaluators that are named as flags of one run.
+/// Maximum number of flags listed for one run.
 const MAX_FLAGS: usize = 6;
 
 pub(crate) fn render_found_runs(

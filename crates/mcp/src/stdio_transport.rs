@@ -7,11 +7,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _,
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Bytes of one message; requests of these tools are short.
+/// Maximum bytes of one message; requests of these tools are short.
 const MAX_LINE_BYTES: usize = 4 << 20;
-/// Bytes between this file and the library.
+/// Buffer size of the pipes between this file and the library.
 const PIPE_BYTES: usize = 64 << 10;
-/// Errors that are answered. A peer that sends back what it gets as something broken would go on forever.
+/// Maximum number of parse errors that are answered, so that a peer that echoes them cannot cause an endless loop.
 const MAX_PARSE_ERRORS: usize = 100;
 
 /// A client behind two streams.
@@ -34,7 +34,7 @@ pub(crate) fn connect_lines(
     LineTransport { streams: (service_input, service_output), writing }
 }
 
-/// Passes lines of JSON on until the client closes its side.
+/// Forwards lines of JSON until the client closes its side.
 async fn forward_input(
     input: impl AsyncRead + Send + Unpin,
     mut service: DuplexStream,
@@ -56,7 +56,7 @@ async fn forward_input(
             Ok(text) => service.write_all(text).await?,
             Err(reason) if answered < MAX_PARSE_ERRORS => {
                 answered += 1;
-                // It fails only if the client has gone.
+                // It fails only if the client has disconnected.
                 let _ = errors.send(reason).await;
             }
             Err(_) => {}
@@ -102,7 +102,7 @@ async fn forward_output(
     let mut has_errors = true;
     loop {
         tokio::select! {
-            // What was read of a line stays in `line` if the other branch wins.
+            // A partly read line stays in `line` if the other branch completes first.
             read = messages.read_until(b'\n', &mut line) => {
                 if read? == 0 && line.is_empty() {
                     return Ok(());

@@ -1,4 +1,4 @@
-//! Times in arguments: a moment, or how long ago.
+//! Times in arguments: a timestamp, or a duration before now.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -18,10 +18,10 @@ use crate::run_list_text::render_found_runs;
 use crate::tool_catalog::LABEL_STEP;
 use crate::transcript_text::render_run;
 
-/// Bytes of an error. Errors can repeat arguments.
+/// Maximum bytes of an error. Errors can repeat arguments.
 const MAX_ERROR_BYTES: usize = 600;
 
-/// A call whose arguments were read. [`McpToolCall::perform`] may take long.
+/// A call with parsed arguments. [`McpToolCall::perform`] may take long.
 #[derive(Debug)]
 pub struct McpToolCall(ToolRequest);
 
@@ -46,13 +46,13 @@ pub enum ToolError {
     Arguments { tool: String, source: serde_json::Error },
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The call was not carried out: the server is overloaded, or the client has left.
+    /// The call was not performed: the server is overloaded, or the client has disconnected.
     #[error("{reason}")]
     NotPerformed { reason: String },
 }
 
 impl ToolError {
-    /// One bounded line.
+    /// Formats the error as one bounded line.
     pub fn to_line(&self) -> String {
         let line = self.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         let line = gradus_core::visible::reveal_invisible(&line).into_owned();
@@ -77,12 +77,12 @@ impl McpToolCall {
         }))
     }
 
-    /// Whether it changes something.
+    /// Whether the call writes to the archive.
     pub fn is_write(&self) -> bool {
         matches!(self.0, ToolRequest::LabelStep(_))
     }
 
-    /// Answers the call. It blocks.
+    /// Performs the call and returns the text of the answer. It blocks.
     pub fn perform(&self, archive: &dyn RunArchive) -> Result<String, ToolError> {
         let now = Timestamp::now();
         Ok(match &self.0 {

@@ -81,12 +81,12 @@ fn read_tool<A: JsonSchema + 'static>(name: &'static str, title: &str, descripti
 }
 
 fn describe_tool<A: JsonSchema + 'static>(name: &'static str, title: &str, description: &'static str) -> Tool {
-    // Schemas of structs are objects, so this cannot fail; a test holds it.
+    // Schemas of structs are objects, so this cannot fail; a test checks it.
     let schema = schema_for_input::<A>().unwrap_or_default();
     Tool::new(name, description, compact_schema(&schema)).with_title(title)
 }
 
-/// The schema without what assistants do not need: each description is on one line, and formats of numbers are left out.
+/// Shortens a schema for assistants: descriptions become one line, and formats of numbers are left out.
 fn compact_schema(schema: &JsonObject) -> Arc<JsonObject> {
     let mut schema = schema.clone();
     schema.remove("$schema");
@@ -94,7 +94,7 @@ fn compact_schema(schema: &JsonObject) -> Arc<JsonObject> {
         for property in properties.values_mut().filter_map(serde_json::Value::as_object_mut) {
             property.remove("format");
             property.remove("default");
-            // `null` is accepted, but some models only know one type per argument.
+            // `null` is accepted, but some models support only one type per argument.
             let single =
                 property.get("type").and_then(serde_json::Value::as_array).and_then(|types| types.first().cloned());
             if let Some(single) = single {

@@ -12,19 +12,19 @@ use crate::bounded_response::BoundedResponse;
 use crate::recorded_text::{TextWindow, quote_id, quote_name, quote_text};
 use crate::verdict_text::{render_labels, render_verdicts};
 
-/// Characters of texts in the transcript of a whole run.
+/// Maximum characters of texts in the transcript of a whole run.
 const MAX_REQUEST_CHARS: usize = 1_000;
 const MAX_THOUGHT_CHARS: usize = 300;
 const MAX_ARGUMENTS_CHARS: usize = 400;
 const MAX_OBSERVATION_CHARS: usize = 400;
 const MAX_REASON_CHARS: usize = 300;
-/// Characters of each text of a single step.
+/// Maximum characters of each text of a single step.
 const MAX_LONG_CHARS: usize = 3_000;
 const MAX_LONG_REASON_CHARS: usize = 600;
-/// Wrong steps that the head of a transcript lists; the rest is counted.
+/// Maximum number of wrong steps listed in the head of a transcript; the rest is counted.
 const MAX_LISTED_STEPS: usize = 40;
 
-/// The step number that stands for request and answer: steps are numbered from 1.
+/// The step number of request and answer: steps are numbered from 1.
 const REQUEST_AND_ANSWER: u32 = 0;
 
 /// How much of each text of a step is shown.
@@ -119,7 +119,7 @@ fn find_wrong_steps(run: &ArchivedRun) -> BTreeSet<u32> {
     run.verdicts.iter().filter(|verdict| verdict.is_wrong).filter_map(|verdict| verdict.line.step_index).collect()
 }
 
-/// What is about the whole run. It comes before the steps, since a long run does not fit into one answer.
+/// Renders what concerns the whole run. It comes before the steps, since a long run does not fit into one answer.
 fn render_head(run: &ArchivedRun, wrong_steps: &BTreeSet<u32>) -> String {
     let trajectory = &run.trajectory;
     let mut facts = Vec::new();
@@ -157,7 +157,7 @@ fn render_head(run: &ArchivedRun, wrong_steps: &BTreeSet<u32>) -> String {
     text
 }
 
-/// The request and the answer. A text that ends before the window is left out.
+/// Renders the request and the answer. A text that ends before the window is left out.
 fn render_ends(trajectory: &Trajectory, window: TextWindow) -> String {
     let mut text = String::new();
     for (title, recorded) in [("request", &trajectory.query), ("answer", &trajectory.final_answer)] {
@@ -222,7 +222,7 @@ fn render_entry(run: &ArchivedRun, entry: TranscriptEntry<'_>, limits: StepTextL
     text
 }
 
-/// What is special about a step.
+/// Describes what is unusual about a step, such as an error.
 fn describe_step(step: &TrajectoryStep) -> String {
     let mut facts = Vec::new();
     if step.is_error {
@@ -238,7 +238,8 @@ fn describe_step(step: &TrajectoryStep) -> String {
     if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) }
 }
 
-/// One text of a step. A text that ends before the window is left out; one that goes on says how to read on.
+/// Renders one text of a step. A text that ends before the window is left out; one that continues says how to read
+/// on.
 fn render_part(title: &str, text: &str, window: TextWindow, step: u32) -> String {
     let block = quote_text(text, window);
     if window.skip_chars > 0 && window.skip_chars >= block.total_chars {

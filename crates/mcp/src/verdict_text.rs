@@ -5,16 +5,16 @@ use gradus_eval::outcome::OutcomeKind;
 use crate::archived_run::{ArchivedVerdict, RunLabel};
 use crate::recorded_text::{TextWindow, quote_name, quote_text};
 
-/// Pieces of evidence that are shown of a wrong verdict.
+/// Maximum pieces of evidence shown for a wrong verdict.
 const MAX_EVIDENCE: usize = 2;
-/// Characters of one piece.
+/// Maximum characters of one piece.
 const MAX_EVIDENCE_CHARS: usize = 200;
-/// Wrong verdicts on one step or run that are shown with their reason; the rest is counted.
+/// Maximum number of wrong verdicts on one step or run that are shown; the rest is counted.
 const MAX_WRONG: usize = 12;
-/// Labels on one step or run that are shown.
+/// Maximum number of labels shown on one step or run.
 const MAX_LABELS: usize = 6;
 
-/// Verdicts on a step, or on the whole run for `None`. Empty if there are none.
+/// Renders the verdicts on a step, or on the whole run for `None`. Empty without verdicts.
 pub(crate) fn render_verdicts(verdicts: &[ArchivedVerdict], step: Option<u32>, reason_chars: usize) -> String {
     let own: Vec<&ArchivedVerdict> = verdicts.iter().filter(|verdict| verdict.line.step_index == step).collect();
     let mut text = String::new();
@@ -70,7 +70,7 @@ pub(crate) fn describe_label(verdict: &ArchivedVerdict) -> String {
     }
 }
 
-/// Labels of people and assistants on a step, or on the whole run for `None`.
+/// Renders the labels of people and assistants on a step, or on the whole run for `None`.
 pub(crate) fn render_labels(labels: &[RunLabel], step: Option<u32>) -> String {
     let own: Vec<&RunLabel> = labels.iter().filter(|label| label.step_index == step).collect();
     let mut text = String::new();

@@ -1,5 +1,5 @@
 //! Decodes protobuf spans, log records and resources into the types of `gradus-core`. Texts are borrowed from the
-//! input. Fields that the neutral span has no place for (kind, links, dropped counts, trace state) are ignored.
+//! input. Fields that `Span` does not have (kind, links, dropped counts, trace state) are ignored.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub fn encode_span(span: &Span<'_>, out: &mut Vec<u8>) {
 
 /// Appends the body of a `LogRecord` message. The name goes into `event_name`, wherever it came from.
 pub fn encode_log(log: &LogEvent<'_>, out: &mut Vec<u8>) {
-    // Always written, also if it is 0: it tells a log record from a span.
+    // Always written, also if it is 0: it distinguishes a log record from a span.
     write_fixed64(out, 1, log.event.time_ns);
     if let Some(body) = &log.event.body {
         write_message(out, 5, |out| encode_value(body, out));
@@ -87,7 +87,7 @@ fn encode_value(value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a submessage through a buffer of its own, since its length stands before it.
+/// Writes a submessage through a buffer of its own, since its length precedes it.
 fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let mut body = Vec::new();
     write(&mut body);

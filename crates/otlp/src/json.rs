@@ -28,14 +28,13 @@ pub enum ExportJson {
     Bad(String),
 }
 
-/// Parts of a record that the neutral span or event does not hold.
+/// Parts of a record that have no field in `Span` or `LogEvent`.
 #[derive(Debug, Default)]
 pub struct RecordExtras {
-    /// Fields of the span that the neutral span has no place for, already encoded as protobuf, so that they survive
-    /// storing.
+    /// Fields that `Span` does not have, already encoded as protobuf, so that they survive storing.
     pub fields: Vec<u8>,
-    /// Set if an id is not written as OTLP demands. Files with such ids are accepted; a sender gets the reason as a
-    /// rejection.
+    /// Why an id is not in the form that OTLP demands, if it is not. Files with such ids are accepted; a sender gets
+    /// the reason as a rejection.
     pub odd_id: Option<&'static str>,
 }
 
@@ -49,8 +48,7 @@ pub fn read_export_json<'de, D: Deserializer<'de>>(
     deserializer.deserialize_map(ExportVisitor { sink })
 }
 
-/// Reads one span in OTLP's JSON form that stands alone, as in Phoenix's `otlpv1` listing. It has no resource and no
-/// scope.
+/// Reads one standalone span in OTLP's JSON form, as in Phoenix's `otlpv1` listing. It has no resource and no scope.
 pub fn span_from_json(json: serde_json::Value) -> Result<Span<'static>, serde_json::Error> {
     Ok(SpanJson::deserialize(json)?.into_span(&Arc::default(), ""))
 }
@@ -84,8 +82,8 @@ pub fn is_export_key(key: &str) -> bool {
     matches!(key, "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs")
 }
 
-/// Deserialises the value of such a key, and hands the records on while they are read. For callers that walk the outer
-/// object themselves.
+/// Deserialises the value of an export key ([`is_export_key`]), and hands the records on while they are read. For
+/// callers that walk the outer object themselves.
 #[allow(missing_debug_implementations, reason = "holds the caller's closure")]
 pub struct ExportList<'s> {
     sink: &'s mut dyn FnMut(ExportJson),
@@ -140,7 +138,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut resource = None;
-        // Keys of an object have no order. Scopes that stand before their resource are kept as text until it is known.
+        // Keys of an object have no order. Scopes that precede their resource are kept as text until it is known.
         let mut waiting: Vec<Box<RawValue>> = Vec::new();
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             match key.as_ref() {
@@ -200,7 +198,7 @@ impl<'de> Visitor<'de> for ScopeList<'_> {
     }
 }
 
-/// One scope with its spans or log records. The scope has to stand before its records, as all senders write it.
+/// One scope with its spans or log records. The scope has to precede its records, as all senders write it.
 struct OneScope<'s> {
     resource: &'s Arc<SpanResource>,
     sink: &'s mut dyn FnMut(ExportJson),

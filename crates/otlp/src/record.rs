@@ -75,8 +75,8 @@ pub(crate) fn read_resource_records(
     Ok(())
 }
 
-/// Reads one `ScopeSpans` or `ScopeLogs` message. A scope that stands behind its records does not apply to them;
-/// exporters write it first.
+/// Reads one `ScopeSpans` or `ScopeLogs` message. A scope that follows its records does not apply to them; exporters
+/// write it first.
 pub(crate) fn read_scope_records(
     bytes: &[u8],
     resource: &Arc<SpanResource>,
@@ -105,9 +105,9 @@ pub(crate) fn scope_name(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
     Ok(Cow::Borrowed(""))
 }
 
-/// Tells spans from log records by the wire types of their fields. Field 1 of a span is its trace id (bytes), of a log
-/// record its time (fixed64). A log record without a time has fields that a span does not have, or has with another
-/// type: observed time (11), attributes (6), span id (10), name (12). A record that cannot be told apart counts as a
+/// Detects spans and log records by the wire types of their fields. Field 1 of a span is its trace id (bytes), of a
+/// log record its time (fixed64). A log record without a time has fields that a span does not have, or has with
+/// another type: observed time (11), attributes (6), span id (10), name (12). A record that fits both counts as a
 /// span.
 pub fn signal_of_record(body: &[u8]) -> TelemetrySignal {
     let mut fields = WireFields::new(body);

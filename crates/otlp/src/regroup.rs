@@ -100,9 +100,9 @@ pub fn regroup_export<'a>(
     regroup_within(bytes, signal, limits, &mut |_| true)
 }
 
-/// As [`regroup_export`], and asks `take` for the memory that records need beside their bytes, because small records
-/// need more than they have. If it refuses, the result is [`WireError::NoRoom`]. `take` is never asked to give back:
-/// the caller frees all of it with the request.
+/// As [`regroup_export`], and asks `take` for the memory that records need in addition to their bytes, because small
+/// records need more than they have. If it refuses, the result is [`WireError::NoRoom`]. Memory is never given back
+/// through `take`: the caller frees all of it with the request.
 pub fn regroup_within<'a>(
     bytes: &'a [u8],
     signal: TelemetrySignal,
@@ -126,8 +126,8 @@ pub fn regroup_within<'a>(
     Ok(reading.request)
 }
 
-/// Estimates of the memory per item. Vectors double when they are full, hence the factors; a trace also needs an entry
-/// in the index and a row in the store.
+/// Estimated memory per item. Vectors double when they are full, hence the factors; a trace also needs an entry in
+/// the index and a row in the store.
 const OF_A_RESOURCE: usize = 2 * size_of::<WireResource<'_>>() + size_of::<SpanResource>();
 const OF_A_SCOPE: usize = 2 * size_of::<WireScope<'_>>();
 const OF_A_RECORD: usize = 3 * size_of::<WireRecord<'_>>();
@@ -142,7 +142,7 @@ struct ExportRegrouper<'a, 'r> {
     index: HashMap<TraceId, usize>,
     limits: &'r RecordLimits,
     take: &'r mut dyn FnMut(usize) -> bool,
-    /// Bytes that were used but not requested yet: less than a step.
+    /// Bytes that were used and not requested yet: less than a step.
     untaken: usize,
 }
 

@@ -8,18 +8,18 @@ use crate::limits::RecordLimits;
 use crate::record::TelemetrySignal;
 use crate::wire::{WireError, WireFields, WireValue, write_bytes};
 
-/// What a text is, so that the caller can decide whether and how it may be changed.
+/// The kind of a text, so that the caller can decide whether and how it may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// A value, a name, a message, a body; also a bytes value if it is UTF-8.
     Text,
     /// The name of an attribute, or of an entry of a map.
     Key,
-    /// A number in decimal digits. What it is changed to becomes a text.
+    /// A number in decimal digits. Its replacement is a text.
     Number,
-    /// A bytes value that is not UTF-8, as it would be decoded. What it is changed to takes its place.
+    /// A bytes value that is not UTF-8, in its decoded form. Its replacement is written as UTF-8.
     Binary,
-    /// The content of a field that no message has. If it is changed, the whole field is left out.
+    /// The content of an unknown field. If it is changed, the whole field is left out.
     Unknown,
 }
 
@@ -176,7 +176,7 @@ impl TextBearingMessage {
     }
 }
 
-/// What is left of the limits of one record.
+/// The remaining limits of one record.
 struct RecordBudget {
     attributes_left: usize,
     limits: RecordLimits,

@@ -151,7 +151,7 @@ impl ExportStreamReader<'_, '_> {
         self.report_failure(start, read, failed)
     }
 
-    /// Walks one `ResourceSpans` that is over the limit, scope by scope. The resource must stand before its scopes: a
+    /// Walks one `ResourceSpans` that is over the limit, scope by scope. The resource must precede its scopes: a
     /// stream cannot look ahead. Exporters write it first.
     fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
         let mut resource = Arc::new(SpanResource::default());
@@ -333,7 +333,7 @@ impl ExportStreamReader<'_, '_> {
     }
 }
 
-/// Checks the tags of the first levels, which is enough to tell OTLP from text and from other protobuf messages.
+/// Checks the tags of the first levels, which distinguish OTLP from text and from other protobuf messages.
 fn looks_like_message(head: &[u8], whole: bool) -> bool {
     let mut rest = head;
     let mut seen = 0;

@@ -49,7 +49,7 @@ impl<'a> WireFields<'a> {
         WireFields { rest: bytes }
     }
 
-    /// With the length of the message, tells the position of the field that was read last.
+    /// Number of bytes that are not read yet. The length of the message minus it is the end of the last field.
     pub(crate) fn bytes_left(&self) -> usize {
         self.rest.len()
     }

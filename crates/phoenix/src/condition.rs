@@ -22,7 +22,7 @@ pub struct FilterCondition {
 pub enum FilterConditionError {
     #[error("--where: {0}")]
     Filter(#[from] FilterError),
-    /// The filter asks for what only a server stores, so that it would be false of every span of a file.
+    /// The filter asks for data that only a server stores, so that it would be false of every span of a file.
     #[error("--where: annotations and costs are not in traces; ask a server for them with Phoenix's client")]
     NotInTraces,
 }
@@ -70,7 +70,7 @@ impl SpanCondition for FilterCondition {
     }
 }
 
-/// What the other spans of a trace group say about one span. There are no annotations and costs in a trace.
+/// The facts about a span that come from its trace group. Traces have no annotations and costs.
 struct GroupFilterContext {
     has_parent: bool,
     /// Cumulative tokens of prompts and completions.

@@ -12,8 +12,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 
-/// Values in one JSON text: scalars, arrays, objects. A conversation of 10,000 messages has fewer, and a tree of this
-/// many takes 25 MB at the most.
+/// Maximum number of values in one JSON text: scalars, arrays, objects. A conversation of 10,000 messages has fewer,
+/// and a tree of this many takes at most 25 MB.
 pub const MAX_JSON_NODES: usize = 100_000;
 
 /// Why a text was not read as JSON.
@@ -29,7 +29,7 @@ pub fn parse_bounded_json(text: &str) -> Option<Json> {
     parse_within(text, MAX_JSON_NODES).ok().map(|(json, _)| json)
 }
 
-/// Parses a whole text that may have `max_nodes` values. Returns how many it has.
+/// Parses a whole text that may have up to `max_nodes` values. Returns the tree and its number of values.
 pub fn parse_within(text: &str, max_nodes: usize) -> Result<(Json, usize), BoundedJsonError> {
     let budget = NodeBudget(Cell::new(max_nodes));
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -37,7 +37,7 @@ pub fn parse_within(text: &str, max_nodes: usize) -> Result<(Json, usize), Bound
     json.map(|json| (json, max_nodes - budget.0.get())).map_err(|_| budget.classify_error())
 }
 
-/// Parses the value that `text` begins with. Returns what is behind it.
+/// Parses the value that `text` begins with. Returns it and the text after it.
 pub fn parse_prefix(text: &str) -> Result<(Json, &str), BoundedJsonError> {
     let budget = NodeBudget(Cell::new(MAX_JSON_NODES));
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -66,7 +66,7 @@ pub fn raw_fields(text: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     Some(fields)
 }
 
-/// How many values a tree has.
+/// Counts the values of a tree.
 pub fn count_nodes(json: &Json) -> usize {
     match json {
         Json::Array(items) => 1 + items.iter().map(count_nodes).sum::<usize>(),
@@ -75,7 +75,7 @@ pub fn count_nodes(json: &Json) -> usize {
     }
 }
 
-/// How many values may still be built.
+/// The number of values that may still be built.
 struct NodeBudget(Cell<usize>);
 
 impl NodeBudget {

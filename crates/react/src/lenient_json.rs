@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value as Json};
 
 use crate::bounded_json::{self, BoundedJsonError, MAX_JSON_NODES};
 
-/// Deeper nesting than this is not an argument list.
+/// Maximum nesting depth. A deeper value is not an argument list.
 const MAX_DEPTH: usize = 64;
 
 /// Reads a value and requires that nothing follows it.
@@ -22,9 +22,9 @@ pub fn parse_lenient_json(text: &str) -> Option<Json> {
     rest.trim().is_empty().then_some(value)
 }
 
-/// Reads the value that `text` begins with, and returns what is behind it.
+/// Reads the value that `text` begins with, and returns it with the text after it.
 pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
-    // What is JSON means what it means without the text behind it: the reader below does not tell `-0` from `0`.
+    // A value that is JSON is read as JSON, also with text after it: the reader below reads `-0` as `0`.
     let start = text.len() - text.trim_start().len();
     match bounded_json::parse_prefix(&text[start..]) {
         Ok(read) => return Some(read),
@@ -133,7 +133,7 @@ impl<'a> LenientJsonReader<'a> {
         Some(body[..end].to_owned())
     }
 
-    /// What follows a backslash.
+    /// Reads the rest of an escape after its backslash.
     fn read_escape(&mut self, out: &mut String) -> Option<()> {
         let c = self.text[self.at..].chars().next()?;
         self.at += c.len_utf8();
@@ -148,7 +148,7 @@ impl<'a> LenientJsonReader<'a> {
                 let first = self.code_unit(4)?;
                 match char::from_u32(first).or_else(|| self.second_half(first)) {
                     Some(c) => out.push(c),
-                    // Half a character: nobody knows the other half, so it stays as it was written.
+                    // A lone surrogate has no character, so it stays as it was written.
                     None => out.extend(["\\u", &self.text[self.at - 4..self.at]]),
                 }
             }
@@ -161,7 +161,7 @@ impl<'a> LenientJsonReader<'a> {
         Some(())
     }
 
-    /// The character whose first half was read, if the second one follows.
+    /// Reads the low surrogate after the high surrogate `first`, if it follows.
     fn second_half(&mut self, first: u32) -> Option<char> {
         let hex = self.text[self.at..].strip_prefix("\\u")?.get(..4)?;
         let second = u32::from_str_radix(hex, 16).ok()?;
@@ -212,7 +212,7 @@ impl<'a> LenientJsonReader<'a> {
         Some(value)
     }
 
-    /// Passes over white space and comments.
+    /// Skips white space and comments.
     fn skip_space(&mut self) {
         loop {
             let rest = &self.text[self.at..];
@@ -243,8 +243,8 @@ impl<'a> LenientJsonReader<'a> {
     }
 }
 
-/// Whether Python takes a value for a key: a dictionary is none. Written as the key of another one, its quotes would be
-/// escaped once more on each level, and a short text of nested keys would double 64 times.
+/// Whether Python accepts a value as a key, which it does not for a dictionary. As the key of another dictionary, its
+/// quotes would be escaped once more on each level, and a short text of nested keys would double 64 times.
 fn is_hashable(key: &Json) -> bool {
     match key {
         Json::Object(_) => false,

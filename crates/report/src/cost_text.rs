@@ -1,14 +1,14 @@
-//! Costs in words, the same in every format. A cost that is not known says why, and an estimate says that it is one.
+//! Costs in words, the same in every format. An unknown cost comes with its reason, and estimates are marked.
 
 use gradus_core::visible::printable_line;
 use gradus_eval::report::{AgentCost, CostSummary, UnknownCost};
 
 use crate::number_text::{filter_finite, format_count, format_counted_noun, format_usd};
 
-/// Models without a price that are named; the rest is counted.
+/// Maximum number of listed models without a price; the rest is counted.
 const MAX_NAMED_MODELS: usize = 3;
 
-/// Why the cost of judging is not known. Runs of earlier versions do not record a reason.
+/// Describes why the cost of judging is unknown. Runs of earlier versions do not record a reason.
 pub fn describe_unknown_cost(cost: &CostSummary) -> &'static str {
     match cost.usd_unknown {
         Some(UnknownCost::UsageNotReported) => "not known: the endpoint does not report its usage",

@@ -8,10 +8,10 @@ use gradus_core::coverage::SourceCoverage;
 use super::{BOLD, DIM};
 use gradus_core::visible::printable_line;
 
-/// Sources that are listed one by one; a folder can have thousands.
+/// Maximum number of listed sources; a folder can have thousands.
 const MAX_SOURCES: usize = 20;
 
-/// Skipped files that are listed one by one.
+/// Maximum number of listed skipped files.
 const MAX_SKIPPED: usize = 50;
 
 /// Prints each source and then the total; with a single source only that one. Names of sources and examples of defects
@@ -33,8 +33,8 @@ pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &
     print_one(if let [one] = sources { one } else { total }, out)
 }
 
-/// The counts of one source. Shares of trajectories and steps say which questions can be judged: without thoughts, for
-/// example, those about thoughts do not apply.
+/// Prints the counts of one source. The shares of trajectories and steps show which questions can be judged: without
+/// thoughts, for example, those about thoughts do not apply.
 fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     let c = coverage;
     writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
@@ -77,7 +77,7 @@ fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// One line with a count and its share of `of`; nothing if `of` is 0, since a share of nothing has no meaning.
+/// Prints one line with a count and its share of `of`; nothing if `of` is 0.
 fn print_share(out: &mut dyn Write, name: &str, count: u64, of: u64) -> io::Result<()> {
     if of == 0 {
         return Ok(());

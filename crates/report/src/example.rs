@@ -1,4 +1,4 @@
-//! Trajectories and a run for tests to print, and what was printed with its styles spelled out.
+//! Example trajectories and an example run for output tests, and a readable form of printed styles.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(crate) fn booking_trajectory() -> Trajectory {
     }
 }
 
-/// Hardly anything: an id, wide characters and one step, whose tool is called twice in a row.
+/// A sparse trajectory: an id, wide characters and one step, whose tool is called twice in a row.
 pub(crate) fn sparse_trajectory() -> Trajectory {
     let step = |index| TrajectoryStep { index, tool: "検索".to_owned(), ..TrajectoryStep::default() };
     Trajectory {
@@ -96,7 +96,7 @@ pub(crate) fn sparse_trajectory() -> Trajectory {
     }
 }
 
-/// This text in every place of a trajectory that a trace can fill.
+/// A trajectory with this text in every field that a trace can fill.
 pub(crate) fn trajectory_filled_with(text: &str) -> Trajectory {
     let some = || Some(text.to_owned());
     Trajectory {

@@ -4,21 +4,22 @@ use gradus_eval::report::{EvaluationSummary, FailureExample, FailureGroup};
 
 use crate::number_text::{format_count, format_counted_noun};
 
-/// From so many groups of one verdict each on, with the same evaluator, tool and label, they are one row.
+/// Minimum number of groups with one verdict each, and the same evaluator, tool and label, that are folded into one
+/// row.
 const MIN_FOLDED: usize = 3;
-/// Examples of one row.
+/// Maximum number of examples of one row.
 const MAX_EXAMPLES: usize = 3;
 
-/// The kinds of values that the reason of a failure group has in place of values.
+/// The placeholders for values in the reason of a failure group.
 const VALUE_KINDS: [&str; 7] = ["<number>", "<text>", "<date>", "<id>", "<url>", "<email>", "<path>"];
 
-/// The reason of a failure group for people: `…` in place of values, which reads better than their kinds.
+/// Formats the reason of a failure group for people: `…` replaces the placeholders of values.
 pub(crate) fn leave_out_values(reason: &str) -> String {
     VALUE_KINDS.iter().fold(reason.to_owned(), |line, kind| line.replace(kind, "…"))
 }
 
-/// What an explanation has in place of the first value of its reason, as an example for people. Numbers of steps say
-/// nothing and are passed over. `None` if the explanation is not one of the reason.
+/// Returns the text of an explanation that the first placeholder of the reason stands for, as an example for people.
+/// Step numbers are skipped. `None` if the explanation does not match the reason.
 pub fn find_example_value(reason: &str, explanation: &str) -> Option<String> {
     const MAX_VALUE_CHARS: usize = 60;
     let next_value = |text: &str| VALUE_KINDS.iter().filter_map(|kind| Some((text.find(kind)?, kind.len()))).min();
@@ -46,7 +47,8 @@ pub fn find_example_value(reason: &str, explanation: &str) -> Option<String> {
     None
 }
 
-/// Where a value ends that begins the text: a quotation behind its mark, a word before its punctuation.
+/// Returns where the value at the beginning of a text ends: a quotation after its closing mark, a word before its
+/// punctuation.
 fn find_value_end(text: &str) -> usize {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
     match quote.and_then(|quote| text[1..].find(quote)) {

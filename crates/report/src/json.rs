@@ -1,5 +1,5 @@
-//! JSON for programs that people also look at with `cat`: characters that control a terminal or reorder text are
-//! written as `\uXXXX` escapes. The value is unchanged for every JSON parser.
+//! Writes JSON that is safe to print on a terminal: characters that control a terminal or reorder text are written as
+//! `\uXXXX` escapes. The value is unchanged for every JSON parser.
 
 use std::io::{self, Write};
 

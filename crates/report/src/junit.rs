@@ -1,8 +1,8 @@
 //! JUnit XML for CI systems: the gates are a suite, every evaluator is a suite, and every question is a test case.
 //!
-//! A test case fails only where the exit code agrees. Names are the same in every run of the same requests: they have no
-//! ids of traces, and a digest tells requests apart that begin alike. Characters that XML 1.0 forbids are spelled out, wherever a text comes from: one of them would make the
-//! whole document unreadable.
+//! A test case fails only if the exit code does, too. Names are the same in every run of the same requests: they
+//! contain no trace ids, and a digest distinguishes requests with the same beginning. Characters that XML 1.0 forbids
+//! are spelled out in all text: one of them would make the whole document unreadable.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,9 +16,9 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine, OutcomeSpans};
 use gradus_eval::report::{GateResult, GateVerdict, RunReader, excerpt_request};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-/// Characters of the request in a name.
+/// Maximum characters of the request in a name.
 const MAX_NAME_CHARS: usize = 80;
-/// Characters of the request in the output of a test case.
+/// Maximum characters of the request in the output of a test case.
 const MAX_OUTPUT_CHARS: usize = 1_000;
 /// The name of a trajectory whose trace has no request.
 const UNNAMED_REQUEST: &str = "(no request)";
@@ -33,7 +33,7 @@ pub enum JunitFailures {
     WrongVerdicts,
 }
 
-/// What decides about names and failures.
+/// Settings for the names and failures of test cases.
 pub struct JunitSettings<'a> {
     pub gates: &'a [GateResult],
     pub failures: JunitFailures,
@@ -127,8 +127,8 @@ fn build_status(kind: Option<NonSuccessKind>, status_type: &str, message: &str) 
     status
 }
 
-/// The status of a test that went wrong or well, for suites beside those of evaluators. Whether it is a failure is
-/// decided by the gates on `metric`.
+/// Builds the status of a measured test, for suites other than those of evaluators. The gates on `metric` decide
+/// whether it is a failure.
 pub fn build_measured_status(
     is_well: bool,
     metric: &str,
@@ -152,7 +152,7 @@ fn build_test_status(line: &OutcomeLine, is_right: bool, settings: &JunitSetting
     let explanation = line.explanation.as_deref().unwrap_or_default();
     match line.outcome {
         OutcomeKind::Scored if is_right => TestCaseStatus::success(),
-        // A label that is neither good nor bad, as that of a run that gave up.
+        // A label that is neither good nor bad, such as that of a run that gave up.
         OutcomeKind::Scored if line.score.is_none() => build_status(None, label, explanation),
         OutcomeKind::Scored => {
             let kind = settings.fails_on(&line.evaluator).then_some(NonSuccessKind::Failure);
@@ -167,8 +167,9 @@ fn build_test_status(line: &OutcomeLine, is_right: bool, settings: &JunitSetting
     }
 }
 
-/// Names of trajectories. A name that is cut ends in a digest of the whole text, so that requests that begin alike keep
-/// their names in every run, whatever its order. The second trajectory of the same request gets `(2)` behind it.
+/// Names of trajectories. A name that is cut ends in a digest of the whole text, so that requests that begin alike
+/// keep their names in every run, whatever its order. The second trajectory of the same request gets the suffix
+/// `(2)`.
 #[derive(Debug, Default)]
 struct CaseNames {
     counts: HashMap<u128, u32>,
@@ -184,7 +185,7 @@ impl CaseNames {
         loop {
             *count += 1;
             let numbered = if *count == 1 { name.clone() } else { format!("{name} ({count})") };
-            // A request may look like a numbered name.
+            // The text of a request may itself end in such a suffix.
             if self.used.insert(gradus_core::stable_digest(numbered.as_bytes())) {
                 return numbered;
             }
@@ -192,7 +193,7 @@ impl CaseNames {
     }
 }
 
-/// The text on one line. If it is long, its beginning and eight digits of a digest.
+/// Returns the text on one line. Long text is cut to its beginning and eight digits of a digest.
 fn excerpt_name(text: &str) -> String {
     let name = excerpt_request(text, MAX_NAME_CHARS);
     let line = excerpt_request(text, usize::MAX);
@@ -211,7 +212,7 @@ fn name_case(request: &str, trajectory: &Trajectory, step_index: Option<u32>) ->
     }
 }
 
-/// Where to find what the test case is about.
+/// Describes the trajectory and the step of the test case.
 fn describe_case(trajectory: &Trajectory, line: &OutcomeLine) -> String {
     let mut text = format!("trajectory: {}", line.trajectory_id);
     if let Some(trace_id) = OutcomeSpans::new(trajectory, line.step_index).trace_id {

@@ -34,8 +34,8 @@ pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, Tria
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::report::MetricResult;
 
-/// The population of a metric that the simulator measured and that is no share, such as a median over tasks or a price
-/// per solved task. `None` for shares and for metrics of a judge, which have counts of their own.
+/// Describes the population of a metric that the simulator measured and that is not a share, such as a median over
+/// tasks or a price per solved task. `None` for shares and for metrics of a judge, which have their own counts.
 pub fn measured_of(metric: &MetricResult) -> Option<String> {
     let (one, many) = match metric.name.as_str() {
         _ if metric.is_share || metric.judge != SIMULATOR => return None,

@@ -16,9 +16,9 @@ use crate::metric_text::{
 };
 use gradus_core::visible::printable_line;
 
-/// Tools and findings that are listed: comments on GitHub are limited to 65,536 characters.
+/// Maximum number of listed tools and of findings: comments on GitHub are limited to 65,536 characters.
 const MAX_LISTED_FINDINGS: usize = 15;
-/// Failure groups that are listed, for the same reason.
+/// Maximum number of listed failure groups, for the same reason.
 const MAX_LISTED_GROUPS: usize = 20;
 
 /// Writes the whole report: completeness, how runs ended, gates, metrics, tools, worst steps, cost. Sections without content are left
@@ -170,8 +170,8 @@ fn write_failure_groups(summary: &EvaluationSummary, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// A row of the table of metrics. A metric without a value says `not judged`, which is not a 0, and flags of rules are
-/// no share of right ones.
+/// Writes a row of the table of metrics. A metric without a value is `not judged`, not 0, and flags of rules are not
+/// shown as a share.
 fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let flags = format_rule_flags(metric);
@@ -199,7 +199,7 @@ fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// Corrected numbers, and which numbers nobody has calibrated.
+/// Writes the corrected numbers, and lists uncalibrated ones.
 fn write_calibrations(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     let judged: Vec<&MetricResult> = summary.metrics.iter().filter(|metric| metric.calibration.is_some()).collect();
     if judged.is_empty() {

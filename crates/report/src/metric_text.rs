@@ -8,7 +8,7 @@ use gradus_stats::calibration::ShareEstimator;
 
 use crate::number_text::{format_amount, format_count, format_counted_noun};
 
-/// Labels of one metric that are listed; the rest is summed up.
+/// Maximum number of listed labels of one metric; the rest is summed up.
 const MAX_LABELS: usize = 8;
 
 /// The metric of how runs ended, if the run has it.
@@ -70,16 +70,16 @@ pub fn format_flagged_counts(summary: &EvaluationSummary) -> Option<String> {
     })
 }
 
-/// The value of a metric by rules that mostly notice mistakes: `no rule fired in 40 steps`, `4 of 340 steps flagged, none
-/// confirmed right, 336 not judged`, `60 of 60 steps confirmed right by rules, none flagged`. A share of right ones would
-/// claim what such rules cannot know. `None` for other metrics.
+/// The value of a metric by rules that mostly notice mistakes: `no rule fired in 40 steps`, `4 of 340 steps flagged,
+/// none confirmed right, 336 not judged`, `60 of 60 steps confirmed right by rules, none flagged`. A share of right
+/// answers would claim more than such rules can know. `None` for other metrics.
 pub fn format_rule_flags(metric: &MetricResult) -> Option<String> {
     if !metric.is_flags_of_rules() {
         return None;
     }
     let flagged = metric.wrong_count()?;
     let confirmed = metric.denominator.saturating_sub(flagged);
-    // A combined metric abstains although a rule may have fired for one of its parts.
+    // A combined metric may abstain although a rule fired for one of its parts.
     let is_combined = matches!(metric.name.as_str(), "combined" | "trajectories_right");
     if metric.denominator == 0 && (is_combined || metric.abstained == 0) {
         return None;
@@ -145,7 +145,7 @@ pub fn format_calibration(metric: &MetricResult) -> Option<String> {
     metric.calibration.as_ref().map(|calibration| describe_calibration(calibration, metric.is_share))
 }
 
-/// As [`format_calibration`], for a number that is no metric of a run.
+/// Like [`format_calibration`], for a number that is not a metric of a run.
 pub fn describe_calibration(calibration: &MetricCalibration, is_share: bool) -> String {
     match calibration {
         MetricCalibration::Uncalibrated => "uncalibrated".to_owned(),

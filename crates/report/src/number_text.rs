@@ -1,4 +1,4 @@
-//! Counts and dollars as people read them. Used by all formats, not only by HTML.
+//! Formats counts and dollars for people, in all output formats.
 
 /// `12,345`
 pub fn format_count(number: u64) -> String {
@@ -28,8 +28,8 @@ pub fn format_usd(dollars: f64) -> String {
     }
 }
 
-/// An amount with at least `decimals` decimals and two digits that are not 0: `12.50`, `0.0042`. What is not 0 must not
-/// look like it.
+/// An amount with at least `decimals` decimals and two digits that are not 0: `12.50`, `0.0042`. A number that is not
+/// 0 must not look like 0.
 pub fn format_amount(number: f64, decimals: usize) -> String {
     const MAX_DECIMALS: f64 = 12.0;
     let needed = match number.abs() {

@@ -1,5 +1,5 @@
-//! What several judges or repeats came to, as tables that every format shows: the judges, their agreement, what an
-//! escalation saved, and the questions that people should label first.
+//! Tables about several judges or repeats, for every format: the judges, their agreement, the savings of an
+//! escalation, and the questions that people should label first.
 
 use std::io::{self, Write};
 
@@ -12,10 +12,10 @@ use crate::number_text::{filter_finite, format_count, format_usd};
 use crate::report_table::{ReportTable, TableColumn};
 use crate::{BOLD, DIM};
 
-/// Disputed questions in a report; `--json` has more.
+/// Maximum number of disputed questions in a report; `--json` has more.
 const MAX_LISTED_DISPUTES: usize = 10;
 
-/// Characters of a cell on a terminal: ids of trajectories can be of any length.
+/// Maximum terminal width of a cell: ids of trajectories can have any length.
 const MAX_CELL_WIDTH: usize = 60;
 
 /// The tables of a run with votes; none for other runs.

@@ -1,4 +1,4 @@
-//! The raw answers of the judge, for people who doubt how one was parsed.
+//! Prints the raw answers of the judge, so that people can check how they were parsed.
 
 use std::io::{self, Write};
 
@@ -21,7 +21,7 @@ pub fn print_raw_response(line: &OutcomeLine, answer: Option<&JudgeAnswer>, out:
     print_response_text(line.cached, answer, out)
 }
 
-/// The same for one vote of a panel, with the judge that gave it.
+/// Like [`print_raw_response`], for one vote of a panel, with its judge.
 pub fn print_raw_vote(
     line: &OutcomeLine,
     vote: &JudgeVote,

@@ -1,4 +1,4 @@
-//! Gates of a run, checked again from its files.
+//! Checks the gates of a run again from its files.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use gradus_eval::run::RunFileError;
 
 use crate::run_supplement::{RunSupplement, index_trials};
 
-/// The results of gates on a run. A gate that cannot be checked here, for example because its metric is unknown, is
-/// incomplete, and its explanation says why.
+/// Checks gates on a run. A gate that cannot be checked, for example because its metric is unknown, is incomplete,
+/// and its explanation says why.
 pub fn check_run_gates(
     reader: &mut RunReader,
     supplement: Option<&dyn RunSupplement>,

@@ -1,6 +1,6 @@
-//! Measurements in the folder of a run beside verdicts, such as the trials of a benchmark. The server shows them
-//! without knowing the benchmark: the crate that made them implements [`RunSupplement`], and the command line passes
-//! its loader to the server.
+//! Measurements in the folder of a run in addition to verdicts, such as the trials of a benchmark. The server shows
+//! them without knowing the benchmark: the crate that made them implements [`RunSupplement`], and the command line
+//! passes its loader to the server.
 
 use std::fmt;
 use std::path::Path;
@@ -10,14 +10,14 @@ use gradus_eval::run::RunFileError;
 
 use crate::report_table::ReportTable;
 
-/// Something that a run is about and that is measured rather than judged. `score` must be called first where the values
-/// of the other methods depend on verdicts.
+/// Measured results of a run, such as the trials of a benchmark. `score` must be called first if the values of the
+/// other methods depend on verdicts.
 pub trait RunSupplement: fmt::Debug + Send {
     /// Compares the verdicts of the run with the known truth. Reads the whole run.
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError>;
     /// Names of [`RunSupplement::metrics`], so that gates can be parsed before anything is scored.
     fn metric_names(&self) -> TrialMetricNames;
-    /// Metrics beside those of the evaluators. Their judge is `SIMULATOR`.
+    /// Metrics in addition to those of the evaluators. Their judge is `SIMULATOR`.
     fn metrics(&self) -> Vec<MetricResult>;
     /// The same over the trials of tasks with this tag, under the same names. Empty if none has it.
     fn tag_metrics(&self, tag: &str) -> Vec<MetricResult>;
@@ -35,7 +35,7 @@ pub struct TrialMeasurement {
     /// `None` if the trace could not be assembled; then the session identifies the trajectory.
     pub trajectory_id: Option<String>,
     pub session_id: String,
-    /// Whether every trajectory of the session is one of this trial, such as those of agents that the agent calls.
+    /// Whether all trajectories of the session belong to this trial, such as those of agents that the agent calls.
     pub owns_session: bool,
     /// The task or dataset item that the trial is about. Versions are paired by it.
     pub task_id: Option<String>,
@@ -62,7 +62,7 @@ pub type SupplementLoader = fn(&Path) -> Result<Option<Box<dyn RunSupplement>>, 
 pub fn index_trials(measurements: &[TrialMeasurement]) -> TrialIndex {
     let mut index = TrialIndex::default();
     for trial in measurements {
-        // Without an id, the session is all that identifies the trajectory.
+        // Without an id, only the session identifies the trajectory.
         let session = Some(&trial.session_id).filter(|_| trial.owns_session || trial.trajectory_id.is_none());
         index.add_trial(trial.trajectory_id.clone(), session.cloned(), trial.tags.clone());
     }

@@ -18,7 +18,7 @@ use crate::metric_text::{
 };
 use gradus_core::visible::printable_line;
 
-/// Rows of a list of tools or reasons on the terminal; the other outputs have all.
+/// Maximum rows of a list of tools or reasons on the terminal; the other outputs have all.
 const MAX_LISTED_ROWS: usize = 12;
 
 /// Prints the summary. An incomplete run says so before its numbers, since they are about a part of the trajectories.
@@ -56,7 +56,7 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
     print_gates(gates, out)
 }
 
-/// How runs ended, above all other numbers, and what was flagged.
+/// Prints how runs ended and what was flagged, above all other numbers.
 fn print_endings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     if let Some(outcome) = find_outcome(summary) {
         let share = outcome.value.map_or_else(String::new, |value| {
@@ -75,11 +75,11 @@ fn print_endings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// One line: value, count, 95 % interval, and how much was judged. A metric without a value is `not judged`, which is
-/// not a 0.
+/// Prints one line: value, count, 95 % interval, and how much was judged. A metric without a value is `not judged`,
+/// not 0.
 fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
     let dim = |text: Option<String>| text.map_or_else(String::new, |text| format!("{DIM}; {text}{DIM:#}"));
-    // Flags of rules are no accuracy: such rules notice mistakes and cannot confirm most cases.
+    // Flags of rules are not an accuracy: such rules notice mistakes and cannot confirm most cases.
     if let Some(flags) = format_rule_flags(metric) {
         let title = format!("{}:", printable_line(&metric.title));
         return writeln!(out, "{title:<32} {flags}{}", dim(format_unasked_counts(metric)));
@@ -152,7 +152,7 @@ fn print_unjudged(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
-/// What goes wrong most often, with one example each.
+/// Prints the most frequent errors, with one example each.
 fn print_failure_groups(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     // Each takes two lines.
     const SHOWN: usize = 5;
@@ -182,7 +182,7 @@ fn print_failure_groups(summary: &EvaluationSummary, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// What the agent itself cost, as far as the traces tell.
+/// Prints the cost of the agent itself, as far as the traces record it.
 fn print_agent_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     match format_agent_cost(&summary.agent_cost) {
         Some(text) => writeln!(out, "\n{BOLD}Agent cost{BOLD:#}  {text}"),
@@ -261,7 +261,7 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-/// The gates with verdict and value, last, where they are seen first on a terminal.
+/// Prints the gates with verdict and value at the end, where they are seen first on a terminal.
 fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     if gates.is_empty() {
         return Ok(());

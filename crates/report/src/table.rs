@@ -26,14 +26,14 @@ struct TrajectoryTableRow {
     query: String,
 }
 
-/// The shortest prefix of an id that is shown, in characters.
+/// Minimum characters of the shown prefix of an id.
 const MIN_ID: usize = 8;
-/// The widest column of tools; tools and query share what the other columns leave.
+/// Maximum width of the column of tools. Tools and query share the width that the other columns leave.
 const TOOLS: usize = 34;
-/// The least width for tools and query together. Below it, the start time is dropped.
+/// Minimum width of tools and query together. Below it, the start time is dropped.
 const NARROWEST: usize = 44;
 const GAP: &str = "  ";
-/// Columns of a text that are kept in a row. It bounds the memory of a table of many trajectories.
+/// Maximum stored width of a text in a row. It bounds the memory of a table of many trajectories.
 const WIDEST: usize = 200;
 
 impl TrajectoryTable {
@@ -68,7 +68,7 @@ impl TrajectoryTable {
         };
         let (steps, defects) = (widest("STEPS", |row| &row.steps), widest("DEFECTS", |row| &row.defects));
         let mut rest = width.saturating_sub(id + steps + defects + 4 * GAP.len());
-        // On a narrow terminal the time is what can be missed.
+        // On a narrow terminal the start time is dropped.
         let start = widest("START", |row| &row.start) + GAP.len();
         let start = if rest >= start + NARROWEST { start } else { 0 };
         rest -= start;
@@ -92,7 +92,8 @@ impl TrajectoryTable {
         writeln!(out, "{DIM}{total} {what}; `gradus traces show ID SOURCE...` prints one{DIM:#}")
     }
 
-    /// The length of the shortest prefix that tells all ids apart. In sorted order only neighbours have to be compared.
+    /// Returns the length of the shortest prefix that distinguishes all ids. In sorted order only neighbours must be
+    /// compared.
     fn unique_prefix(&self) -> usize {
         let mut ids: Vec<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
         ids.sort_unstable();

@@ -8,10 +8,10 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use super::{BOLD, DIM, RED};
 use gradus_core::visible::{make_printable, printable_line};
 
-/// Characters of one text without `--full`: observations can be whole files.
+/// Maximum characters of one text without `--full`: observations can be whole files.
 const MAX_CHARS: usize = 1_500;
 
-/// Characters of a step that is only context.
+/// Maximum characters of a step that is only context.
 const MAX_EARLIER_CHARS: usize = 200;
 
 /// Prints the transcript; `full` prints long texts whole.
@@ -67,7 +67,7 @@ pub fn print_case(trajectory: &Trajectory, step_index: Option<u32>, out: &mut dy
     }
 }
 
-/// The known facts about the trajectory; unknown ones are left out.
+/// Lists the known header fields of the trajectory; unknown ones are left out.
 fn list_header_fields(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let mut add = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));

@@ -1,5 +1,6 @@
-//! Measures scrubbing: `measure_scrub samples FILE`, `measure_scrub personal FILE`, `measure_scrub tripwire FILE`, `measure_scrub texts [--show N] PATH...`. Results are JSON on the standard
-//! output. `benches/run_scrubbing.py` runs it and keeps the results.
+//! Measures scrubbing: `measure_scrub samples FILE`, `measure_scrub personal FILE`, `measure_scrub tripwire FILE`,
+//! `measure_scrub texts [--show N] PATH...`. Results are JSON on the standard output. `benches/run_scrubbing.py` runs
+//! it and keeps the results.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -205,7 +206,7 @@ fn measure_personal(file: &Path) -> Result<Json, AnyError> {
     Ok(json!({"by_kind": counts, "wrong": wrong}))
 }
 
-/// How often the leak detector fires, by kind of token.
+/// Measures how often the leak detector fires, by kind of token.
 fn measure_tripwire(file: &Path) -> Result<Json, AnyError> {
     let detector = LeakDetector::new([]);
     let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
@@ -287,7 +288,7 @@ fn measure_texts(arguments: &[String]) -> Result<Json, AnyError> {
     }))
 }
 
-/// CPU seconds of one round. Rounds are repeated: the kernel counts time in ticks of milliseconds.
+/// Measures the CPU seconds of one round. Rounds are repeated: the kernel counts time in ticks of milliseconds.
 fn measure_rounds(mut round: impl FnMut()) -> f64 {
     let start = cpu_seconds();
     let (mut rounds, mut seconds) = (0_u32, 0.0);
@@ -299,7 +300,7 @@ fn measure_rounds(mut round: impl FnMut()) -> f64 {
     seconds / f64::from(rounds)
 }
 
-/// Time on a processor: other work on the machine does not count. Linux only.
+/// Returns the processor time: other work on the machine does not count. Linux only.
 fn cpu_seconds() -> f64 {
     // The kernel brings its count up to date when a thread stops running.
     std::thread::sleep(std::time::Duration::from_millis(2));
@@ -321,7 +322,7 @@ fn list_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), AnyError> {
     Ok(())
 }
 
-/// The replaced values, found by holding the parts between placeholders against the original.
+/// Lists the replaced values, by comparing the parts between placeholders with the original.
 fn list_redactions(pattern: &regex::Regex, text: &str, scrubbed: &str, file: &Path, redactions: &mut Vec<Json>) {
     let (mut at, mut scrubbed_at) = (0, 0);
     let found: Vec<_> = pattern.find_iter(scrubbed).collect();

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-/// A byte of a word, of a path or of an encoded value: what a credential or an identifier consists of.
+/// Whether a byte can be part of a word, a path or an encoded value, and so of a credential or an identifier.
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'+' | b'/' | b'=' | b'.' | b'~')
 }
 
-/// The runs of token bytes in a text.
+/// Finds the runs of token bytes in a text.
 pub(crate) fn find_token_runs(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -23,17 +23,17 @@ pub(crate) fn find_token_runs(text: &str) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// The byte before a position.
+/// Returns the byte before a position.
 pub(crate) fn byte_before(text: &str, at: usize) -> Option<u8> {
     at.checked_sub(1).map(|before| text.as_bytes()[before])
 }
 
-/// The byte at a position.
+/// Returns the byte at a position.
 pub(crate) fn byte_at(text: &str, at: usize) -> Option<u8> {
     text.as_bytes().get(at).copied()
 }
 
-/// A position moved down to the start of its character.
+/// Returns a position moved down to the start of its character.
 pub(crate) fn floor_boundary(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -41,7 +41,7 @@ pub(crate) fn floor_boundary(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// A position moved up to the end of its character.
+/// Returns a position moved up to the end of its character.
 pub(crate) fn ceil_boundary(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at += 1;
@@ -49,7 +49,7 @@ pub(crate) fn ceil_boundary(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// The last `length` bytes before a position, cut at characters.
+/// Returns the last `length` bytes before a position, cut at characters.
 pub(crate) fn text_before(text: &str, at: usize, length: usize) -> &str {
     &text[ceil_boundary(text, at.saturating_sub(length))..at]
 }

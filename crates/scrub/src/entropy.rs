@@ -1,7 +1,7 @@
 //! Shannon entropy as gitleaks defines it for the thresholds of its rules.
 
-/// Bits per byte of `bytes`. gitleaks counts characters and divides by bytes; both agree on ASCII, which is all that its
-/// rules capture.
+/// Bits per byte of `bytes`. gitleaks counts characters and divides by bytes; both agree on ASCII, which is all that
+/// its rules capture.
 pub(crate) fn shannon_entropy(bytes: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in bytes {

@@ -26,7 +26,7 @@ impl ScrubCategory {
     pub const ALL: [Self; 7] =
         [Self::Secret, Self::Email, Self::Phone, Self::Card, Self::Iban, Self::IpAddress, Self::UserName];
 
-    /// The word in the placeholder.
+    /// Returns the word in the placeholder.
     pub fn label(self) -> &'static str {
         match self {
             Self::Secret => "SECRET",
@@ -64,8 +64,8 @@ impl Finding {
     }
 }
 
-/// Makes findings disjoint, in the order of the text. Overlapping secrets become one, so that no part of a secret stays;
-/// personal data that overlaps a secret is dropped: the next pass over the text finds what is left of it.
+/// Makes findings disjoint, in the order of the text. Overlapping secrets become one, so that no part of a secret
+/// stays; personal data that overlaps a secret is dropped: the next pass over the text finds what is left of it.
 pub(crate) fn resolve_overlaps(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| (finding.span.start, std::cmp::Reverse(finding.span.end)));
     let mut resolved: Vec<Finding> = Vec::with_capacity(findings.len());
@@ -87,8 +87,8 @@ pub(crate) fn resolve_overlaps(mut findings: Vec<Finding>) -> Vec<Finding> {
             last.rule = finding.rule;
         }
     }
-    // A secret that replaced personal data may begin after a finding that was pushed before it; spans stay sorted, since
-    // only the last one is ever replaced and its start only grows.
+    // A secret that replaced personal data may begin after a finding that was pushed before it; spans stay sorted,
+    // since only the last one is ever replaced and its start only grows.
     resolved
 }
 

@@ -9,18 +9,19 @@ use crate::placeholder::{cut_placeholders, find_placeholders};
 use crate::scrubber::Scrubber;
 use crate::secret_names::{classify_secret_name, is_secret_value};
 
-/// JSON in a string of JSON, so many levels deep. Below, strings are scrubbed as texts.
+/// Maximum nesting of JSON inside of JSON strings. Strings at deeper levels are scrubbed as texts.
 const MAX_STRING_LEVELS: usize = 6;
-/// A secret that is named late in a value may stand without its name earlier: another walk finds it.
+/// Maximum number of walks over a value. A secret that is named late may occur earlier without its name: the next
+/// walk finds it.
 const MAX_WALKS: usize = 4;
 const MAX_ROUNDS: usize = 8;
 const MIN_SECRET_DIGITS: usize = 4;
-/// Fields that name the field `value` beside them: lists of headers and of environment variables.
+/// Fields that hold the name of a sibling field `value`: in lists of headers and of environment variables.
 const NAME_FIELDS: [&str; 5] = ["name", "key", "header", "variable", "field"];
 
 impl Scrubber {
-    /// Replaces secrets and personal data in all strings of a JSON value: in the strings themselves, in JSON that a string
-    /// holds, in keys, and in the values of fields whose name says that they are secret.
+    /// Replaces secrets and personal data in all strings of a JSON value: in the strings themselves, in JSON that a
+    /// string holds, in keys, and in the values of fields whose name says that they are secret.
     pub fn scrub_json(&mut self, value: &mut Json) {
         for walk in 0..MAX_WALKS {
             let known_before = self.known_secrets.len();
@@ -46,7 +47,8 @@ impl JsonWalk<'_> {
             match value {
                 Json::String(text) => self.visit_string(field_name.as_deref(), text),
                 Json::Number(_) => self.visit_number(field_name.as_deref(), value),
-                // The elements of a list are what its name says: `"phones": [..]`. In order, for the numbers of placeholders.
+                // The elements of a list are what its name says: `"phones": [..]`. In order, for the numbers of
+                // placeholders.
                 Json::Array(elements) => {
                     pending.extend(elements.iter_mut().rev().map(|element| (field_name.clone(), element)));
                 }
@@ -77,7 +79,7 @@ impl JsonWalk<'_> {
         }
     }
 
-    /// One round over a string; whether it changed.
+    /// Scrubs a string once. Returns whether it changed.
     fn scrub_string(&mut self, field_name: Option<&str>, text: &mut String) -> bool {
         let name =
             field_name.and_then(classify_secret_name).filter(|_| self.scrubber.has_category(ScrubCategory::Secret));
@@ -99,8 +101,9 @@ impl JsonWalk<'_> {
         self.scrub_nested_json(text)
     }
 
-    /// Strings that are JSON: escapes hide values from the scan of the text, and names of fields say more than their text.
-    /// The text is written anew only if that finds something, since it loses the spaces between tokens.
+    /// Scrubs a string that is JSON: escapes hide values from the scan of the text, and names of fields are better
+    /// evidence than their text. The text is rewritten only if something is found, since that loses the spaces
+    /// between tokens.
     fn scrub_nested_json(&mut self, text: &mut String) -> bool {
         let is_json = text.trim_start().starts_with(['{', '[', '"']) && text.trim_end().ends_with(['}', ']', '"']);
         if !is_json || self.level >= MAX_STRING_LEVELS {
@@ -117,14 +120,14 @@ impl JsonWalk<'_> {
         false
     }
 
-    /// The placeholder of all of a value.
+    /// Returns the placeholder for a whole value.
     fn replace_whole(&mut self, text: &str, category: ScrubCategory, rule: &str) -> String {
         let finding = Finding { span: 0..text.len(), category, rank: FindingRank::NamedSecret, rule: rule.to_owned() };
         self.scrubber.statistics.record_replacement(&finding);
         self.scrubber.replace_value(text, category, rule)
     }
 
-    /// Card numbers and numeric passwords may be numbers of JSON. Other numbers stay: a phone number without `+` is a number.
+    /// Scrubs card numbers and numeric passwords. Other numbers stay: a phone number without `+` is a number.
     fn visit_number(&mut self, field_name: Option<&str>, value: &mut Json) {
         let text = value.to_string();
         let is_password = self.scrubber.has_category(ScrubCategory::Secret)
@@ -145,7 +148,7 @@ impl JsonWalk<'_> {
         }
     }
 
-    /// Keys that are secrets or personal data themselves, as in a map from e-mail addresses.
+    /// Scrubs keys that are secrets or personal data themselves, as in a map from e-mail addresses.
     fn visit_keys(&mut self, fields: &mut Map<String, Json>) {
         let scrubbed_keys: Vec<Option<String>> = fields
             .keys()

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-/// No pattern has more than this before its keyword within a line; the window then goes back to the line's start.
+/// Maximum length of what a pattern matches before its keyword within a line; the window then goes back to the line's
+/// start.
 const BYTES_BEFORE: usize = 300;
-/// Patterns that are bounded match at most 1,100 bytes behind their keyword; unbounded ones stop at the end of a line.
+/// Window after a keyword. Bounded patterns match at most 1,100 bytes after it; unbounded ones stop at the end of a
+/// line.
 const BYTES_AFTER: usize = 2048;
 
 pub(crate) const GENERIC_RULE: &str = "generic-api-key";
@@ -12,13 +14,13 @@ pub(crate) const GENERIC_RULE: &str = "generic-api-key";
 const LONG_TOKEN_RULES: [&str; 3] = ["jwt", "twilio-api-key", "vault-service-token"];
 const MIN_LONG_TOKEN: usize = 20;
 const MIN_GENERIC_SECRET: usize = 10;
-/// The pattern allows 20 bytes of a name and 3 quotes or spaces between a keyword and the operator.
+/// Maximum distance from a keyword to the operator: 20 bytes of a name and 3 quotes or spaces, by the pattern.
 const MAX_NAME_REST: usize = 23;
-/// Operator, quotes and spaces.
+/// Maximum length of operator, quotes and spaces.
 const MAX_OPERATOR_BYTES: usize = 9;
 
-/// What must follow a keyword, for rules whose keywords are in all texts. It is a necessary condition, read from the pattern:
-/// it saves the pattern's work and finds the same.
+/// What must follow a keyword, for rules whose keywords are in all texts. It is a necessary condition, read from the
+/// pattern: it saves the pattern's work and finds the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeywordFollower {
     Anything,
@@ -73,8 +75,8 @@ fn count_leading(bytes: &[u8], limit: usize, is_counted: impl Fn(u8) -> bool) ->
     bytes.iter().take(limit).take_while(|byte| is_counted(**byte)).count()
 }
 
-/// Disjoint windows of one rule, in the order of the text. Keywords come in the order of the text, so that adding all of
-/// them costs no more than one pass over it, however long its lines are.
+/// Disjoint windows of one rule, in the order of the text. Keywords come in the order of the text, so that adding all
+/// of them costs no more than one pass over it, however long its lines are.
 #[derive(Debug, Default)]
 pub(crate) struct KeywordWindows {
     pub(crate) windows: Vec<Range<usize>>,
@@ -98,8 +100,8 @@ impl KeywordWindows {
     }
 }
 
-/// The end of the line at `from`, including its newline: `$` in a pattern then means what it means at the end of the text,
-/// since all patterns take a newline and the end alike.
+/// Finds the end of the line at `from`, including its newline: `$` in a pattern then means what it means at the end
+/// of the text, since all patterns take a newline and the end alike.
 fn find_line_end(text: &[u8], from: usize) -> usize {
     text[from..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| from + at + 1)
 }

@@ -5,13 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use crate::entropy::shannon_entropy;
 use crate::finding::{Finding, FindingRank, ScrubCategory};
 
-/// Shorter or plainer values may be ordinary words: `production` as a password must not take every `production` out.
+/// Minimum length of a known secret. Shorter or plainer values may be ordinary words: `production` as a password must
+/// not remove every `production`.
 const MIN_KNOWN_BYTES: usize = 10;
 const MAX_KNOWN_BYTES: usize = 512;
 const MIN_KNOWN_ENTROPY: f64 = 3.0;
-/// Words are first told by so many bytes.
+/// Number of first bytes by which most words are excluded quickly.
 const START_BYTES: usize = 3;
-/// Each length costs a look at every word of a text.
+/// Maximum number of different lengths. Each costs a look at every word of a text.
 const MAX_KNOWN_LENGTHS: usize = 48;
 
 /// The distinctive secrets of an export, with the rule that found each.
@@ -19,7 +20,7 @@ const MAX_KNOWN_LENGTHS: usize = 48;
 pub(crate) struct KnownSecrets {
     rules: HashMap<String, String>,
     lengths: BTreeSet<usize>,
-    /// Which first three bytes known secrets have, as bits of a hash: most words of a text are told by it.
+    /// Hashes of the first three bytes of known secrets, which exclude most words of a text.
     start_bits: StartBits,
 }
 
@@ -67,7 +68,7 @@ impl KnownSecrets {
         }
     }
 
-    /// How many secrets are known; it grows when a text had a new one.
+    /// Returns the number of known secrets, which grows if a text had a new one.
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }

@@ -1,5 +1,6 @@
-//! The tripwire behind scrubbing: looks in what is about to be written for credentials that survived. It shares no rule with
-//! the scrubber: it knows the secrets of the environment, the form of private keys, and what random tokens look like.
+//! The check after scrubbing: searches the output for credentials that survived, before it is written. It shares no
+//! rule with the scrubber: it knows the secrets of the environment, the form of private keys, and what random tokens
+//! look like.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use crate::random_tokens::{MAX_TOKEN_BYTES, MIN_TOKEN_BYTES, has_random_part};
 const MIN_ENVIRONMENT_BYTES: usize = 8;
 const MIN_ENVIRONMENT_ENTROPY: f64 = 2.3;
 const CONTEXT_BYTES: usize = 40;
-/// Lines of wrapped base64 (certificates, attachments) are at least this long.
+/// Minimum length of a line of wrapped base64 (certificates, attachments).
 const MIN_WRAPPED_LINE: usize = 56;
 
 /// Prefixes of identifiers that providers put into every trace. They are random and give access to nothing.
@@ -55,7 +56,7 @@ const IDENTIFIER_PREFIXES: [&str; 34] = [
     "sha1-",
     "h1:",
 ];
-/// Ends of names whose values are identifiers or sums.
+/// Ends of names whose values are identifiers or checksums.
 const IDENTIFIER_NAMES: [&str; 20] = [
     "id",
     "ids",
@@ -80,7 +81,7 @@ const IDENTIFIER_NAMES: [&str; 20] = [
 ];
 
 static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
-    // A header with encoded bytes behind it, or the first bytes of a PKCS#1, PKCS#8, SEC1 or OpenSSH key without a header.
+    // A header followed by encoded bytes, or the first bytes of a PKCS#1, PKCS#8, SEC1 or OpenSSH key without a header.
     let pattern = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nr])*[A-Za-z0-9+/=:]{16,}|\bMII(?:E[a-zA-Z]|CX|J[a-zA-Z]|Bv|G)[A-Za-z0-9+/]{1,2}IBA[A-Za-z0-9+/]{40,}|\bb3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{16,}";
     Regex::new(pattern).unwrap_or_else(|error| panic!("private keys: {error}"))
 });
@@ -111,12 +112,12 @@ pub struct Leak {
 #[derive(Debug)]
 pub struct LeakDetector {
     environment: Option<AhoCorasick>,
-    /// For each pattern of `environment` the variable.
+    /// The variable of each pattern of `environment`.
     variables: Vec<String>,
 }
 
 impl LeakDetector {
-    /// A detector that knows the secrets among these environment variables (`std::env::vars()`).
+    /// Creates a detector that knows the secrets among these environment variables (`std::env::vars()`).
     pub fn new(environment: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut patterns = Vec::new();
         let mut variables = Vec::new();
@@ -134,7 +135,7 @@ impl LeakDetector {
         Self { environment, variables }
     }
 
-    /// The first leak of a text.
+    /// Finds the first leak of a text.
     pub fn find_leak(&self, text: &str) -> Option<Leak> {
         self.find_environment_secret(text).or_else(|| find_private_key(text)).or_else(|| find_random_token(text))
     }
@@ -163,7 +164,7 @@ fn has_secret_name(name: &str) -> bool {
     is_about && !is_location && upper != "PWD" && upper != "OLDPWD"
 }
 
-/// Words and paths as values (`AUTH=basic`, `KEY=/etc/key`) would be found in every text.
+/// Whether a value can be searched for: words and paths (`AUTH=basic`, `KEY=/etc/key`) would be found in every text.
 fn has_secret_form(value: &str) -> bool {
     let has = |check: fn(&u8) -> bool| value.as_bytes().iter().any(check);
     let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
@@ -175,7 +176,7 @@ fn has_secret_form(value: &str) -> bool {
         && shannon_entropy(value.as_bytes()) >= MIN_ENVIRONMENT_ENTROPY
 }
 
-/// The value, and the value as JSON and URLs write it.
+/// Returns the value, also as JSON and URLs escape it.
 fn written_forms(value: &str) -> Vec<String> {
     let escaped = serde_json::to_string(value).unwrap_or_default();
     let escaped = escaped.trim_matches('"').to_owned();
@@ -199,11 +200,11 @@ fn find_private_key(text: &str) -> Option<Leak> {
 fn find_random_token(text: &str) -> Option<Leak> {
     let placeholders = find_placeholders(text);
     for run in find_token_runs(text) {
-        // `\n` and `\t` of an escaped text are no part of what follows.
+        // `\n` and `\t` of an escaped text do not belong to what follows.
         let is_escape =
             byte_before(text, run.start) == Some(b'\\') && matches!(text.as_bytes()[run.start], b'n' | b't' | b'r');
         let run = run.start + usize::from(is_escape)..run.end;
-        // Runs without end are encoded files.
+        // Very long runs are encoded files.
         if run.len() < MIN_TOKEN_BYTES || is_encoded_blob(&text[run.clone()]) || is_encoded_file(text, run.clone()) {
             continue;
         }
@@ -217,7 +218,8 @@ fn find_random_token(text: &str) -> Option<Leak> {
     None
 }
 
-/// The random part of a run: between the separators of paths and assignments, or all of it, since base64 has `/` and `=`.
+/// Finds the random part of a run: between the separators of paths and assignments, or all of it, since base64 has
+/// `/` and `=`.
 fn find_random_part(text: &str, run: Range<usize>) -> Option<Range<usize>> {
     let mut start = run.start;
     for part in text[run.clone()].split(['/', '=', '.', '+', '~']) {
@@ -245,13 +247,13 @@ fn is_encoded_blob(run: &str) -> bool {
 /// First bytes of images, documents and archives in base64.
 const FILE_STARTS: [&str; 7] = ["iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "JVBERi0", "UEsDB", "H4sI"];
 
-/// A file in base64 that is too short to be told by its length.
+/// Whether a short run is a file in base64, by its first bytes.
 fn is_encoded_file(text: &str, run: Range<usize>) -> bool {
     text_before(text, run.start, CONTEXT_BYTES).ends_with("base64,")
         || FILE_STARTS.iter().any(|start| text[run.clone()].starts_with(start))
 }
 
-/// Whether the text says that a token is an identifier: by its prefix, by the name before it, or as a part of a URL's path.
+/// Whether the context shows that a token is an identifier: its prefix, the name before it, or a URL path around it.
 fn is_identifier(text: &str, run: Range<usize>, span: Range<usize>) -> bool {
     let token = &text[span.clone()];
     let whole = &text[run.clone()];
@@ -266,7 +268,7 @@ fn is_identifier(text: &str, run: Range<usize>, span: Range<usize>) -> bool {
     let name: String = name.chars().rev().collect();
     let lower = name.to_ascii_lowercase();
     let is_camel_id = name.ends_with("Id") || name.ends_with("ID");
-    // Sums of Go and of lock files have a short scheme: `h1:`.
+    // Checksums of Go and of lock files have a short scheme: `h1:`.
     let is_scheme = before.ends_with(':') && name.len() == 2 && name.ends_with(|last: char| last.is_ascii_digit());
     if has_operator
         && (is_camel_id
@@ -277,12 +279,12 @@ fn is_identifier(text: &str, run: Range<usize>, span: Range<usize>) -> bool {
     {
         return true;
     }
-    // `https://host/a/TOKEN`: the scheme ends in a colon, which is no part of the run.
+    // `https://host/a/TOKEN`: the scheme ends in a colon, which is not part of the run.
     let is_url = whole.starts_with("//") && before.ends_with(':');
     is_url && byte_before(text, span.start) == Some(b'/')
 }
 
-/// A line of base64 among lines of base64.
+/// Whether a run is a line of base64 among lines of base64.
 fn is_wrapped_line(text: &str, run: Range<usize>) -> bool {
     if run.len() < MIN_WRAPPED_LINE {
         return false;

@@ -1,9 +1,10 @@
 //! Replaces secrets and personal data in texts and JSON by placeholders before anything leaves the machine.
 //!
-//! - [`Scrubber`] finds secrets by the vendored rules of gitleaks (`rules/`), by the name of their field, and in URLs and
-//!   authorization headers, and personal data by rules with check digits. The same value gets the same placeholder
+//! - [`Scrubber`] finds secrets by the vendored rules of gitleaks (`rules/`), by the name of their field, and in URLs
+//!   and authorization headers, and personal data by rules with check digits. The same value gets the same placeholder
 //!   everywhere in one export (`<SECRET:github-pat:1>`, `<EMAIL:2>`), so that data flow between steps survives.
-//! - [`LeakDetector`] is the tripwire behind it: it looks for what survived by methods that share nothing with the rules.
+//! - [`LeakDetector`] checks the result: it searches for surviving secrets by methods that share nothing with the
+//!   rules.
 //!
 //! Content is hostile: every search is linear in the text, and patterns have no backtracking.
 

@@ -1,5 +1,5 @@
-//! Finds secrets in a text by the name before them: `"password": "hunter2"` at any depth of escaping, `PASSWORD=hunter2`,
-//! `--password hunter2`, `<password>hunter2</password>`.
+//! Finds secrets in a text by the name before them: `"password": "hunter2"` at any depth of escaping,
+//! `PASSWORD=hunter2`, `--password hunter2`, `<password>hunter2</password>`.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::secret_names::{
     MAX_NAME_BYTES, NAME_STEMS, NameStrength, SecretName, classify_secret_name, is_secret_value,
 };
 
-/// A quoted value without an end within this is no value.
+/// Maximum length of a quoted value. One that does not end within this is ignored.
 const MAX_VALUE_BYTES: usize = 4096;
 const MAX_SPACES: usize = 8;
 const MIN_BARE_BYTES: usize = 6;
@@ -23,7 +23,7 @@ static STEMS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     stems.unwrap_or_else(|error| panic!("stems of secret names: {error}"))
 });
 
-/// Adds the values behind names of secrets that the allowlist of all rules does not take as harmless.
+/// Adds the values after names of secrets, unless the allowlist of all rules has them.
 pub(crate) fn find_named_secrets(rule_set: &RuleSet, text: &str, findings: &mut Vec<Finding>) {
     let mut searched_to = 0;
     for stem in STEMS.find_iter(text) {
@@ -48,7 +48,7 @@ pub(crate) fn find_named_secrets(rule_set: &RuleSet, text: &str, findings: &mut 
     }
 }
 
-/// The whole name around a stem.
+/// Returns the whole name around a stem.
 fn expand_name(text: &str, stem: Range<usize>, floor: usize) -> Range<usize> {
     let bytes = text.as_bytes();
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -59,7 +59,7 @@ fn expand_name(text: &str, stem: Range<usize>, floor: usize) -> Range<usize> {
     stem.start - before..stem.end + after
 }
 
-/// The value that is assigned to a name.
+/// Finds the value that is assigned to a name.
 fn find_value(text: &str, name_span: Range<usize>, name: SecretName) -> Option<Range<usize>> {
     let closing = Quote::read(text, name_span.end);
     let after_name = closing.as_ref().map_or(name_span.end, |quote| quote.end);
@@ -86,7 +86,7 @@ fn find_value(text: &str, name_span: Range<usize>, name: SecretName) -> Option<R
         let span = opening.end..end;
         return is_secret_value(name, &text[span.clone()]).then_some(span);
     }
-    // A quoted name has a quoted value; behind it without quotes is code, or a number.
+    // A quoted name has a quoted value; a value without quotes is code, or a number.
     if closing.is_some() || name.strength == NameStrength::Weak {
         return None;
     }
@@ -94,8 +94,8 @@ fn find_value(text: &str, name_span: Range<usize>, name: SecretName) -> Option<R
     find_bare_value(text, at, name, is_variable)
 }
 
-/// A value without quotes. Code has many of those, so it must have a letter and a digit and must not be called or indexed. A
-/// variable of an environment (`DB_PASSWORD=`) may have letters only, if the value ends its line.
+/// Finds a value without quotes. Code has many of those, so it must have a letter and a digit and must not be called
+/// or indexed. An environment variable (`DB_PASSWORD=`) may have letters only, if the value ends its line.
 fn find_bare_value(text: &str, at: usize, name: SecretName, is_variable: bool) -> Option<Range<usize>> {
     let ends_value = |byte: &u8| {
         byte.is_ascii_whitespace()
@@ -159,7 +159,8 @@ impl Quote {
         matches!(byte, b'"' | b'\'' | b'`').then_some(Self { byte, backslashes, end: at + backslashes + 1 })
     }
 
-    /// Where the quoted value ends: before the backslashes of the next quote that is not escaped deeper than this one.
+    /// Finds where the quoted value ends: before the backslashes of the next quote that is not escaped deeper than
+    /// this one.
     fn find_end(&self, text: &str) -> Option<usize> {
         let bytes = text.as_bytes();
         let ceiling = (self.end + MAX_VALUE_BYTES).min(bytes.len());

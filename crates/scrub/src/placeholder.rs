@@ -1,4 +1,4 @@
-//! Placeholders: what stands in a scrubbed text for a value, the same for the same value.
+//! Placeholders, which replace values in a scrubbed text. Equal values have equal placeholders.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,12 +13,13 @@ static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(pattern).unwrap_or_else(|error| panic!("placeholder pattern: {error}"))
 });
 
-/// Where a text has placeholders, of this export or of an earlier one.
+/// Finds the placeholders in a text, of this export or of an earlier one.
 pub(crate) fn find_placeholders(text: &str) -> Vec<Range<usize>> {
     PLACEHOLDER.find_iter(text).map(|found| found.range()).collect()
 }
 
-/// The parts of a span that are outside of placeholders and have a letter or digit. `placeholders` are sorted.
+/// Returns the parts of a span that are outside of placeholders and have a letter or digit. `placeholders` are
+/// sorted.
 pub(crate) fn cut_placeholders(text: &str, span: Range<usize>, placeholders: &[Range<usize>]) -> Vec<Range<usize>> {
     let first = placeholders.partition_point(|placeholder| placeholder.end <= span.start);
     let mut pieces = Vec::new();
@@ -44,8 +45,8 @@ pub(crate) struct PlaceholderTable {
 }
 
 impl PlaceholderTable {
-    /// The placeholder of a value. The rule that saw a secret first names it for good: the same value must be the same
-    /// placeholder, whatever rule finds it elsewhere.
+    /// Returns the placeholder of a value. It is named by the rule that found the value first, whatever rule finds it
+    /// later.
     pub(crate) fn placeholder_for(&mut self, category: ScrubCategory, rule: &str, value: &str) -> &str {
         let counts = &mut self.counts;
         self.placeholders.entry((category, normalize_value(category, value))).or_insert_with(|| {
@@ -59,7 +60,7 @@ impl PlaceholderTable {
         })
     }
 
-    /// How many different values have a placeholder.
+    /// Returns how many different values have a placeholder.
     pub(crate) fn len(&self) -> usize {
         self.placeholders.len()
     }

@@ -1,23 +1,26 @@
-//! Tells random tokens from names: not by their form, as the rules do, but by how their characters alternate.
+//! Distinguishes random tokens from names: not by their form, as the rules do, but by how their characters alternate.
 
 use crate::entropy::shannon_entropy;
 
 pub(crate) const MIN_TOKEN_BYTES: usize = 20;
-/// Longer runs are encoded files (images, archives, signatures), not credentials.
+/// Maximum length of a credential. Longer runs are encoded files (images, archives, signatures).
 pub(crate) const MAX_TOKEN_BYTES: usize = 200;
 const MIN_HASH_BYTES: usize = 16;
 const MIN_ENTROPY: f64 = 3.6;
-/// Of random base62, 62 % of neighbours are of different classes; of names in camel case, less than 30 %.
+/// Minimum share of neighbours of different classes. In random base62 it is 62 %, in camel-case names less than 30 %.
 const MIN_MIXED_TRANSITIONS: f64 = 0.42;
-/// Of random lower case and digits 40 %; of names with numbers less than 20 %.
+/// The same without capitals: 40 % in random lower case and digits, less than 20 % in names with numbers.
 const MIN_LOWER_TRANSITIONS: f64 = 0.28;
-/// Words have runs of letters in one case. A random token with both cases has hardly one of nine, without capitals one of 12.
+/// Maximum run of letters in one case. Words have longer ones; random tokens with both cases rarely have a run of 9,
+/// tokens without capitals rarely one of 12.
 const MAX_MIXED_RUN: usize = 8;
 const MAX_LOWER_RUN: usize = 11;
 
-/// Names in camel case are words (`Xxx`) nearly throughout; of random base62, words of that form cover less than 40 %.
+/// Maximum share of letters in words. Camel-case names are words (`Xxx`) nearly throughout; in random base62 it is
+/// less than 40 %.
 const MAX_WORD_SHARE: f64 = 0.7;
-/// Names with abbreviations (`IsHTTP2NoCachedConnError`) have one digit and words for two thirds.
+/// The same for tokens with one digit: names with abbreviations (`IsHTTP2NoCachedConnError`) are words for two
+/// thirds.
 const MAX_WORD_SHARE_OF_ONE_DIGIT: f64 = 0.5;
 const MIN_WORD_BYTES: usize = 3;
 
@@ -91,7 +94,7 @@ fn is_random_token(token: &str) -> bool {
     is_alternating && shannon_entropy(bytes) >= MIN_ENTROPY
 }
 
-/// The share of letters that are in words: runs of lower case, with or without a capital before them.
+/// Returns the share of letters that are in words: runs of lower case, with or without a capital before them.
 fn word_share(bytes: &[u8]) -> f64 {
     let letter_count = bytes.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
     let words = bytes.chunk_by(|left, right| left.is_ascii_alphabetic() && right.is_ascii_lowercase());

@@ -20,7 +20,7 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// Go takes a brace that begins no repetition as itself, Rust's `regex` takes it as a mistake.
+/// Escapes braces that begin no repetition. Go accepts them as literals, Rust's `regex` rejects them.
 pub(crate) fn escape_literal_braces(pattern: &str) -> String {
     let mut escaped = String::with_capacity(pattern.len() + 8);
     let mut is_in_class = false;

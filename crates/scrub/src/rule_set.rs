@@ -11,7 +11,8 @@ use crate::keyword_windows::KeywordFollower;
 use crate::rule_pattern::{RuleError, escape_literal_braces};
 
 const RULE_FILE: &str = include_str!("../rules/gitleaks.toml");
-/// The largest rule takes 2 MiB; a limit keeps a faulty update of the rule file from taking all memory.
+/// Maximum size of a compiled rule. The largest takes 2 MiB; a faulty update of the rule file must not take all
+/// memory.
 const MAX_COMPILED_BYTES: usize = 16 << 20;
 const MAX_DFA_BYTES: usize = 8 << 20;
 
@@ -79,7 +80,7 @@ impl SecretRule {
             .map_err(|error| RuleError::Pattern(self.id.clone(), error))
     }
 
-    /// The pattern, compiled when the first text has one of its keywords.
+    /// Returns the pattern, compiled when the first text has one of its keywords.
     pub(crate) fn regex(&self) -> Option<&Regex> {
         self.regex.get_or_init(|| self.compile_pattern().ok()).as_ref()
     }
@@ -125,7 +126,8 @@ impl RuleSet {
         Ok(Self { rules, keywords, rules_by_keyword, allowlists })
     }
 
-    /// The rules of the vendored file. They are shared: parsing takes milliseconds, compiled patterns megabytes.
+    /// Returns the rules of the vendored file. They are shared: parsing takes milliseconds, compiled patterns
+    /// megabytes.
     pub(crate) fn vendored() -> &'static Self {
         static RULE_SET: LazyLock<RuleSet> =
             LazyLock::new(|| RuleSet::parse(RULE_FILE).unwrap_or_else(|error| panic!("vendored rules: {error}")));

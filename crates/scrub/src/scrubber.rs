@@ -13,8 +13,8 @@ use crate::settings::ScrubSettings;
 use crate::statistics::ScrubStatistics;
 use crate::url_secrets::find_url_secrets;
 
-/// A replaced finding may uncover another one that it overlapped. Ordinary texts need two passes; each pass replaces
-/// something, and the limit keeps a hostile text from costing the square of its length.
+/// Maximum number of passes. A replaced finding may uncover another one that it overlapped. Ordinary texts need two
+/// passes; the limit prevents a hostile text from costing the square of its length.
 const MAX_PASSES: usize = 32;
 
 /// Scrubs the texts of one export. Placeholders are stable for the life of a scrubber.
@@ -28,7 +28,7 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// A scrubber that has seen nothing yet.
+    /// Creates a scrubber without placeholders.
     pub fn new(settings: ScrubSettings) -> Self {
         Self {
             settings,
@@ -46,7 +46,7 @@ impl Scrubber {
         self.scrub_field(text, None)
     }
 
-    /// What was replaced so far.
+    /// Returns what was replaced so far.
     pub fn statistics(&self) -> &ScrubStatistics {
         &self.statistics
     }
@@ -68,7 +68,7 @@ impl Scrubber {
         scrubbed
     }
 
-    /// The placeholder of one whole value.
+    /// Returns the placeholder of one whole value.
     pub(crate) fn replace_value(&mut self, value: &str, category: ScrubCategory, rule: &str) -> String {
         if category == ScrubCategory::Secret {
             self.known_secrets.add_secret(value, rule);
@@ -95,7 +95,7 @@ impl Scrubber {
         for finding in findings {
             let pieces = cut_placeholders(text, finding.span.clone(), &placeholders);
             let is_whole = pieces.first() == Some(&finding.span);
-            // A part of an address or number is none; a part of a secret is one.
+            // A part of an address or number is not one; a part of a secret is a secret.
             if is_whole || finding.category == ScrubCategory::Secret {
                 cut_findings.extend(pieces.into_iter().map(|span| Finding { span, ..finding.clone() }));
             }

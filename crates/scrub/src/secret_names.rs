@@ -2,15 +2,15 @@
 
 use crate::entropy::shannon_entropy;
 
-/// Names longer than this are no names.
+/// Maximum length of a name.
 pub(crate) const MAX_NAME_BYTES: usize = 80;
 const MIN_PASSWORD_BYTES: usize = 4;
 const MAX_PASSWORD_BYTES: usize = 4096;
 const MIN_CREDENTIAL_BYTES: usize = 12;
 const MIN_CREDENTIAL_ENTROPY: f64 = 3.0;
-/// So many equal symbols in a row are drawn by a hand that hides a key.
+/// Maximum run of equal symbols in a secret. Longer runs mask one.
 const MAX_SYMBOL_RUN: usize = 6;
-/// A value of more words is a sentence about passwords, not a password.
+/// Maximum number of words of a password. A longer value is a sentence about passwords.
 const MAX_PASSWORD_WORDS: usize = 4;
 
 /// What the name of a field says about its value.
@@ -21,10 +21,10 @@ pub(crate) struct SecretName {
     pub(crate) strength: NameStrength,
 }
 
-/// How much a name says.
+/// How reliable a name is as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameStrength {
-    /// Any value is a password, short and plain ones too.
+    /// Any value is a password, even a short or plain one.
     Password,
     /// A value is a key unless it is a sample.
     Key,
@@ -92,7 +92,7 @@ pub(crate) const NAME_STEMS: [&str; 18] = [
     "credential",
 ];
 
-/// Whether a field of this name holds a secret.
+/// Returns the kind of secret that a field of this name holds; `None` if it holds none.
 pub(crate) fn classify_secret_name(name: &str) -> Option<SecretName> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return None;
@@ -118,7 +118,7 @@ pub(crate) fn is_secret_value(name: SecretName, value: &str) -> bool {
     }
 }
 
-/// A credential: one word of letters and digits in no order that a name would have.
+/// Whether a value looks like a credential: one word of letters and digits in no order that a name would have.
 pub(crate) fn looks_like_credential(value: &str) -> bool {
     let value = value.trim();
     (MIN_CREDENTIAL_BYTES..=MAX_PASSWORD_BYTES).contains(&value.len())
@@ -132,7 +132,7 @@ pub(crate) fn looks_like_credential(value: &str) -> bool {
         && shannon_entropy(value.as_bytes()) >= MIN_CREDENTIAL_ENTROPY
 }
 
-/// A password: anything that is not a reference, a type, a mask or a sentence.
+/// Whether a value looks like a password: anything that is not a reference, a type, a mask or a sentence.
 pub(crate) fn looks_like_password(value: &str) -> bool {
     let value = value.trim();
     (MIN_PASSWORD_BYTES..=MAX_PASSWORD_BYTES).contains(&value.len())
@@ -142,8 +142,8 @@ pub(crate) fn looks_like_password(value: &str) -> bool {
         && !is_descriptor(value)
 }
 
-/// `${NAME}`, `{{ name }}`, `<name>`, `$NAME`, `%NAME%`, `os.environ["NAME"]`, `settings.password`, `secret()`: the secret is
-/// elsewhere.
+/// Whether a value refers to a secret elsewhere: `${NAME}`, `{{ name }}`, `<name>`, `$NAME`, `%NAME%`,
+/// `os.environ["NAME"]`, `settings.password`, `secret()`.
 fn is_reference(value: &str) -> bool {
     let is_name = |text: &str| {
         !text.is_empty()
@@ -164,7 +164,7 @@ fn is_reference(value: &str) -> bool {
         || is_dotted_name
 }
 
-/// `****`, `xxxxxx`, `[redacted]`: already taken out.
+/// Whether a value is masked already: `****`, `xxxxxx`, `[redacted]`.
 fn is_mask(value: &str) -> bool {
     let mut bytes = value.bytes();
     let first = bytes.next();
@@ -172,7 +172,7 @@ fn is_mask(value: &str) -> bool {
     is_one_symbol || value.contains("***") || value.contains("...") || value.contains('…') || value.contains("••")
 }
 
-/// A value of documentation: `sk-xxxxxxxxxxxx`, `AKIAIOSFODNN7EXAMPLE`.
+/// Whether a value is from documentation: `sk-xxxxxxxxxxxx`, `AKIAIOSFODNN7EXAMPLE`.
 fn is_sample(value: &str) -> bool {
     let longest_run = value.as_bytes().chunk_by(|left, right| left == right).map(<[u8]>::len).max().unwrap_or(0);
     let plain = value.to_ascii_lowercase();
@@ -182,7 +182,7 @@ fn is_sample(value: &str) -> bool {
             .any(|word| plain.contains(word))
 }
 
-/// The name of a type, a flag, or words about passwords (`your_password`, `new-password`).
+/// Whether a value is a type, a flag, or words about passwords (`your_password`, `new-password`).
 fn is_descriptor(value: &str) -> bool {
     const WORDS: [&str; 24] = [
         "string",

@@ -10,8 +10,8 @@ use crate::finding::{Finding, FindingRank, ScrubCategory};
 use crate::keyword_windows::{GENERIC_RULE, KeywordWindows};
 use crate::rule_set::{RuleSet, SecretRule};
 
-/// An allowlist may look at the line of a finding. Only so much of a long line is shown to it: a line of megabytes with
-/// many findings would otherwise cost the square of its length.
+/// Maximum part of a line that allowlists look at. A line of megabytes with many findings would otherwise cost the
+/// square of its length.
 const MAX_LINE_CONTEXT: usize = 1000;
 
 /// Adds what the rules find in a text. Comments such as `gitleaks:allow` are not honoured: the text is not ours.
@@ -63,14 +63,14 @@ fn scan_window(rule_set: &RuleSet, rule: &SecretRule, text: &str, window: Range<
     }
 }
 
-/// The secret in a match: the group that the rule names, else the first group that took part, else all of it.
+/// Returns the secret in a match: the group that the rule names, else the first group that matched, else all of it.
 fn capture_secret(
     rule: &SecretRule,
     regex: &regex::bytes::Regex,
     haystack: &[u8],
     found: Range<usize>,
 ) -> Option<Range<usize>> {
-    // Named groups tell kinds of a token apart (`jwt-base64`); the secret is all of it.
+    // Named groups distinguish kinds of a token (`jwt-base64`); the secret is all of it.
     let has_named_groups = regex.capture_names().flatten().next().is_some();
     if regex.captures_len() == 1 || has_named_groups {
         let matched = &haystack[found.clone()];
@@ -95,7 +95,7 @@ fn line_around(haystack: &[u8], found: Range<usize>) -> &[u8] {
     &haystack[start..end]
 }
 
-/// Some rules capture the quotes around a secret. Without them the same secret is the same value everywhere.
+/// Removes quotes that some rules capture, so that the same secret is the same value everywhere.
 fn trim_quotes(text: &str, span: Range<usize>) -> Range<usize> {
     let secret = &text[span.clone()];
     for quote in ['"', '\'', '`'] {

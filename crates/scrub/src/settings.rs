@@ -19,12 +19,12 @@ impl Default for ScrubSettings {
 }
 
 impl ScrubSettings {
-    /// Only secrets; personal data stays.
+    /// Returns settings that scrub secrets only; personal data stays.
     pub fn secrets_only() -> Self {
         Self { categories: [ScrubCategory::Secret].into(), include_reserved_addresses: false }
     }
 
-    /// The same settings without a category.
+    /// Returns the same settings without a category.
     #[must_use]
     pub fn without_category(mut self, category: ScrubCategory) -> Self {
         self.categories.remove(&category);

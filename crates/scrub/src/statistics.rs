@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::finding::{Finding, ScrubCategory};
 
-/// Counts of replaced values. It has no values, so that it can be published with the export.
+/// Counts of replaced values. It holds no values, so that it can be published with the export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScrubStatistics {
     /// Texts that were looked at.
@@ -24,12 +24,12 @@ pub struct ScrubStatistics {
 }
 
 impl ScrubStatistics {
-    /// All replacements.
+    /// Returns the number of all replacements.
     pub fn replacement_count(&self) -> u64 {
         self.by_category.values().sum()
     }
 
-    /// Replacements of one category.
+    /// Returns the number of replacements of one category.
     pub fn count_of_category(&self, category: ScrubCategory) -> u64 {
         self.by_category.get(category.label()).copied().unwrap_or(0)
     }

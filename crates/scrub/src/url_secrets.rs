@@ -71,12 +71,12 @@ pub(crate) fn find_url_secrets(text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Cookies of documentation (`name=value`) have no digits.
+/// Whether a value looks like a cookie. Cookies of documentation (`name=value`) have no digits.
 fn is_cookie(value: &str) -> bool {
     value.bytes().any(|byte| byte.is_ascii_digit()) && looks_like_password(value.split(';').next().unwrap_or(value))
 }
 
-/// Behind `Authorization: Basic` anything is a credential that is not a word about it.
+/// Whether a value after `Authorization: Basic` is a credential, which all are but words about it.
 fn is_header_value(value: &str) -> bool {
     looks_like_password(value)
         && value.bytes().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase() || byte == b'=')

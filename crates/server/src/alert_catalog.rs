@@ -33,13 +33,13 @@ pub(crate) enum AlertOrigin {
     Stored(StoredAlertRule),
 }
 
-/// `until_ns` is absent if somebody has to end it.
+/// `until_ns` is absent if the muting lasts until somebody ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AlertMute {
     pub(crate) until_ns: Option<i64>,
 }
 
-/// A stored rule that does not fit the settings any more.
+/// A stored rule that is no longer valid with the present settings.
 #[derive(Clone, Debug)]
 pub(crate) struct UnusableAlert {
     pub(crate) name: String,
@@ -48,12 +48,12 @@ pub(crate) struct UnusableAlert {
 }
 
 impl ListedAlert {
-    /// The muting, unless its time is over.
+    /// Returns the muting, unless its time is over.
     pub(crate) fn mute(&self) -> Option<AlertMute> {
         self.mute.filter(|mute| mute.until_ns.is_none_or(|until| until > now_ns()))
     }
 
-    /// Where notices go: a muted rule writes to the log only.
+    /// Returns the targets of notices: the log only while the rule is muted.
     pub(crate) fn notified_targets(&self) -> Vec<AlertTarget> {
         if self.mute().is_some() { vec![AlertTarget::Log] } else { self.rule.targets.clone() }
     }
@@ -64,7 +64,7 @@ impl ListedAlert {
 }
 
 impl AlertCatalog {
-    /// Rules of the file win over stored ones of the same name.
+    /// Loads all rules. Rules of the file take precedence over stored ones of the same name.
     pub(crate) fn load(store: &Store, settings: &ReloadableSettings) -> Result<AlertCatalog, StoreError> {
         let mutes: HashMap<String, AlertMute> =
             store.alert_mutes()?.into_iter().map(|row| (row.rule, AlertMute { until_ns: row.until_ns })).collect();
@@ -105,7 +105,7 @@ impl AlertCatalog {
     }
 }
 
-/// Checks a rule of the page like a table of the file. Its targets are kept away from private addresses.
+/// Checks a rule of the page like a table of the file. Its targets must not have private addresses.
 pub(crate) fn check_stored_rule(
     settings: &ReloadableSettings,
     stored: &StoredAlertRule,
@@ -121,7 +121,7 @@ pub(crate) fn check_stored_rule(
     Ok(rule)
 }
 
-/// The current list, and what the alert loop found last.
+/// The current list, and the latest results of the alert loop.
 #[derive(Debug, Default)]
 pub(crate) struct AlertRegistry {
     catalog: RwLock<Arc<AlertCatalog>>,
@@ -135,7 +135,7 @@ impl AlertRegistry {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the stored rules again. A store that fails leaves the list as it is.
+    /// Reads the stored rules again. The list stays unchanged if the store fails.
     pub(crate) fn refresh(&self, store: &Store, settings: &ReloadableSettings) -> Result<(), StoreError> {
         let catalog = Arc::new(AlertCatalog::load(store, settings)?);
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;

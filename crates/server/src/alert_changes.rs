@@ -16,13 +16,13 @@ use crate::http_error::{ApiError, blocking_sender};
 use crate::settings::ServerSettings;
 use crate::state::ServerState;
 
-/// Rules that people can make. Each one is measured every few seconds.
+/// Maximum number of stored rules. Each one is measured every few seconds.
 const MAX_STORED_RULES: usize = 200;
-/// The longest time of a muting that ends by itself: a year.
+/// Maximum duration of a muting that ends by itself: a year.
 pub(crate) const MAX_MUTE_HOURS: u32 = 24 * 366;
 
-/// How notices are delivered: links lead to the server's own address, and targets of the page stay outside of private
-/// networks.
+/// Returns the delivery settings: links lead to the server's own address, and targets of the page must not be in
+/// private networks.
 pub(crate) fn delivery_settings(settings: &ServerSettings) -> DeliverySettings {
     DeliverySettings {
         base_url: Some(settings.public_url.clone()),
@@ -31,12 +31,13 @@ pub(crate) fn delivery_settings(settings: &ServerSettings) -> DeliverySettings {
     }
 }
 
-/// Where the score watch of a rule is stored, beside its state. No rule has a control character in its name.
+/// Returns the store key of a rule's score watch. It cannot be the name of another rule, because names contain no
+/// control characters.
 pub(crate) fn watch_state_key(rule: &str) -> String {
     format!("\u{1}{rule}")
 }
 
-/// Keys of everything that is stored about the course of a rule.
+/// Returns the store keys of the state and the score watch of a rule.
 fn state_keys(rule: &str) -> Vec<String> {
     vec![rule.to_owned(), watch_state_key(rule)]
 }
@@ -63,7 +64,7 @@ pub(crate) async fn save_alert_rule(
     let before = known.transpose()?;
     let checked = check_stored_rule(&server.reloadable(), &rule)
         .map_err(|error| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
-    // The name that counts is the trimmed one.
+    // The trimmed name is the one that is stored.
     let rule = StoredAlertRule { name: checked.name.clone(), ..rule };
     let is_taken = catalog.find(&rule.name).is_some() || catalog.unusable.iter().any(|one| one.name == rule.name);
     if is_taken && replaces.as_deref() != Some(rule.name.as_str()) {
@@ -94,7 +95,8 @@ pub(crate) async fn save_alert_rule(
     .await
 }
 
-/// Resolves the names of all targets, so that a wrong one is noticed at once. They are checked again when they are used.
+/// Resolves the names of all targets, so that a wrong one is noticed at once. They are checked again when they are
+/// used.
 async fn check_targets(server: &ServerState, rule: &AlertRule) -> Result<(), ApiError> {
     let guard = TargetGuard::new(server.settings.alert_networks.clone());
     for target in &rule.targets {
@@ -134,7 +136,7 @@ pub(crate) enum MuteChange {
     End,
 }
 
-/// Mutes a rule of the page or of the file, or ends that.
+/// Mutes a rule of the page or of the file, or ends its muting.
 pub(crate) async fn mute_alert(
     server: &Arc<ServerState>,
     caller: &RequestCaller,

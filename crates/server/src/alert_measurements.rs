@@ -27,7 +27,7 @@ impl AlertMeasurementCache {
         self.lock().insert(rule.name.clone(), LatestAlertMeasurement { condition, project, measured, at_ns });
     }
 
-    /// `None` if the rule was not measured since the start, or was changed since.
+    /// Returns the latest measurement. `None` if the rule was not measured since the start, or was changed since.
     pub(crate) fn find_for_rule(&self, rule: &AlertRule) -> Option<LatestAlertMeasurement> {
         let known = self.lock().get(&rule.name).cloned();
         known.filter(|known| known.condition == rule.condition.to_string() && known.project == rule.project)

@@ -5,15 +5,15 @@ use gradus_store::NewAnnotation;
 
 use super::json_size::estimate_parsed_size;
 
-/// Explanations of judges may quote much of a trajectory, so they have the largest limit.
+/// Maximum size of an explanation. Judges may quote much of a trajectory, so it is the largest limit.
 const MAX_EXPLANATION_BYTES: usize = 128 << 10;
 const MAX_METADATA_BYTES: usize = 64 << 10;
-/// The limit of every other text: target, name, identifier, author, label.
+/// Maximum size of every other text: target, name, identifier, author, label.
 const MAX_TEXT_BYTES: usize = 4 << 10;
-/// Bytes that metadata may take as parsed values, by the estimate of [`estimate_parsed_size`].
+/// Maximum number of bytes that metadata may take as parsed values, as estimated by [`estimate_parsed_size`].
 const MAX_PARSED_METADATA: usize = 1 << 20;
 
-/// What is too large about an annotation. Handlers answer it with status 413.
+/// Why an annotation is too large. Handlers answer it with status 413.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AnnotationSizeError {
     #[error("{field} has {length} bytes; an annotation keeps at most {limit}")]
@@ -22,7 +22,7 @@ pub(super) enum AnnotationSizeError {
     TooManyValues,
 }
 
-/// Checks each text against its own limit first, and then what the metadata would take as parsed values.
+/// Checks the size of each text, and then the estimated size of the parsed metadata.
 pub(super) fn check_annotation_size(annotation: &NewAnnotation) -> Result<(), AnnotationSizeError> {
     let texts = [
         ("target", annotation.target.len(), MAX_TEXT_BYTES),

@@ -26,22 +26,22 @@ use super::{mcp, page, phoenix, queries, receive};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
-/// The scope that a request requires. Arms are tried in order. Everything that is not listed and changes state needs
-/// `admin`, so that a new route is closed by default.
+/// Returns the scope that a request requires. Arms are tried in order. Everything that is not listed and changes
+/// state needs `admin`, so that a new route is closed by default.
 fn required_scope(method: &Method, path: &str) -> RequiredScope {
     match path {
         _ if is_health_check(path) => RequiredScope::NoKey,
         phoenix::VERSION_PATH => RequiredScope::NoKey,
         _ if page::is_open(path) => RequiredScope::NoKey,
-        // The tools read. The one that writes checks its scope itself.
+        // The MCP tools read, except for one, which checks its scope itself.
         mcp::MCP_PATH => RequiredScope::Read,
         // Phoenix clients send queries with POST.
         "/v1/spans" => RequiredScope::Read,
         "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
         _ if path.starts_with("/opentelemetry.") => RequiredScope::Ingest,
         _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
-        // The only GETs that need more: exports have addresses of webhooks, which are secrets, and a form is for those who
-        // may send it.
+        // The only GETs that need more: exports have addresses of webhooks, which are secrets, and a form is for
+        // those who may send it.
         "/alerts/edit" | "/alerts/export" | "/api/v1/alert-rules/export" => RequiredScope::Admin,
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
         // A key that may send spans may annotate them, and may send those of the demo.
@@ -204,8 +204,8 @@ impl AuthGuard {
         self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
     }
 
-    /// Refuses what a web page of another site can have a browser send: anything that changes state and that such a page
-    /// caused, and bodies that it can send without asking first (CORS preflight). `GET` changes no state on any route.
+    /// Refuses cross-site requests: those that change state and were caused by a page of another site, and bodies
+    /// that such a page can send without a CORS preflight. `GET` changes no state on any route.
     fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), AccessRefusal> {
         if !cross_site::is_state_changing(&request.method) {
             return Ok(());
@@ -292,7 +292,7 @@ impl AuthGuard {
         Err(AccessRefusal { retry_after_s: Some(1), ..refused })
     }
 
-    /// Resolves a credential and checks its scope: 401 without a valid credential, 403 without the scope.
+    /// Authenticates a credential and checks its scope: 401 without a valid credential, 403 without the scope.
     fn caller_of(
         &self,
         proof: Option<RequestCredential<'_>>,
@@ -354,13 +354,14 @@ impl AuthGuard {
     }
 }
 
-/// The client address that a request is charged to: behind a trusted proxy the client's own, and the /64 network of
-/// IPv6.
+/// Returns the client address that a request is charged to: behind a trusted proxy the client's own, and the /64
+/// network of IPv6.
 fn client_name(request: &Parts) -> String {
     request.extensions.get::<ClientAddress>().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The key of a request: `Authorization: Bearer` of OTLP exporters, `api_key` of Phoenix clients, or `x-api-key`.
+/// Returns the key of a request: `Authorization: Bearer` of OTLP exporters, `api_key` of Phoenix clients, or
+/// `x-api-key`.
 fn given_key(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
@@ -390,7 +391,7 @@ struct ClientRateLimiter {
     clients: Mutex<HashMap<String, (Instant, f64)>>,
 }
 
-/// Buckets that are kept at once, so that many addresses cannot fill the memory.
+/// Maximum number of buckets, so that many addresses cannot fill the memory.
 const MAX_CLIENTS: usize = 10_000;
 
 impl ClientRateLimiter {

@@ -1,10 +1,10 @@
-//! The trial that runs at the moment. One at a time: trials share the judge with live grading.
+//! The running trial. Only one runs at a time, because trials share the judge with live grading.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
-/// Which trial runs, and how to stop it.
+/// The running trial, and the channel that stops it.
 #[derive(Debug, Default)]
 pub(crate) struct BulkTrialRegistry(Arc<Mutex<Option<RunningBulkTrial>>>);
 
@@ -14,12 +14,12 @@ struct RunningBulkTrial {
     interrupt: mpsc::UnboundedSender<()>,
 }
 
-/// Frees the place when the trial ends, however it ends.
+/// Frees the slot on drop, however the trial ends.
 #[derive(Debug)]
 pub(crate) struct BulkTrialSlot(Arc<Mutex<Option<RunningBulkTrial>>>);
 
 impl BulkTrialRegistry {
-    /// Takes the place; `None` if another trial has it.
+    /// Takes the slot; `None` if another trial has it.
     pub(crate) fn begin(&self, id: &str, interrupt: mpsc::UnboundedSender<()>) -> Option<BulkTrialSlot> {
         let mut running = lock(&self.0);
         if running.is_some() {

@@ -10,14 +10,14 @@ use crate::clock::{now_ns, today_ns};
 pub(crate) struct CallHold {
     store: Arc<Store>,
     project: String,
-    /// `None` once it is settled, and where one server has the store for itself: nobody else spends at the same time.
+    /// `None` once it is settled, and where only one server uses the store.
     ticket: Option<CallTicket>,
 }
 
 /// Whether a call may be made now.
 pub(crate) enum CallTurn {
     Held(CallHold),
-    /// The answer, which is known already.
+    /// Another server has asked the same question: its answer.
     Answered(String),
     Exhausted {
         spent_usd: f64,
@@ -35,12 +35,12 @@ pub(crate) enum CallHoldError {
 }
 
 impl CallHold {
-    /// Asks the store for a turn.
+    /// Requests a reservation from the store.
     pub(crate) async fn begin(store: &Arc<Store>, call: JudgeCall) -> Result<CallTurn, StoreError> {
         let own = Arc::clone(store);
         let begin = move |store: &Store| {
             Ok(match store.begin_call(&call, now_ns())? {
-                // Held from here on: if nobody waits for the result any more, the call is given up.
+                // Reserved from here on: dropping the future also drops the reservation.
                 CallAdmission::Granted(ticket) => {
                     CallTurn::Held(CallHold { store: own, project: call.project, ticket: Some(ticket) })
                 }
@@ -52,7 +52,7 @@ impl CallHold {
         run_on_store(store, begin).await
     }
 
-    /// Holds a single call to the budget of its rule: the trial of a rubric, or an anchor.
+    /// Reserves a single call from the budget of its rule, for the trial of a rubric or an anchor.
     pub(crate) async fn reserve(store: &Arc<Store>, call: JudgeCall) -> Result<CallHold, CallHoldError> {
         if !store.is_shared() {
             check_own_budget(store, &call).await?;
@@ -70,7 +70,7 @@ impl CallHold {
         }
     }
 
-    /// Charges what the call cost. Fails without a change, so that it can be repeated.
+    /// Charges the cost of the call. A failure changes nothing, so settling can be repeated.
     pub(crate) async fn settle(&mut self, spend: JudgeSpend, answer: Option<String>) -> Result<(), StoreError> {
         let Some(ticket) = self.ticket.clone() else {
             return self.store.record_spend(spend, self.project.clone(), now_ns())?.wait_async().await;
@@ -80,7 +80,7 @@ impl CallHold {
         Ok(())
     }
 
-    /// Leaves the reservation as it is. The store charges it when this server is gone.
+    /// Leaves the reservation in the store, which charges it when this server is gone.
     pub(crate) fn leave(mut self) {
         self.ticket = None;
     }
@@ -90,7 +90,7 @@ impl Drop for CallHold {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let store = Arc::clone(&self.store);
-        // Without a runtime the process ends, and the store charges the call then.
+        // Without a runtime the process is ending, and the store charges the call.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn_blocking(move || {
                 if let Err(error) = store.abandon_call(&ticket) {
@@ -101,7 +101,7 @@ impl Drop for CallHold {
     }
 }
 
-/// The only server on a store counts what it spent, and nothing is reserved.
+/// Checks the budget by the spending so far, where only one server uses the store and nothing is reserved.
 async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), CallHoldError> {
     let Some(budget) = call.daily_budget_usd else { return Ok(()) };
     let rule = call.rule.clone();
@@ -112,7 +112,7 @@ async fn check_own_budget(store: &Arc<Store>, call: &JudgeCall) -> Result<(), Ca
     }
 }
 
-/// Runs what waits for the database beside the tasks.
+/// Runs blocking work on the store outside of the async threads.
 pub(crate) async fn run_on_store<T: Send + 'static>(
     store: &Arc<Store>,
     work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
@@ -120,7 +120,7 @@ pub(crate) async fn run_on_store<T: Send + 'static>(
     let store = Arc::clone(store);
     match tokio::task::spawn_blocking(move || work(&store)).await {
         Ok(result) => result,
-        // Only while the runtime ends.
+        // Happens only while the runtime ends.
         Err(_) => Err(StoreError::Closed),
     }
 }

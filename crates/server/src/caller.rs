@@ -20,7 +20,7 @@ impl RequestCaller {
 /// The scope of a key that a request requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequiredScope {
-    /// It is answered without a key.
+    /// The request is answered without a key.
     NoKey,
     Ingest,
     Read,
@@ -39,7 +39,7 @@ impl RequiredScope {
             }
     }
 
-    /// As `gradus keys add` takes it, and as refusals name it.
+    /// The name of the scope in `gradus keys add` and in refusals.
     pub(super) fn name(self) -> &'static str {
         match self {
             RequiredScope::NoKey => "none",

@@ -19,10 +19,10 @@ tokio::task_local! {
 }
 
 impl ClientAddress {
-    /// Stands for the server's own work, which no client asked for.
+    /// The address for the server's own work.
     const NONE: ClientAddress = ClientAddress(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
 
-    /// The client of the request that this task answers; [`ClientAddress::NONE`] outside of a request.
+    /// Returns the client of the request that this task answers; [`ClientAddress::NONE`] outside of a request.
     pub(super) fn current() -> ClientAddress {
         CURRENT.try_with(|client| *client).unwrap_or(ClientAddress::NONE)
     }
@@ -45,8 +45,9 @@ impl ClientAddress {
         })
     }
 
-    /// The client of a request. Headers count only when the connection comes from a trusted proxy; of the addresses in
-    /// them, the last one that is no trusted proxy is the client: what stands before it, a client can write itself.
+    /// Returns the client of a request. Headers count only when the connection comes from a trusted proxy; of the
+    /// addresses in them, the last one that is not a trusted proxy is the client: a client can forge the addresses
+    /// before it.
     pub(super) fn from_request(peer: IpAddr, headers: &HeaderMap, proxies: &[IpNetwork]) -> ClientAddress {
         let is_proxy = |ip: &IpAddr| proxies.iter().any(|network| network.contains(*ip));
         if !is_proxy(&peer) {
@@ -54,7 +55,7 @@ impl ClientAddress {
         }
         let mut client = peer;
         for ip in forwarded_addresses(headers).into_iter().rev() {
-            // What cannot be read ends the chain: nothing before it is known to be true.
+            // An unreadable address ends the chain: the addresses before it cannot be trusted.
             let Some(ip) = ip else { break };
             client = ip;
             if !is_proxy(&ip) {
@@ -71,7 +72,7 @@ impl std::fmt::Display for ClientAddress {
     }
 }
 
-/// Addresses that proxies named, in the order of the hops; `None` for one that cannot be read.
+/// Returns the addresses that proxies reported, in the order of the hops; `None` for an unreadable one.
 fn forwarded_addresses(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let values = |name: &str| -> Vec<String> {
         let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
@@ -89,7 +90,7 @@ fn forwarded_addresses(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     values(FORWARDED).iter().map(find_node).collect()
 }
 
-/// An address, which may have a port and brackets.
+/// Parses an address, which may have a port and brackets.
 fn parse_node(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip);

@@ -3,7 +3,7 @@
 /// Length of a UTC day.
 pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The beginning of the current UTC day. Budgets are counted from there.
+/// Returns the start of the current UTC day, where daily budgets reset.
 pub(super) fn today_ns() -> i64 {
     now_ns().div_euclid(DAY_NS) * DAY_NS
 }

@@ -1,14 +1,14 @@
-//! Keeps comparisons of finished runs, which do not change.
+//! Caches comparisons of finished runs, which do not change.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gradus_report::compare::VersionComparison;
 
-/// Comparisons that are cached. Each has at most a few hundred rows.
+/// Maximum number of cached comparisons. Each has at most a few hundred rows.
 const MAX_CACHED_COMPARISONS: usize = 16;
 
-/// Comparisons of finished runs, which do not change. To compute one reads all outcomes of both.
+/// Cached comparisons of finished runs. Computing one reads all outcomes of both runs.
 #[derive(Debug, Default)]
 pub(crate) struct RunComparisonCache {
     /// The latest last.

@@ -17,9 +17,9 @@ use super::client_address::ClientAddress;
 /// Why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ConnectionCloseReason {
-    /// It sent no request in the time for that.
+    /// It sent no request within the header timeout.
     NoRequest,
-    /// Nothing was asked for too long.
+    /// It sent no request for too long after the last one.
     Idle,
     /// The client did not read a response chunk in time.
     Stalled,
@@ -27,7 +27,7 @@ pub(super) enum ConnectionCloseReason {
     Evicted,
     /// It had open requests but made no progress, and a new connection needed its slot.
     EvictedBusy,
-    /// Too many of its streams in a row found no memory.
+    /// Too many of its streams in a row were refused for lack of memory.
     Memory,
     /// It sent far more bytes than its requests account for, such as HTTP/2 frames that need no answer.
     Flood,
@@ -81,9 +81,9 @@ pub(super) struct ConnectionTimeouts {
     pub(super) stall: Duration,
 }
 
-/// Requests that need no key have at most this time to arrive, and for each part of their response.
+/// Maximum time for a request that needs no key to arrive, and for each part of its response to be read.
 const MAX_KEYLESS_TIME: Duration = Duration::from_secs(5);
-/// The rate of a large body is measured over this time, or a third of the time for a body if that is less.
+/// Maximum window over which the rate of a large body is measured; a third of the body timeout if that is less.
 const MAX_RATE_WINDOW: Duration = Duration::from_secs(10);
 
 impl ConnectionTimeouts {
@@ -99,8 +99,8 @@ impl ConnectionTimeouts {
     }
 }
 
-/// A connection may send this much in addition to what its requests account for: bodies that were refused, and HTTP/2
-/// frames such as PING and WINDOW_UPDATE.
+/// Maximum number of bytes that a connection may send in addition to those of its requests: bodies that were refused,
+/// and HTTP/2 frames such as PING and WINDOW_UPDATE.
 const MAX_UNEXPECTED_BYTES: u64 = 4 << 20;
 /// The same allowance over time, for connections that live long.
 const EXPECTED_BYTES_PER_SECOND: u64 = 1 << 10;
@@ -108,7 +108,7 @@ const EXPECTED_BYTES_PER_SECOND: u64 = 1 << 10;
 const REQUEST_BYTES: u64 = 64 << 10;
 /// Allowance for the framing of one part of a body.
 const FRAME_BYTES: u64 = 64;
-/// A client that reads this many response bytes may send one byte of acknowledgement (HTTP/2 window updates).
+/// Number of read response bytes for which a client may send one byte of acknowledgement (HTTP/2 window updates).
 const ACKNOWLEDGED_PART: u64 = 16;
 
 /// Shared by the connection's task, its requests, its response bodies and the registry.
@@ -122,10 +122,10 @@ pub(super) struct ConnectionState {
     active_requests: AtomicUsize,
     has_asked: AtomicBool,
     is_keyed: AtomicBool,
-    /// Streams in a row that found no memory.
+    /// Number of streams in a row that were refused for lack of memory.
     refused_streams: AtomicUsize,
     received_bytes: AtomicU64,
-    /// What its requests and responses account for.
+    /// Bytes that its requests and responses account for.
     expected_bytes: AtomicU64,
     /// Set when it was opened while its address, or all addresses together, had no slot left. A valid key lifts it.
     restriction: Option<ConnectionRestriction>,
@@ -204,7 +204,7 @@ impl ConnectionState {
         self.opened_at + Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed))
     }
 
-    /// It has shown a valid key: no restriction applies to it.
+    /// Records that it has shown a valid key, which lifts every restriction.
     pub(super) fn mark_keyed(&self) {
         self.is_keyed.store(true, Ordering::Relaxed);
     }
@@ -218,8 +218,8 @@ impl ConnectionState {
         self.restriction.filter(|_| !self.is_keyed())
     }
 
-    /// Counts a stream that found no memory, or resets the count after one that did. Returns how many in a row were
-    /// refused.
+    /// Counts a stream that was refused for lack of memory, or resets the count. Returns the number of refused
+    /// streams in a row.
     pub(super) fn count_refused_stream(&self, is_refused: bool) -> usize {
         if is_refused {
             return self.refused_streams.fetch_add(1, Ordering::Relaxed) + 1;

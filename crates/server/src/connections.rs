@@ -1,9 +1,11 @@
-//! All connections: how many may be open, in all and of one address, and which one is closed when a new one needs its slot.
+//! All connections: how many may be open, in all and of one address, and which one is closed when a new one needs its
+//! slot.
 //!
-//! A part of all slots is reserved for connections that have shown a key and for health checks: without a key, connections
-//! beyond the rest are restricted to those. When there is no slot left, a connection without a key is closed for the new
-//! one: an idle one if there is one, else the one without progress for longest, of the address that has most. A new
-//! connection never closes one of an address that has fewer. Busy connections with a key are never closed.
+//! A part of all slots is reserved for connections that have shown a key and for health checks: without a key,
+//! connections beyond the rest are restricted to those. When there is no slot left, a connection without a key is
+//! closed for the new one: an idle one if there is one, else the one without progress for longest, of the address
+//! that has most. A new connection never closes one of an address that has fewer. Busy connections with a key are
+//! never closed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -18,14 +20,15 @@ use crate::throttled_log::ThrottledLog;
 
 /// One part in five of all slots is reserved for connections that have shown a key and for health checks.
 const RESERVE_PART: usize = 5;
-/// Restricted connections that an address may open beyond its limit, so that its health checks are still answered.
+/// Number of restricted connections that an address may open beyond its limit, so that its health checks are still
+/// answered.
 const ADDRESS_RESERVE: usize = 8;
 /// A connection that made progress within this time is closed only for an address with fewer connections: a client that
 /// has just connected has not shown its key yet.
 const RECENT_PROGRESS: Duration = Duration::from_secs(1);
-/// Connections that are examined to find one to evict. It bounds the time under the lock.
+/// Maximum number of connections that are examined to find one to evict, which bounds the time under the lock.
 const MAX_INSPECTED: usize = 16;
-/// How often the order of the examined connections is corrected before one is chosen.
+/// Maximum number of corrections of the examined order before a connection is chosen.
 const MAX_PASSES: usize = 4;
 
 /// Limits on open connections.
@@ -207,8 +210,8 @@ impl OpenConnections {
         }
     }
 
-    /// The address that has to give up a connection for one of `newcomer`: the one with most connections without a key,
-    /// or the newcomer itself if no other has more.
+    /// Finds the address that has to give up a connection for one of `newcomer`: the one with most connections
+    /// without a key, or the newcomer itself if no other has more.
     fn find_crowded(&mut self, newcomer: ClientAddress) -> ClientAddress {
         self.refresh(Some(newcomer));
         // The counts may be stale: a refresh can reveal keys, and then another address has most.
@@ -225,8 +228,8 @@ impl OpenConnections {
         newcomer
     }
 
-    /// An idle connection that may be closed: of the address with most connections, the one that is idle longest.
-    /// Connections of `crowded` may be closed even if they made progress just now.
+    /// Finds an idle connection that may be closed: of the address with most connections, the one that is idle
+    /// longest. Connections of `crowded` may be closed even if they made progress just now.
     fn find_idle(
         &mut self,
         address: Option<ClientAddress>,
@@ -244,14 +247,15 @@ impl OpenConnections {
         candidates.min().map(|(_, number)| number)
     }
 
-    /// An idle connection without a key that may be closed for one of `newcomer`.
+    /// Finds an idle connection without a key that may be closed for one of `newcomer`.
     fn find_idle_keyless(&mut self, newcomer: ClientAddress, now: Instant) -> Option<u64> {
         let crowded = self.find_crowded(newcomer);
         self.find_idle(None, false, crowded, now).or_else(|| self.find_idle(Some(crowded), false, crowded, now))
     }
 
-    /// The connection of an address without a key and without progress for longest, whether idle or not. If the address
-    /// is the newcomer's own, recent progress protects it: a client must not evict its own working connections.
+    /// Finds the connection of an address that has no key and is without progress for longest, whether idle or not.
+    /// If the address is the newcomer's own, recent progress protects it: a client must not evict its own working
+    /// connections.
     fn find_busy(&mut self, address: ClientAddress, newcomer: ClientAddress, now: Instant) -> Option<u64> {
         self.refresh(Some(address));
         let mut candidates = self.iter_stalest(Some(address), false);
@@ -295,7 +299,7 @@ impl ConnectionRegistry {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot for a new connection; `None` if it has to be refused.
+    /// Returns a slot for a new connection; `None` if it has to be refused.
     pub(super) fn admit(self: &Arc<ConnectionRegistry>, peer: SocketAddr) -> Option<ConnectionSlot> {
         self.admit_at(peer, Instant::now())
     }
@@ -403,7 +407,7 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Connections that are open, and those of them that have shown a key.
+    /// Returns the number of open connections, and of those that have shown a key.
     pub(super) fn open_count(&self) -> (usize, usize) {
         let open = self.lock();
         (open.all.len(), open.all.values().filter(|connection| connection.state.is_keyed()).count())

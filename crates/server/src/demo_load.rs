@@ -23,7 +23,7 @@ impl DemoLoad {
         self.lock().clone()
     }
 
-    /// False if it is being loaded already.
+    /// Marks the demo as loading; false if it is being loaded already.
     pub(crate) fn begin(&self) -> bool {
         let mut status = self.lock();
         let is_free = *status != DemoLoadStatus::Loading;

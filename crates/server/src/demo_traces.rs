@@ -1,4 +1,4 @@
-//! Loads the traces of `gradus demo` into a running server, so that somebody without an agent sees what pages show.
+//! Loads the traces of `gradus demo` into a running server, so that people without an agent can explore the pages.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::receive::{ReceiveRefusal, prepare_spans, store_spans};
 use crate::server_config::{DemoLoadError, DemoPlayer};
 use crate::state::ServerState;
 
-/// Where the traces go.
+/// The project of the demo's traces.
 pub(crate) const DEMO_PROJECT: &str = "gradus-demo";
 
 /// Starts to load the demo and returns at once. A second request while it is being loaded changes nothing.

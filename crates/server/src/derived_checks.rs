@@ -1,9 +1,9 @@
-//! Checks that follow for certain from a failure, for the dataset of its group. Most failures give none: that a call was
-//! wrong does not say which one is right.
+//! Checks that follow for certain from a failure, for the dataset of its group. Most failures give none: a wrong call
+//! does not tell which call is right.
 
 use serde_json::{Value as Json, json};
 
-/// Checks of a dataset item, and what they are in words.
+/// Checks of a dataset item, with a description.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DerivedChecks {
     /// The name of a field of a dataset item, and its value.
@@ -12,7 +12,8 @@ pub(crate) struct DerivedChecks {
     pub(crate) about: &'static str,
 }
 
-/// `None` if no check follows. `tool` is the one that the wrong steps call.
+/// Derives the checks from the rule that decided; `None` if no check follows. `tool` is the tool that the wrong steps
+/// call.
 pub(crate) fn describe_derived_checks(rule: &str, tool: &str) -> Option<DerivedChecks> {
     match rule {
         "call.unknown_tool" | "thought.unknown_tool" | "request.unknown_tool"

@@ -16,7 +16,7 @@ use crate::{LogFormat, RunningServer, ServerConfig, ServerStartError, build_runt
 /// receives from a network. Late spans cause it to be reassembled.
 const QUIET_S: f64 = 0.2;
 const GIVE_UP_S: f64 = 2.0;
-/// How often the parent is looked for, where standard input does not tell of its end.
+/// How often the parent process is checked, where standard input does not report its end.
 const PARENT_POLL: Duration = Duration::from_millis(250);
 
 /// Where an ephemeral server listens.
@@ -73,7 +73,8 @@ pub fn run_ephemeral_server(
     served
 }
 
-/// Never resolves if the handler could not be installed: the default action of the signal then ends the process.
+/// Waits for a signal. Never resolves if the handler could not be installed: the default action of the signal then
+/// ends the process.
 async fn receive_signal(signal: &mut io::Result<tokio::signal::unix::Signal>) {
     match signal {
         Ok(signal) => drop(signal.recv().await),
@@ -102,7 +103,7 @@ async fn wait_for_parent_end(parent: Option<rustix::process::Pid>, stdin_closed:
 }
 
 /// Watches standard input if it is a pipe or a socket, which the parent holds open. `/dev/null`, a file or a terminal
-/// say nothing about the parent.
+/// tell nothing about the parent.
 fn watch_stdin() -> Option<oneshot::Receiver<()>> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(io::stdin()).ok()?.st_mode);
     if !matches!(kind, FileType::Fifo | FileType::Socket) {

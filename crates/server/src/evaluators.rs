@@ -11,7 +11,7 @@ use gradus_store::ScoreMoments;
 use crate::settings::ReloadableSettings;
 use gradus_report::html::text;
 
-/// The title of an evaluator for people; its name if it is unknown.
+/// Returns the displayed title of an evaluator; its name if it is unknown.
 pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = settings.library.find(evaluator).map(|rubric| rubric.title.clone());
     let live = || {
@@ -23,13 +23,13 @@ pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &st
     text::format_display_line(title.as_deref().unwrap_or(evaluator))
 }
 
-/// The subject of a verdict for people: the evaluator, and the step if it is about one.
+/// Formats the subject of a verdict: the evaluator, and the step if it is about one.
 pub(crate) fn about_step(settings: &ReloadableSettings, evaluator: &str, step: Option<u32>) -> String {
     let title = find_evaluator_title(settings, evaluator);
     step.map_or(title.clone(), |step| format!("{title}, step {step}"))
 }
 
-/// The labels of an evaluator with their scores, best first. Empty if the evaluator is unknown.
+/// Returns the labels of an evaluator with their scores, best first. Empty if the evaluator is unknown.
 pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(String, f64)> {
     let rubric = settings.library.find(evaluator).map(|rubric| &rubric.labels);
     let live = || {
@@ -42,8 +42,8 @@ pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &s
     scores.map(|(label, score)| (label.to_owned(), score)).collect()
 }
 
-/// The evaluator, if every grading rule that has it answers it by rules and not by a model. Stored verdicts may be of an
-/// earlier configuration.
+/// Returns the evaluator, if every grading rule that has it answers it by rules and not by a model. Stored verdicts
+/// may be of an earlier configuration.
 pub(crate) fn find_live_rules<'s>(settings: &'s ReloadableSettings, evaluator: &str) -> Option<&'s Evaluator> {
     let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators).filter(|known| &*known.name == evaluator);
     let first = all.next()?;
@@ -60,7 +60,7 @@ pub(crate) fn gives_only_flags(settings: &ReloadableSettings, evaluator: &str) -
     })
 }
 
-/// `None` if the evaluator is in no rubric and no rule any more.
+/// Returns the scale of an evaluator; `None` if no rubric and no rule has it any more.
 pub(crate) fn find_evaluator_scale(settings: &ReloadableSettings, evaluator: &str) -> Option<ScoreScale> {
     ScoreScale::from_scores(find_evaluator_labels(settings, evaluator).into_iter().map(|(_, score)| score))
 }
@@ -70,8 +70,8 @@ pub(crate) fn is_wrong(settings: &ReloadableSettings, evaluator: &str, score: f6
     find_evaluator_scale(settings, evaluator).unwrap_or(ScoreScale::SHARE).is_wrong(score)
 }
 
-/// The cluster-robust confidence interval of a mean score, with trajectories as clusters, by the same method as a run's
-/// report. `None` if the scale is unknown or the mean lies outside of it.
+/// Computes the cluster-robust confidence interval of a mean score, with trajectories as clusters, by the same method
+/// as a run's report. `None` if the scale is unknown or the mean lies outside of it.
 pub(crate) fn compute_mean_interval(
     settings: &ReloadableSettings,
     evaluator: &str,

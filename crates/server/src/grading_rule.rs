@@ -52,7 +52,7 @@ pub enum GradingRuleError {
     Sample { rule: String, sample: f64 },
     #[error("rule {rule:?}: daily_budget_usd = {budget}: give an amount of dollars")]
     Budget { rule: String, budget: f64 },
-    /// A budget cannot be kept to without prices.
+    /// A budget cannot be enforced without prices.
     #[error("rule {rule:?}: daily_budget_usd: the price of {model:?} is not known; give it with eval.prices")]
     UnknownPrice { rule: String, model: String },
     #[error(
@@ -66,8 +66,8 @@ pub enum GradingRuleError {
     ToolFile(Box<dyn Error + Send + Sync>),
 }
 
-/// The rules of the file; without any, everything is judged by rules that cost nothing. Names are unique, because the
-/// store keys verdicts and spending by them.
+/// Builds the rules of the file; without any, one rule grades everything with the offline judge. Names are unique,
+/// because the store keys verdicts and spending by them.
 pub(crate) fn build_grading_rules(
     config: &ServerConfig,
     library: &RubricLibrary,
@@ -86,7 +86,8 @@ pub(crate) fn build_grading_rules(
 }
 
 impl GradingRule {
-    /// Checks one table. Prices and budgets are checked together, because a budget without a price can never be kept.
+    /// Checks one table. Prices and budgets are checked together, because a budget cannot be enforced without a
+    /// price.
     fn from_section(
         section: &RuleSection,
         config: &ServerConfig,
@@ -161,17 +162,18 @@ impl GradingRule {
         })
     }
 
-    /// The id of the endless run that holds the verdicts of this rule.
+    /// Returns the id of the endless run that holds the verdicts of this rule.
     pub(crate) fn run_id(&self) -> String {
         format!("live-{}", self.name)
     }
 
-    /// The caller takes the first rule that matches.
+    /// Whether the rule matches a project. The caller takes the first rule that matches.
     pub(crate) fn matches_project(&self, project: &str) -> bool {
         self.project.as_deref().is_none_or(|pattern| project_pattern::is_project_match(pattern, project))
     }
 
-    /// Tool definitions and notes from files, which a prompt uses where the trace does not record the tools on offer.
+    /// Returns tool definitions and notes from files, which a prompt uses where the trace does not record the tools
+    /// on offer.
     pub(crate) fn tool_texts(&self) -> ToolTexts {
         ToolTexts::new(self.tools.clone(), self.notes.clone())
     }
@@ -193,7 +195,7 @@ impl GradingRule {
         self.judge.is_some() && self.evaluators.iter().any(Evaluator::asks_a_model)
     }
 
-    /// The pattern for people: `*` where the rule has none.
+    /// Returns the displayed pattern: `*` if the rule has none.
     pub(crate) fn project_pattern(&self) -> &str {
         self.project.as_deref().unwrap_or("*")
     }

@@ -91,7 +91,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Runs a short query in the query pool, within the time budget of queries and in the caller's turn.
+/// Runs a short query in the query pool, within its time budget; callers take turns.
 pub(crate) async fn run_store_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
@@ -146,8 +146,8 @@ async fn run_query<T: Send + 'static>(
     server.queries.run(kind, move || read(&reading)).await?
 }
 
-/// Runs a lookup that a request needs before it is stored. It bypasses the query pool, so that senders never wait for
-/// queries.
+/// Runs blocking work outside the query pool, for requests that must not wait for queries: senders, changes of
+/// settings, metrics.
 pub(crate) async fn blocking_sender<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Beside the database and not in it, so that a copy of the database does not reveal the key.
 const FILE_NAME: &str = "redaction.key";
-/// Ten hexadecimal digits are 40 bits: collisions are improbable among thousands of people.
+/// Number of digest digits that are shown. Ten are 40 bits: collisions are improbable among thousands of people.
 const SHOWN_DIGITS: usize = 10;
 
 /// The secret of one store. It never leaves the data folder.
@@ -30,7 +30,7 @@ impl IdentityKey {
         Ok(IdentityKey(*blake3::hash(&text).as_bytes()))
     }
 
-    /// The redacted text followed by the digest of the original name.
+    /// Returns the redacted text followed by the digest of the original name.
     pub(super) fn tag_redacted_name(&self, name: &str, redacted: &str) -> String {
         let digest = blake3::keyed_hash(&self.0, name.as_bytes()).to_hex();
         format!("{redacted}#{}", &digest[..SHOWN_DIGITS])

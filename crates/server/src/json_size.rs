@@ -1,17 +1,17 @@
-//! What JSON takes in memory once it is parsed, estimated from its text before anything is allocated. Dense lists take
-//! about ninety times their text as `serde_json::Value`: `[0],` is four bytes and becomes a list with room for four values.
+//! Estimates the memory of parsed JSON from its text, before anything is allocated. Dense lists take about ninety
+//! times their text as `serde_json::Value`: `[0],` is four bytes and becomes a list with room for four values.
 
-/// One element of a list or one entry of an object: the value, and the growth of the list that holds it.
+/// Memory of one list element or object entry: the value, and the growth of the container.
 const ELEMENT: usize = 120;
-/// What the first element of a list allocates: room for four values.
+/// Memory that the first element of a list allocates: room for four values.
 const ARRAY: usize = 320;
-/// The same of an object: room for four keys and values, and a hash table.
+/// Memory that the first entry of an object allocates: room for four keys and values, and a hash table.
 const OBJECT: usize = 480;
-/// The allocation of a text, beside its bytes.
+/// Memory of a text in addition to its bytes.
 const TEXT: usize = 32;
 
-/// An upper bound on the memory that a document takes as `serde_json::Value`, in one pass without allocating. Invalid
-/// JSON gives some number: the parser rejects it later.
+/// Returns an upper bound on the memory that a document takes as `serde_json::Value`, in one pass without allocating.
+/// Invalid JSON gives some number: the parser rejects it later.
 pub(super) fn estimate_parsed_size(text: &[u8]) -> usize {
     let mut size = ELEMENT;
     let mut at = 0;
@@ -37,7 +37,7 @@ pub(super) fn estimate_parsed_size(text: &[u8]) -> usize {
     size
 }
 
-/// Where a string ends whose opening quote was read.
+/// Finds the end of a string whose opening quote was read.
 fn find_string_end(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\')) {

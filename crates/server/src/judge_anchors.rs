@@ -1,5 +1,5 @@
-//! Anchors of a judge: questions that it answered early, and is asked again every day. If it gives other labels than it
-//! used to, by more than it flips anyway, its model has changed behind its name, and old and new scores do not compare.
+//! Anchors of a judge: questions that it has answered, and is asked again every day. If more labels change than the
+//! judge's usual flips explain, the model behind the name has changed, and old and new scores cannot be compared.
 
 use gradus_stats::exact_test::fisher_exact_greater;
 use gradus_store::{AnchorSetRow, Store, StoreError};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::grading_rule::GradingRule;
 
-/// Answers have moved if a split this uneven, between the changed labels of a round and of the first, would be this rare by
-/// chance, in two rounds in a row: a single round among hundreds would be that uneven by chance. With 20 anchors and no
-/// flip in the first round, 7 changed labels are needed.
+/// Answers have moved if a split this uneven, between the changed labels of a round and of the first, would be this
+/// rare by chance, in two rounds in a row: a single round among hundreds would be that uneven by chance. With 20
+/// anchors and no flip in the first round, 7 changed labels are needed.
 pub(crate) const MAX_P_VALUE: f64 = 0.01;
 
 /// A question and the label that the judge gave first.
@@ -25,9 +25,9 @@ pub(crate) struct JudgeAnchor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AnchorRound {
     pub(crate) at_ns: i64,
-    /// Anchors that were asked. Those whose trace was deleted are not.
+    /// Number of anchors that were asked. Anchors of deleted traces are not.
     pub(crate) asked: u64,
-    /// Those with another label than the first one.
+    /// Number of anchors whose label differs from the first one.
     pub(crate) changed: u64,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct AnchorRound {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AnchorSet {
     pub(crate) anchors: Vec<JudgeAnchor>,
-    /// The first round, soon after the verdicts: how often the judge flips anyway.
+    /// The first round, soon after the verdicts, which measures how often the judge flips anyway.
     pub(crate) first: Option<AnchorRound>,
     /// The round before the last.
     #[serde(default)]
     pub(crate) previous: Option<AnchorRound>,
     pub(crate) last: Option<AnchorRound>,
-    /// Rounds after the first.
+    /// Number of rounds after the first.
     pub(crate) rounds: u64,
     /// When the set was drawn, or a round was begun.
     #[serde(default)]
@@ -60,7 +60,7 @@ impl AnchorSet {
         }
     }
 
-    /// The share of labels that the last round changed; `None` before it.
+    /// Returns the share of labels that changed in the last round; `None` before it.
     pub(crate) fn changed_share(&self) -> Option<f64> {
         self.last.map(|last| last.changed as f64 / last.asked.max(1) as f64)
     }
@@ -111,7 +111,7 @@ impl KnownAnchorSet {
     }
 }
 
-/// The sets of judges that are configured. Others are not asked any more.
+/// Loads the sets of the configured judges. Other sets are not asked any more.
 pub(crate) fn current_anchor_sets(store: &Store, rules: &[GradingRule]) -> Result<Vec<KnownAnchorSet>, StoreError> {
     let is_current = |known: &KnownAnchorSet| {
         let own = rules.iter().filter(|rule| rule.name == known.rule);
@@ -124,7 +124,7 @@ pub(crate) fn current_anchor_sets(store: &Store, rules: &[GradingRule]) -> Resul
     Ok(load_anchor_sets(store)?.into_iter().filter(is_current).collect())
 }
 
-/// All sets that have anchors.
+/// Loads all sets that have anchors.
 pub(crate) fn load_anchor_sets(store: &Store) -> Result<Vec<KnownAnchorSet>, StoreError> {
     let read = |row: AnchorSetRow| {
         let set: AnchorSet = serde_json::from_str(&row.state).ok()?;

@@ -1,5 +1,5 @@
-//! Rules whose model is not asked at the moment, and why. Pages show it, because the ungraded queue grows silently
-//! meanwhile.
+//! Rules whose model calls are paused, and why. Pages show it, because the ungraded queue grows silently in the
+//! meantime.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) struct JudgePause {
     pub(crate) since_ns: i64,
 }
 
-/// What has to change before the rule goes on.
+/// The condition that has to change before judging resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JudgePauseReason {
     /// The daily budget does not cover another answer. It resets at 00:00 UTC.
@@ -34,7 +34,7 @@ impl JudgePauseRegistry {
         all.insert(rule.to_owned(), JudgePause { why, reason, since_ns });
     }
 
-    /// Called when the judge has answered, or when nothing waits for it any more.
+    /// Ends a pause. Called when the judge has answered, or when nothing waits for it any more.
     pub(super) fn end(&self, rule: &str) {
         self.lock().remove(rule);
     }

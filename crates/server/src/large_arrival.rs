@@ -36,7 +36,7 @@ impl LargeArrival {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The average since the body began, which is also the order in which bodies are cut off: the lowest first.
+    /// Returns the average rate since the body began. The body with the lowest rate is cut off first.
     pub(super) fn bytes_per_second(&self, now: Instant) -> f64 {
         let seconds = now.saturating_duration_since(self.begun_at).as_secs_f64();
         self.bytes() as f64 / seconds.max(0.001)

@@ -121,7 +121,7 @@ pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
 /// Why a server cannot start. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerStartError {
-    /// The caller could not read the settings; its message stands for itself.
+    /// The caller could not read the settings; its message is shown unchanged.
     #[error("{0}")]
     Config(String),
     #[error(transparent)]
@@ -154,7 +154,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
             false => ServerStartError::NoKeys { option: "data", place: settings.data.display().to_string() },
         });
     }
-    // A low limit is no reason to refuse the start: fewer connections are served.
+    // A low limit does not prevent the start: fewer connections are served.
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
         tracing::warn!(%error, "the open file limit is too low for the configured number of connections");
     }
@@ -165,7 +165,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
     served
 }
 
-/// The write queue may hold half of what requests may hold.
+/// Opens the store. Its write queue may hold half of the memory budget of requests.
 fn open_store(settings: &ServerSettings) -> Result<Store, StoreError> {
     Store::open_at(&settings.store, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
 }
@@ -207,10 +207,10 @@ async fn serve_until_signal(
 const QUERY_GRACE: Duration = Duration::from_secs(3);
 
 /// A server with open ports and running workers. End it with [`RunningServer::stop`]: dropping it does not wait for
-/// what is under way.
+/// work in progress.
 #[allow(missing_debug_implementations, reason = "it holds threads and sockets")]
 pub struct RunningServer {
-    /// The bound address. It differs from the configured one where that has port 0.
+    /// The bound address. It differs from the configured one if that has port 0.
     pub http: SocketAddr,
     /// The same for gRPC; equal to `http` where one port serves both.
     pub grpc: SocketAddr,
@@ -363,7 +363,7 @@ async fn enforce_retention(server: Arc<ServerState>) {
         let retention = server.reloadable().retention;
         let mut has_more = false;
         let has_limit = retention.max_age_ns.is_some() || retention.max_bytes.is_some();
-        // Of several servers on one database, one removes what is too old.
+        // Of several servers on one database, only one deletes old traces.
         if has_limit && server.store.is_leader() {
             let store = Arc::clone(&server.store);
             let step = tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;

@@ -37,9 +37,9 @@ use crate::throttled_log::ThrottledLog;
 const BUFFER: usize = 32 << 10;
 /// How long requests may take to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(4);
-/// How long a client has to read that its connection is closed.
+/// How long a client has to read the notice that its connection is closed.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Requests at once on one connection of HTTP/2.
+/// Maximum number of concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 100;
 /// Flow-control window of HTTP/2: unread request bytes of one connection.
 const RECEIVE_WINDOW: u32 = 256 << 10;
@@ -49,15 +49,16 @@ const SEND_BUFFER: usize = 64 << 10;
 const STREAM_BYTES: usize = 8 << 10;
 /// Estimated memory of one header in addition to its name and value: the map entry, and copies that handlers make.
 const HEADER_BYTES: usize = 300;
-/// All headers of a request, counted as RFC 9113 section 6.5.2 does: 32 bytes each in addition to name and value.
+/// Maximum size of all headers of a request, counted as RFC 9113 section 6.5.2 does: 32 bytes each in addition to
+/// name and value.
 const MAX_HEADER_LIST: u32 = 16 << 10;
-/// An HTTP/2 connection is closed after this many streams in a row that found no memory.
+/// Maximum number of streams in a row that are refused for lack of memory before an HTTP/2 connection is closed.
 const MAX_REFUSED_STREAMS: usize = 8;
-/// Responses up to this size are sent even when the memory budget is used up. Refusals are that small.
+/// Maximum size of a response that is sent even when the memory budget is used up, such as a refusal.
 const TINY_RESPONSE: usize = 2 << 10;
-/// Responses above this size are written to a temporary file and sent from there.
+/// Maximum size of a response in memory. Larger ones are written to a temporary file and sent from there.
 const MAX_RESPONSE_IN_MEMORY: u64 = 1 << 20;
-/// Refused connections that get an answer, at once.
+/// Maximum number of refused connections that are answered at the same time.
 const MAX_ANSWERED_REFUSALS: usize = 32;
 /// The backlog of the listening socket. The kernel may have a lower limit (`somaxconn`).
 const MAX_UNACCEPTED: u32 = 4096;
@@ -272,7 +273,7 @@ fn prepare_socket(stream: TcpStream) -> TcpStream {
 #[error("the connection is being closed")]
 struct ConnectionClosing;
 
-/// Answers one request. Memory for its head is leased before anything is looked at, and the response body keeps the
+/// Answers one request. Memory for its head is leased before anything is parsed, and the response body keeps the
 /// leases until its last byte is written.
 async fn answer_request(
     router: Router,
@@ -342,7 +343,7 @@ async fn answer_request(
     Ok(track_response(&server, answered, client, response).await)
 }
 
-/// The size of the headers as HTTP/2 counts it, and an estimate of the memory that they take.
+/// Returns the size of the headers as HTTP/2 counts it, and the estimated memory that they take.
 fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (name, value) in headers {
@@ -352,8 +353,8 @@ fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
     (32 * count + bytes, HEADER_BYTES * count + bytes)
 }
 
-/// Written without serde: the texts are constant, and this path must not allocate much. `NeverFits` has no
-/// `Retry-After`, since a retry cannot succeed.
+/// Builds the response without serde: the texts are constant, and this path must not allocate much. `NeverFits` has
+/// no `Retry-After`, since a retry cannot succeed.
 fn respond_memory_refusal(refusal: MemoryRefusal) -> Response {
     let (status, error) = match refusal {
         MemoryRefusal::Full => (StatusCode::SERVICE_UNAVAILABLE, "the server's memory is in use; try again later"),

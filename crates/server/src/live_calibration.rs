@@ -20,7 +20,7 @@ impl Default for LiveCalibrations {
     }
 }
 
-/// What a stored outcome says about who gave it.
+/// The judge and the rubric that a stored outcome names.
 #[derive(Deserialize)]
 struct JudgeOfOutcome<'l> {
     #[serde(borrow)]
@@ -29,14 +29,14 @@ struct JudgeOfOutcome<'l> {
     rubric_hash: std::borrow::Cow<'l, str>,
 }
 
-/// Whether an outcome is of this judge and rubric. Older ones may be of another configuration.
+/// Whether an outcome comes from this judge and rubric. Older outcomes may come from another configuration.
 pub(crate) fn is_case_of(evaluator: &EvaluatorRecord, row: &JudgedCaseRow) -> bool {
     serde_json::from_str::<JudgeOfOutcome<'_>>(&row.line)
         .is_ok_and(|given| given.judge == evaluator.judge && given.rubric_hash == evaluator.rubric_hash)
 }
 
-/// The evaluators of grading rules with this name: one for each judge and rubric. A project is graded by the first rule
-/// that matches it.
+/// Finds the evaluators of grading rules with this name: one for each judge and rubric. A project is graded by the
+/// first rule that matches it.
 pub(crate) fn find_live_evaluators(
     rules: &[GradingRule],
     evaluator: &str,
@@ -60,7 +60,8 @@ pub(crate) fn find_live_evaluators(
 }
 
 impl LiveCalibrations {
-    /// Reads all files, each of which must be a calibration. Of two for the same evaluator and judge the later one counts.
+    /// Reads all files, each of which must be a calibration. Of two for the same evaluator and judge the later one
+    /// counts.
     pub(crate) fn load(paths: &[PathBuf]) -> Result<LiveCalibrations, CalibrationFileError> {
         let mut all = LiveCalibrations::default();
         for path in paths {
@@ -71,8 +72,8 @@ impl LiveCalibrations {
         Ok(all)
     }
 
-    /// How far the score of an evaluator is known. `None` if rules give it. Live traffic is another population than the
-    /// one that was labelled, unless it is the very same trajectories; the estimator follows from that.
+    /// Corrects the score of an evaluator by its calibration. `None` if rules give the score. The estimator depends
+    /// on whether the trajectories are the labelled ones or another population.
     pub(crate) fn correct_score(
         &self,
         rules: &[GradingRule],
@@ -107,7 +108,7 @@ impl LiveCalibrations {
                 other_count += u64::from(row.label.is_some());
                 return;
             }
-            // A trajectory without a verdict belongs to the population all the same.
+            // A trajectory without a verdict belongs to the population, too.
             match labels.last_mut() {
                 Some((id, labels)) if *id == row.trajectory_id => labels.extend(row.label),
                 _ => labels.push((row.trajectory_id, row.label.into_iter().collect())),
@@ -116,7 +117,7 @@ impl LiveCalibrations {
         for (trajectory_id, labels) in &labels {
             population.add_labels(trajectory_id, labels.iter().map(|label| (0, label.as_str())));
         }
-        // A part of the verdicts would be another number than the raw one beside it.
+        // The correction of a part of the verdicts would not match the raw score beside it.
         if is_cut {
             return Ok(Some(MetricCalibration::NotApplied {
                 reason: "the range has too many trajectories; choose a shorter one".to_owned(),

@@ -1,4 +1,4 @@
-//! Comparison of two versions, models or agents by what the store holds of them, by the same code as `gradus compare`.
+//! Compares two versions, models or agents by their stored trajectories, with the code of `gradus compare`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,12 +21,12 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339;
 
-/// Trajectories of each side that are compared: the latest.
+/// Maximum number of trajectories that are compared on each side; the latest.
 pub(crate) const MAX_COMPARED_RUNS: usize = 1_000;
-/// Failure groups that are listed.
+/// Maximum number of listed failure groups.
 const MAX_GROUP_CHANGES: usize = 50;
 
-/// What is compared with each other.
+/// The kind of names that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedName {
     Version,
@@ -59,7 +59,7 @@ impl ComparedName {
         }
     }
 
-    /// The filter with this name set.
+    /// Narrows a filter to this name.
     fn select(self, filter: &MetricFilter, name: &str) -> MetricFilter {
         let mut filter = filter.clone();
         match self {
@@ -71,8 +71,8 @@ impl ComparedName {
     }
 }
 
-/// Compares the latest trajectories of two names, A (before) and B (after). 400 without two different names, 404 if there
-/// are no trajectories of one of them.
+/// Compares the latest trajectories of two names, A (before) and B (after). 400 without two different names, 404 if
+/// there are no trajectories of one of them.
 pub(crate) fn compare_live(
     server: &ServerState,
     by: ComparedName,
@@ -141,7 +141,7 @@ fn collect_results(settings: &ReloadableSettings, name: String, runs: &ComparedR
     builder.finish()
 }
 
-/// The evaluator as it is configured now; judge and rubric as its latest outcome states them.
+/// Describes an evaluator: its present configuration, with the judge and rubric of its latest outcome.
 fn describe_evaluator(settings: &ReloadableSettings, name: &str, line: &str) -> EvaluatorRecord {
     let line: Option<OutcomeLine> = serde_json::from_str(line).ok();
     EvaluatorRecord {
@@ -168,13 +168,13 @@ fn to_judged_head(run: &ComparedRunRow) -> JudgedHead<'_> {
         cost_usd: run.cost_usd,
         model: None,
         model_usage: Vec::new(),
-        // Only the difference of both counts.
+        // Only the difference of both values is used.
         start: Some(Cow::Owned(format_rfc3339(0))),
         end: Some(Cow::Owned(format_rfc3339(run.took_ns))),
     }
 }
 
-/// Adds the tools that the runs of the first flips called.
+/// Adds the tool calls of the runs to the first flips.
 fn add_paths(store: &Store, comparison: &mut VersionComparison) -> Result<(), ApiError> {
     let mut known: HashMap<String, Option<String>> = HashMap::new();
     let mut find = |id: &str| -> Result<Option<String>, ApiError> {
@@ -211,7 +211,7 @@ fn describe_stored_path(store: &Store, id: &str) -> Result<Option<String>, ApiEr
     Ok(Some(describe_tool_path(&trajectory, |index| wrong.contains(&index))))
 }
 
-/// What goes wrong more often on one side, largest change first.
+/// Finds failure groups that are more frequent on one side, largest change first.
 fn find_group_changes(store: &Store, read: &[ComparedRuns]) -> Result<Vec<FailureGroupChange>, ApiError> {
     let share = |count: u64, at: usize| count as f64 / read[at].runs.len().max(1) as f64;
     let change = |group: gradus_store::ComparedGroupRow| FailureGroupChange {

@@ -24,9 +24,9 @@ pub(super) fn init_logging(format: LogFormat) {
     // A log line that cannot be written, because the disk is full or the pipe is closed, must not stop the server.
     let builder =
         fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).with_target(false).log_internal_errors(false);
-    // The MCP library logs several lines for each request, with what the client sent in them.
+    // The MCP library logs several lines for each request, with content of the client.
     let own_targets = Targets::new().with_default(LevelFilter::INFO).with_target("rmcp", LevelFilter::OFF);
-    // Somebody else's subscriber, as in tests, stays.
+    // A subscriber that is installed already, as in tests, stays.
     let _ = match format {
         LogFormat::Text => {
             let is_seen = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -1,5 +1,5 @@
-//! One memory budget for everything that clients make the server hold: bodies as they arrive, what they decompress and
-//! parse to, and response bytes that are not read yet (admission control).
+//! One memory budget for everything that clients make the server hold: arriving bodies, their decompressed and parsed
+//! form, and unread response bytes (admission control).
 //!
 //! A client is refused when its own share or the whole budget is used up. The budget ends in steps: the more a client
 //! holds, the earlier it is refused, so that large requests cannot lock out small ones. When even clients that hold
@@ -32,7 +32,8 @@ const RESPONSE_PART: usize = 2;
 const MAX_WAIT: Duration = Duration::from_millis(500);
 /// While a small client waits, one slow body is cut off after each interval.
 const CUT_OFF_INTERVAL: Duration = Duration::from_millis(150);
-/// Requests that may wait for memory at once. What they hold meanwhile is not counted, so their number is bounded.
+/// Maximum number of requests that wait for memory. What they hold meanwhile is not counted, so their number is
+/// bounded.
 const MAX_WAITING: usize = 256;
 /// The health check reports overload for this long after a refusal, so that a load balancer polling it notices.
 pub(super) const OVERLOAD_REPORT: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ pub(super) struct MemoryLease {
 }
 
 impl MemoryBudget {
-    /// Both in bytes. `client_share` bounds what one client address holds.
+    /// Creates a budget; both limits are in bytes. `client_share` bounds what one client address holds.
     pub(super) fn new(total: usize, client_share: usize) -> MemoryBudget {
         let client_share = client_share.min(total);
         let shared = SharedBudget {
@@ -109,12 +110,12 @@ impl MemoryBudget {
         MemoryBudget { shared: Arc::new(shared) }
     }
 
-    /// An empty lease. Grow it before memory is allocated, not after.
+    /// Opens an empty lease. Grow it before memory is allocated, not after.
     pub(super) fn open_lease(&self, client: ClientAddress, usage: MemoryUse) -> MemoryLease {
         MemoryLease { shared: Arc::clone(&self.shared), client, usage, bytes: 0 }
     }
 
-    /// A lease of this size, without waiting.
+    /// Acquires a lease of this size, without waiting.
     pub(super) fn acquire_lease(
         &self,
         client: ClientAddress,
@@ -135,7 +136,7 @@ impl MemoryBudget {
         self.shared.lock().arrivals.retain(|known| !Arc::ptr_eq(known, arrival));
     }
 
-    /// Bytes held by requests, and by responses, for `/metrics`.
+    /// Returns the bytes held by requests, and by responses, for `/metrics`.
     pub(super) fn used_bytes(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.used - state.responses, state.responses)
@@ -160,13 +161,13 @@ impl SharedBudget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a small client holds at most.
+    /// Returns the maximum that a small client holds, in bytes.
     fn small_client(&self) -> usize {
         (self.total / SMALL_CLIENT_PART).max(MIN_SMALL_CLIENT).min(self.total / GUARANTEED_PART)
     }
 
-    /// The level up to which a client that holds this many bytes may fill the whole budget: the steps of the module's
-    /// documentation.
+    /// Returns the fill level of the whole budget up to which a client that holds this many bytes may grow: the steps
+    /// of the module's documentation.
     fn limit_for(&self, held: usize) -> usize {
         if held <= self.small_client() {
             self.total
@@ -177,7 +178,7 @@ impl SharedBudget {
         }
     }
 
-    /// The most that one lease may hold: no more than a client's share, and never the reserve.
+    /// Returns the maximum size of one lease: a client's share, but never the reserve.
     fn max_lease(&self) -> usize {
         self.client_share.min(self.total - self.total / RESERVE_PART)
     }
@@ -255,7 +256,7 @@ impl SharedBudget {
 }
 
 impl BudgetState {
-    /// What a client would hold with this many more bytes.
+    /// Returns the bytes that a client would hold with this many more.
     fn held_with(&self, client: ClientAddress, bytes: usize) -> usize {
         self.clients.get(&client).copied().unwrap_or(0).saturating_add(bytes)
     }
@@ -270,7 +271,7 @@ impl BudgetState {
 }
 
 impl MemoryLease {
-    /// An empty lease for the same client and use.
+    /// Opens an empty lease for the same client and use.
     pub(super) fn open_sibling(&self) -> MemoryLease {
         MemoryLease { shared: Arc::clone(&self.shared), client: self.client, usage: self.usage, bytes: 0 }
     }

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use super::connection::{ConnectionCloseReason, ConnectionState};
 use super::state::ServerState;
 
-/// Bytes that are read before the task yields, so that one fast sender does not starve the other connections of its
-/// thread.
+/// Maximum number of bytes that are read before the task yields, so that one fast sender does not starve the other
+/// connections of its thread.
 const MAX_BURST: usize = 64 << 10;
 
 /// Wraps the socket below hyper, so that also bytes that hyper discards are counted.

@@ -1,7 +1,7 @@
 //! Compares the settings of servers on one database. Those that change verdicts should be the same on all of them.
 //!
-//! Different settings are reported and not refused: while servers are upgraded one after the other, both versions are at
-//! work. Every verdict says which rubric and judge gave it.
+//! Different settings are reported and not refused: while servers are upgraded one after the other, both versions
+//! run. Every verdict names its rubric and judge.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::grading_rule::GradingRule;
 
 type DescribeRule = fn(&GradingRule) -> String;
 
-/// The parts of the settings that are compared, each as `NAME:DIGEST`, separated by spaces.
+/// Returns the parts of the settings that are compared, each as `NAME:DIGEST`, separated by spaces.
 pub(crate) fn describe_settings(rules: &[GradingRule]) -> String {
     let parts: [(&str, DescribeRule); 5] = [
         ("rules", |rule| format!("{} {} {}", rule.project_pattern(), rule.sample, rule.all_errors)),
@@ -36,7 +36,8 @@ fn list_evaluators(rule: &GradingRule, describe: fn(&gradus_eval::evaluator::Eva
     rule.evaluators.iter().map(describe).collect::<Vec<_>>().join(" ")
 }
 
-/// The parts in which two servers differ, in the order of `own`. None for a server that says nothing about its settings.
+/// Returns the parts in which two servers differ, in the order of `own`. Empty for a server that did not report its
+/// settings.
 fn differing_parts<'s>(own: &'s str, other: &str) -> Vec<&'s str> {
     let other: Vec<&str> = other.split_whitespace().collect();
     let is_other = |part: &&str| {
@@ -46,7 +47,7 @@ fn differing_parts<'s>(own: &'s str, other: &str) -> Vec<&'s str> {
     own.split_whitespace().filter(is_other).filter_map(|part| part.split(':').next()).collect()
 }
 
-/// What people should know about servers with other settings; `None` without any. One line.
+/// Describes the servers with other settings in one line; `None` without any.
 pub(crate) fn explain_other_settings(own: &str, nodes: &[NodeRow]) -> Option<String> {
     let mut different = Vec::new();
     for node in nodes {

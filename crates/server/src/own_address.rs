@@ -8,13 +8,13 @@ use axum::http::{HeaderMap, Uri};
 
 use crate::settings::ServerSettings;
 
-/// In bytes; DNS names have at most 253.
+/// Maximum length of a host in bytes; DNS names have at most 253.
 const MAX_HOST_BYTES: usize = 300;
 const MAX_PREFIX_BYTES: usize = 200;
 
-/// The address that exporters send to, without a slash at its end: `serve.public_url`, else what the client itself
-/// used. A proxy may have added a path prefix and TLS. The headers are those of the client that reads the answer, so a
-/// forged one misleads nobody else; they are validated because the address is shown as code to copy.
+/// Returns the address that exporters send to, without a trailing slash: `serve.public_url`, else the address that
+/// the client used. A proxy may have added a path prefix and TLS. The headers are those of the client that reads the
+/// answer, so a forged one misleads nobody else; they are validated because the address is shown as code to copy.
 pub(crate) fn find_own_address(settings: &ServerSettings, headers: &HeaderMap, uri: &Uri) -> String {
     let own = settings.public_url.trim_end_matches('/');
     if settings.has_public_url {
@@ -28,7 +28,7 @@ pub(crate) fn find_own_address(settings: &ServerSettings, headers: &HeaderMap, u
     format!("{scheme}://{host}{}", prefix.trim_end_matches('/'))
 }
 
-/// A name or an address of RFC 3986 without user information, and perhaps a port.
+/// Whether a text is a host of RFC 3986 without user information, with an optional port.
 fn is_host(text: &str) -> bool {
     let (name, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -46,7 +46,7 @@ fn is_host(text: &str) -> bool {
     !name.is_empty() && text.len() <= MAX_HOST_BYTES && is_name && is_port
 }
 
-/// A path of unreserved characters.
+/// Whether a text is a path of unreserved characters.
 fn is_path_prefix(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
     text.starts_with('/')
@@ -56,15 +56,15 @@ fn is_path_prefix(text: &str) -> bool {
         && text.bytes().all(is_plain)
 }
 
-/// Prints where to open the pages, on standard output: the log on standard error is for programs as well.
+/// Prints the address of the pages on standard output: the log on standard error is for programs as well.
 pub(super) fn announce_address(settings: &ServerSettings, http: SocketAddr) {
     let address = match (settings.has_public_url, http.ip().is_unspecified()) {
         (true, _) => settings.public_url.clone(),
-        // Nobody can open 0.0.0.0.
+        // A browser cannot open 0.0.0.0.
         (false, true) => format!("http://localhost:{}", http.port()),
         (false, false) => format!("http://{http}"),
     };
-    // Nobody may read it, which is no reason to stop.
+    // Standard output may be closed, which is no reason to stop.
     let _ = writeln!(std::io::stdout().lock(), "Gradus is ready: open {address} in a browser");
 }
 

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Faster pages are not cached: they are always current.
+/// Minimum rendering time of a cached page. Faster pages are not cached, so they are always current.
 const SLOW: Duration = Duration::from_millis(40);
-/// How stale a page may be. Pages of a live server change all the time, so this is short.
+/// Maximum age of a cached page. Pages of a live server change all the time, so this is short.
 const KEPT_FOR: Duration = Duration::from_secs(10);
-/// Pages that are cached at once. They are not counted in the memory budget, so their number is small.
+/// Maximum number of cached pages. They are not counted in the memory budget, so their number is small.
 const MAX_CACHED_PAGES: usize = 64;
 
 /// A rendering under way. Waiters lock it and find the page when the first one is done.

@@ -1,5 +1,5 @@
-//! Patterns of project names in rules and alerts: a name, or the beginning of names followed by `*`. There is no other
-//! wildcard, so that a pattern can be matched without a parser.
+//! Patterns of project names in rules and alerts: a name, or the beginning of names followed by `*`. No other
+//! wildcard exists, so that a pattern can be matched without a parser.
 
 /// Whether a pattern matches a project. `*` alone matches every project.
 pub(crate) fn is_project_match(pattern: &str, project: &str) -> bool {
@@ -14,7 +14,7 @@ pub(crate) fn is_open(pattern: &str) -> bool {
     pattern.ends_with('*')
 }
 
-/// Whether every project matches. A rule without a pattern applies to all projects.
+/// Whether a pattern matches every project. A rule without a pattern does.
 pub(crate) fn is_all(pattern: Option<&str>) -> bool {
     pattern.is_none_or(|pattern| pattern == "*")
 }

@@ -7,8 +7,8 @@ use gradus_core::span::TraceId;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// Gives one quarantined trace another attempt, or all of them without an id. Returns how many were released. A trace
-/// that fails again is quarantined again.
+/// Releases one quarantined trace for another attempt, or all of them without an id. Returns how many were released.
+/// A trace that fails again is quarantined again.
 pub(crate) async fn retry_quarantined_traces(
     server: &Arc<ServerState>,
     trace_id: Option<&str>,

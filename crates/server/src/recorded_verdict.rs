@@ -1,4 +1,4 @@
-//! Verdicts with what was decided when they were recorded, from the store or from the files of a run.
+//! Verdicts with the decision that was recorded with them, from the store or from the files of a run.
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
@@ -10,17 +10,17 @@ use crate::http_error::ApiError;
 use crate::run_lookup::{find_run, log_run_failure};
 use crate::state::ServerState;
 
-/// A verdict with what was decided when it was recorded.
+/// A verdict, and whether it counted as wrong when it was recorded.
 pub(crate) struct RecordedVerdict {
-    /// When it was given. Verdicts of a run have the time at which the run ended.
+    /// When the verdict was given. Verdicts of a run have the time at which the run ended.
     pub(crate) at_ns: i64,
     /// Whether the score was below the best of its evaluator at that time. Later changes of the rubric do not alter it.
     pub(crate) is_wrong: bool,
     pub(crate) line: OutcomeLine,
 }
 
-/// The verdicts on a trajectory in the order of its steps, those on the whole first. Lines that cannot be parsed are left
-/// out.
+/// Loads the verdicts on a trajectory in the order of its steps, those on the whole first. Lines that cannot be
+/// parsed are left out.
 pub(crate) fn load_verdicts(server: &ServerState, trajectory: &str) -> Result<Vec<RecordedVerdict>, ApiError> {
     let lines = server.store.verdict_lines(trajectory)?.into_iter();
     let parsed = lines.filter_map(|VerdictLine { judged_ns, is_wrong, line }| {
@@ -47,7 +47,8 @@ pub(crate) fn read_run_trajectory(
     Ok((record, trajectory, outcomes))
 }
 
-/// Right or wrong is decided by the labels in the manifest of the run, not by today's rubrics.
+/// Converts an outcome of a run. Right or wrong is decided by the labels in the manifest of the run, not by present
+/// rubrics.
 fn to_recorded_verdict(record: &RunManifest, line: OutcomeLine) -> RecordedVerdict {
     let known = record.evaluators.iter().find(|known| *known.name == *line.evaluator);
     let is_wrong = line.score.is_some() && known.is_some_and(|known| !known.is_right(line.score));

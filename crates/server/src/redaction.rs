@@ -58,7 +58,7 @@ pub enum RedactionError {
     TooLargeTogether,
 }
 
-/// Memory limits: of one compiled pattern, of the set of all patterns, and of the lazily built automaton of the set.
+/// Maximum memory of one compiled pattern, of the set of all patterns, and of the lazily built automaton of the set.
 const PATTERN_BYTES: usize = 1 << 20;
 const SET_BYTES: usize = 10 << 20;
 const CACHE_BYTES: usize = 4 << 20;
@@ -82,9 +82,9 @@ struct RedactionPattern {
     replacement: String,
 }
 
-/// Matches in one text that are replaced one by one. A text with more is replaced as a whole.
+/// Maximum number of matches in one text that are replaced one by one. A text with more is replaced as a whole.
 const MAX_FOUND: usize = 100_000;
-/// It has no quotes or backslashes, so it is valid inside of JSON strings.
+/// Replaces a text with too many matches. It has no quotes or backslashes, so it is valid inside of JSON strings.
 const TOO_MANY_FOUND: &str = "[redacted: a text with too many places to redact]";
 
 impl Redaction {
@@ -107,7 +107,7 @@ impl Redaction {
         self.patterns.is_empty()
     }
 
-    /// The redacted text; `None` if it can stay as it is, so that unchanged texts are not copied.
+    /// Returns the redacted text; `None` if it has no match, so that unchanged texts are not copied.
     pub fn apply(&self, text: &str) -> Option<String> {
         // `is_match` stops at the first match and may skip ahead by literals. `matches` can do neither.
         if self.patterns.is_empty() || !self.all.is_match(text) {
@@ -132,7 +132,7 @@ impl Redaction {
         replaced.filter(|replaced| replaced != text)
     }
 
-    /// As [`Redaction::apply`] for a text of an OTLP record. Attribute names of known conventions stay unchanged,
+    /// As [`Redaction::apply`], for a text of an OTLP record. Attribute names of known conventions stay unchanged,
     /// because dialects find values by them.
     pub fn apply_in_record(&self, kind: TextKind, text: &str) -> Option<String> {
         if kind == TextKind::Key && is_conventional_key(text) { None } else { self.apply(text) }
@@ -194,8 +194,8 @@ const CONVENTIONS: [&str; 44] = [
     "traceloop",
 ];
 
-/// Whether a key was given by a program and not by a person: a pattern that happens to match `session.id` must not make
-/// a trace unreadable.
+/// Whether a key was chosen by a program and not by a person: a pattern that happens to match `session.id` must not
+/// make a trace unreadable.
 fn is_conventional_key(key: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     if key.len() <= 24 && key.bytes().all(is_plain) {
@@ -208,7 +208,7 @@ fn is_conventional_key(key: &str) -> bool {
     CONVENTIONS.contains(&first) && key.len() <= 100 && key.bytes().all(is_name) && !has_long_number
 }
 
-/// A built-in pattern that is selected under several names is added once.
+/// Adds the patterns of a table. A built-in pattern that is selected under several names is added once.
 fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) -> Result<(), RedactionError> {
     let RedactSection { name, pattern, replacement, builtin } = section;
     match (name, pattern) {
@@ -227,7 +227,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
                     return Err(RedactionError::BuiltIn(name.chars().take(60).collect()));
                 }
                 for built_in in named {
-                    // It may be there under another of its names.
+                    // It may have been added under another of its names.
                     if patterns.iter().all(|known| known.regex.as_str() != built_in.pattern) {
                         let replacement = replacement.as_deref();
                         patterns.push(RedactionPattern::new(name, built_in.pattern, replacement, built_in.check)?);
@@ -240,7 +240,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
     }
 }
 
-/// Names appear in redacted texts, so they must be harmless in JSON, HTML and terminals.
+/// Whether a name is valid. Names appear in redacted texts, so they must be harmless in JSON, HTML and terminals.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
@@ -294,7 +294,7 @@ impl RedactionPattern {
     }
 }
 
-/// The last line of a syntax error has the reason. The lines before it draw arrows below the pattern.
+/// Returns the last line of a syntax error, which has the reason. The lines before it draw arrows below the pattern.
 fn summarize_regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -15,7 +15,7 @@ use super::client_address::ClientAddress;
 use super::connection::ConnectionState;
 use super::memory::MemoryBudget;
 
-/// A larger body must keep up a minimum rate, and may be cut off when memory is short.
+/// Minimum size of a large body, which must keep up a minimum rate and may be cut off when memory is short.
 const LARGE_BODY_BYTES: usize = 1 << 20;
 /// The minimum rate of a large body in each window. Slower senders would hold memory for minutes.
 const MIN_BYTES_PER_SECOND: f64 = 64.0 * 1024.0;
@@ -101,8 +101,8 @@ impl<B> RequestBody<B> {
         }
     }
 
-    /// Whether the body must end now. Otherwise the task is woken when it may have to. Called only while no data is
-    /// ready.
+    /// Returns why the body must end now, if it must. Otherwise the task is woken when a limit may be exceeded.
+    /// Called only while no data is ready.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Option<BodyError> {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(context).is_ready()

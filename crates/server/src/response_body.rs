@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use super::connection::{ActiveRequest, ConnectionState, PendingChunk};
 use super::memory::MemoryLease;
 
-/// A client must read at least this much within the stall timeout.
+/// Size of one chunk, which a client must read within the stall timeout.
 const CHUNK_BYTES: usize = 64 << 10;
 
 tokio::task_local! {
@@ -33,7 +33,7 @@ impl StreamProgress {
         *self.due_at.lock().unwrap_or_else(PoisonError::into_inner) = due_at;
     }
 
-    /// The stream that this task answers; `None` for HTTP/1.
+    /// Returns the stream that this task answers; `None` for HTTP/1.
     pub(super) fn current() -> Option<Arc<StreamProgress>> {
         STREAM.try_with(Arc::clone).ok()
     }
@@ -62,7 +62,7 @@ pub(super) struct StreamMemory {
     pub(super) response: MemoryLease,
 }
 
-/// What a response body keeps alive of its request.
+/// The parts of a request that its response body keeps alive.
 #[derive(Debug)]
 pub(super) struct AnsweredRequest {
     pub(super) connection: Arc<ConnectionState>,
@@ -78,7 +78,7 @@ pub(super) struct TrackedBody {
     inner: Body,
     /// The rest of a frame that was larger than a chunk.
     rest: Bytes,
-    /// It is produced while it is sent, so each chunk is leased on its own.
+    /// Whether it is produced while it is sent, so that each chunk is leased on its own.
     is_streamed: bool,
     memory: Arc<StreamMemory>,
     connection: Arc<ConnectionState>,
@@ -111,8 +111,8 @@ impl TrackedBody {
         }
     }
 
-    /// The next chunk with everything that must live until it is written. `Bytes::from_owner` drops the guards together
-    /// with the bytes.
+    /// Returns the next chunk with everything that must live until it is written. `Bytes::from_owner` drops the
+    /// guards together with the bytes.
     fn next_chunk(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(CHUNK_BYTES));
         let lease = self.is_streamed.then(|| {

@@ -13,7 +13,8 @@ use crate::receive::grpc_error;
 use crate::state::ServerState;
 use crate::{api, mcp, page, phoenix, receive};
 
-/// Without the access control of `auth`, which the caller adds as a layer around all routes, the fallbacks included.
+/// Builds the router without access control, which the caller adds as a layer around all routes, the fallbacks
+/// included.
 pub(super) fn build_router(server: Arc<ServerState>) -> Router {
     api::build_api_routes()
         .merge(receive::build_otlp_routes())
@@ -25,7 +26,7 @@ pub(super) fn build_router(server: Arc<ServerState>) -> Router {
         .with_state(server)
 }
 
-/// 404 in the protocol of the request: gRPC status 12 (unimplemented), Phoenix's 501, a page, or JSON.
+/// Responds with 404 in the protocol of the request: gRPC status 12 (unimplemented), Phoenix's 501, a page, or JSON.
 async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) {
         return grpc_error(12, "there is no such service here; traces and logs can be exported", None);
@@ -43,7 +44,7 @@ async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     ApiError::not_found(format!("there is nothing at this address; {advice}")).into_response()
 }
 
-/// 405 for paths that exist with another method.
+/// Responds with 405 for paths that exist with another method.
 async fn wrong_method(method: Method) -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this address; see /openapi.json"))
 }

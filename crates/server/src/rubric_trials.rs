@@ -15,7 +15,7 @@ pub(super) struct RubricTrialAnswer {
     pub(super) cost: String,
 }
 
-/// A trial that was made. Its page can be reloaded without asking, and paying, the judge again.
+/// A finished trial. Its page can be reloaded without asking, and paying, the judge again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RubricTrial {
     /// The text of the rubric, if it was changed.

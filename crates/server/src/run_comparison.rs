@@ -13,10 +13,10 @@ use crate::http_error::ApiError;
 use crate::run_lookup::{find_run, log_run_failure};
 use crate::state::ServerState;
 
-/// Trajectories that are read of one run. The answer says when a run is cut.
+/// Maximum number of trajectories that are read of one run. The response tells if a run is truncated.
 const MAX_TRAJECTORIES: usize = 50_000;
 
-/// The comparison of two runs. 400 without two ids, 404 for unknown ones.
+/// Compares two runs. 400 without two ids, 404 for unknown ones.
 pub(crate) fn compare_runs(
     server: &ServerState,
     first: &str,
@@ -37,7 +37,8 @@ pub(crate) fn compare_runs(
     Ok(comparison)
 }
 
-/// As `gradus compare`, but with fewer permutations: a page has to appear at once. Verdicts need far fewer than these.
+/// Returns the settings of `gradus compare` with fewer permutations, because a page has to appear at once. Verdicts
+/// need far fewer.
 pub(crate) fn comparison_settings() -> ComparisonSettings {
     ComparisonSettings { max_draws: 19_999, ..ComparisonSettings::default() }
 }
@@ -75,8 +76,8 @@ fn read_comparison(server: &ServerState, runs: &[RunFolder; 2]) -> Result<Versio
     Ok(comparison)
 }
 
-/// The trials of a benchmark or experiment; empty for other runs. Unreadable trials are logged, and the verdicts are
-/// compared without them.
+/// Loads the trials of a benchmark or experiment; empty for other runs. Unreadable trials are logged, and the
+/// verdicts are compared without them.
 fn load_trial_measurements(server: &ServerState, run: &RunFolder) -> Vec<TrialMeasurement> {
     match (server.settings.supplements)(run.path()) {
         Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),

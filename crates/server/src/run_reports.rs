@@ -28,7 +28,7 @@ pub(super) struct RunReportParts {
     pub(super) gates: Vec<GateResult>,
     /// Tables of the supplement, such as benchmark results.
     pub(super) tables: Vec<ReportTable>,
-    /// A part could not be read and may be readable next time, so the report is not cached.
+    /// Whether a part could not be read. It may be readable next time, so the report is not cached.
     is_partial: bool,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct RunGateStatus {
 }
 
 impl RunGateStatus {
-    /// `None` for a run without gates.
+    /// Summarizes the gates; `None` for a run without gates.
     fn from_results(results: &[GateResult]) -> Option<RunGateStatus> {
         let count = |verdict| results.iter().filter(|one| one.verdict == verdict).count();
         let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Incomplete));
@@ -115,13 +115,14 @@ impl RunReportCache {
         RunReportCache { supplements, whole: Mutex::default(), briefs: Mutex::default() }
     }
 
-    /// Bounds of the caches: whole reports are large, lines are small.
+    /// Maximum number of cached reports and of cached lines: whole reports are large, lines are small.
     const MAX_SUMMARIES: usize = 16;
     const MAX_BRIEFS: usize = 2_000;
-    /// Larger runs are not summarised for the list, which would wait for them.
+    /// Maximum size of a run that is summarised for the list, which waits for it.
     const MAX_BYTES: u64 = 16 << 20;
 
-    /// `None` for running runs, for large ones, and, without `may_read`, for those that are not cached.
+    /// Loads the line of a run. `None` for running runs, for large ones, and, without `may_read`, for those that are
+    /// not cached.
     pub(super) fn load_list_summary(&self, run: &RunFolder, may_read: bool) -> Option<RunListSummary> {
         let record = &run.record;
         if record.state == RunState::Running {
@@ -150,7 +151,7 @@ impl RunReportCache {
         Some(brief)
     }
 
-    /// The report of a run, from the cache if the run is finished and unchanged.
+    /// Loads the report of a run, from the cache if the run is finished and unchanged.
     pub(super) fn load_report(&self, run: &RunFolder) -> Result<Arc<RunReportParts>, RunFileError> {
         let record = &run.record;
         let is_finished = record.state == RunState::Finished;

@@ -17,7 +17,7 @@ pub(crate) const QUERY_TIMEOUT_S: f64 = 10.0;
 pub(crate) const DOWNLOAD_TIMEOUT_S: f64 = 300.0;
 pub(crate) const ANCHOR_COUNT: usize = 20;
 pub(crate) const ANCHOR_INTERVAL: &str = "1d";
-/// Of a rule: the share of trajectories that it grades.
+/// Share of trajectories that a rule grades.
 pub(crate) const SAMPLE: f64 = 1.0;
-/// Of a rule: whether trajectories with an error are graded whatever the share.
+/// Whether a rule grades all trajectories with an error, whatever the share.
 pub(crate) const GRADES_ERRORS: bool = true;

@@ -1,4 +1,4 @@
-//! Counters for `/metrics` in the Prometheus format. Names and help texts are given where they are registered.
+//! Counters for `/metrics` in the Prometheus format. Names and help texts are set where they are registered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -51,7 +51,7 @@ fn signal_name(signal: TelemetrySignal) -> &'static str {
 }
 
 impl PrometheusMetrics {
-    /// For gRPC, `status` is the gRPC code, where 0 is success and no code reaches 400.
+    /// Counts a response. For gRPC, `status` is the gRPC code, where 0 is success and no code reaches 400.
     pub(super) fn record_response(&self, signal: TelemetrySignal, transport: &'static str, status: u16) {
         let labels = vec![
             ("signal", signal_name(signal).to_owned()),
@@ -66,19 +66,19 @@ impl PrometheusMetrics {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// New spans that were stored.
+    /// Returns the number of new spans that were stored.
     pub(super) fn stored_span_count(&self) -> u64 {
         let labels = vec![("signal", signal_name(TelemetrySignal::Span).to_owned()), ("result", "new".to_owned())];
         self.records.get_or_create(&labels).get()
     }
 
-    /// Counted once for each request, after it is stored.
+    /// Counts a received request, once, after it is stored.
     pub(super) fn record_received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
         self.bytes.get_or_create(&vec![("signal", signal_name(signal).to_owned())]).inc_by(bytes as u64);
         self.count_records(signal, "rejected", rejected.count);
     }
 
-    /// What the store did with the records of one batch: a repeated record has the digest of a stored one.
+    /// Counts the stored records of one batch by result. A repeated record has the digest of a stored one.
     pub(super) fn record_ingested(&self, signal: TelemetrySignal, ingested: &IngestCounts) {
         self.count_records(signal, "new", ingested.new);
         self.count_records(signal, "repeated", ingested.repeated);
@@ -101,7 +101,7 @@ impl PrometheusMetrics {
         self.assembly_failures.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
-    /// Also adds the judge's calls and cost, if the outcome has any.
+    /// Counts an outcome, with the judge's calls and cost, if it has any.
     pub(super) fn record_outcome(&self, line: &OutcomeLine) {
         let kind = match line.outcome {
             OutcomeKind::Scored => "scored",
@@ -120,7 +120,7 @@ impl PrometheusMetrics {
         self.unpriced_calls.inc_by(if is_priced { 0 } else { calls });
     }
 
-    /// An HTTP/2 stream was reset because its client did not read.
+    /// Counts an HTTP/2 stream that was reset because its client did not read.
     pub(super) fn count_stalled_stream(&self) {
         self.stalled_streams.inc();
     }

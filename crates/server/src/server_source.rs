@@ -24,7 +24,7 @@ pub struct ServerSource {
 /// The default port of OTLP/HTTP, on which a server also answers the API.
 const PORT: u16 = 4318;
 const CONNECT: Duration = Duration::from_secs(10);
-/// A server that sends nothing for this long is considered dead.
+/// Maximum time without received bytes. A server that sends nothing for this long is considered dead.
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl ServerSource {
@@ -114,7 +114,7 @@ impl<'s> RemoteServerClient<'s> {
         Ok(RemoteServerClient { source, runtime, client })
     }
 
-    /// Also the check that the address is a Gradus server at all.
+    /// Fetches the projects, which also checks that the address is a Gradus server.
     fn fetch_projects(&self) -> Result<Vec<String>, SourceError> {
         let response = self.get("/api/v1/projects")?;
         let body = self.runtime.block_on(response.bytes()).map_err(|error| self.to_source_error(&error))?;
@@ -124,7 +124,7 @@ impl<'s> RemoteServerClient<'s> {
         Ok(projects.items.into_iter().map(|project| project.name).collect())
     }
 
-    /// The records of a project as concatenated OTLP export requests, read while they arrive.
+    /// Returns a reader of a project's records as concatenated OTLP export requests, read while they arrive.
     fn download_records(&self, project: &str) -> Result<DownloadReader<'_>, SourceError> {
         let encoded = gradus_http::percent_encode(project);
         let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;
@@ -155,7 +155,8 @@ impl<'s> RemoteServerClient<'s> {
         }
     }
 
-    /// Distinguishes no server, a slow server and an interrupted transfer, since the user has to do different things.
+    /// Converts an error. Distinguishes no server, a slow server and an interrupted transfer, since the user has to
+    /// do different things.
     fn to_source_error(&self, error: &reqwest::Error) -> SourceError {
         let reason = if error.is_connect() {
             let reason = gradus_http::root_cause(error);

@@ -1,8 +1,8 @@
 //! Gives trajectories the earlier turns of their session, which are other traces of the store.
 //!
-//! The store says which turns came before. What was said in them is mostly in memory, since the turns of a conversation
-//! follow each other, and otherwise read from the store. A turn that arrives after a later one was graded is not linked
-//! to it; the rules then abstain instead of guessing.
+//! The store knows which turns came before. Their content is mostly in memory, since the turns of a conversation
+//! follow each other, and is otherwise read from the store. A turn that arrives after a later one was graded is not
+//! linked to it; the rules then abstain instead of guessing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,22 +13,22 @@ use gradus_store::{EarlierTurnRow, Store, StoreError};
 
 use crate::record_keys::{parse_timestamp_ns, sanitize_name};
 
-/// Earlier turns that a trajectory gets at most: the latest ones. Rules abstain where the others could matter.
+/// Maximum number of earlier turns of a trajectory; the latest. Rules abstain where older turns could matter.
 const MAX_LINKED_TURNS: usize = 16;
-/// Trajectories of the session that are looked at. Agents that others called are no turns.
+/// Maximum number of trajectories of the session that are examined. Agents that others called are not turns.
 const MAX_CANDIDATES: usize = 24;
-/// Turns that are read from the store for one trajectory.
+/// Maximum number of turns that are read from the store for one trajectory.
 const MAX_READ_TURNS: usize = 8;
-/// Bytes of one of them. Several times as much is held while it is read, for everybody who looks at a page.
+/// Maximum size of one of them. Several times as much is held while it is read, for each reader of a page.
 const MAX_READ_BYTES: u64 = 4 << 20;
-/// Turns that are remembered, and bytes of their texts.
+/// Maximum number of remembered turns, and of bytes of their texts.
 const MAX_REMEMBERED: usize = 4_096;
 const MAX_REMEMBERED_BYTES: usize = 16 << 20;
 
-/// What later turns need of a trajectory.
+/// The parts of a trajectory that later turns need.
 #[derive(Clone, Debug)]
 struct RememberedTurn {
-    /// An agent that another one called works for it, and is no turn of the conversation.
+    /// Whether another agent called this one, which is then not a turn of the conversation.
     is_nested: bool,
     turn_index: Option<u32>,
     turn: Arc<EarlierTurn>,
@@ -52,7 +52,7 @@ struct RememberedTurns {
     turns: HashMap<String, RememberedTurn>,
     /// The latest turns of a session, which may not be stored yet, in the order of assembly.
     by_session: HashMap<SessionKey, VecDeque<EarlierTurnRow>>,
-    /// Oldest first: what is dropped.
+    /// Oldest first, the order in which turns are dropped.
     order: VecDeque<(String, SessionKey)>,
     bytes: usize,
 }
@@ -73,7 +73,7 @@ impl SessionMemory {
 
     fn link_trajectory(&self, store: &Store, trajectory: &mut Trajectory) -> Result<(), StoreError> {
         let Some(session) = trajectory.session_id.as_deref().map(sanitize_name) else { return Ok(()) };
-        // Turns of one group of traces know each other already.
+        // Turns of one trace group are linked already.
         if session.is_empty()
             || trajectory.parent_trajectory_id.is_some()
             || trajectory.previous_trajectory_id.is_some()
@@ -94,14 +94,14 @@ impl SessionMemory {
                 continue;
             }
             if turns.is_empty() {
-                // A request that began before the answer to the last one does not continue it.
+                // A request that began before the answer to the previous one does not continue it.
                 if row.end_ns > start_ns {
                     return Ok(());
                 }
                 trajectory.previous_trajectory_id = Some(row.trajectory_id.clone());
                 let next = found.turn_index.unwrap_or(1).saturating_add(1);
                 trajectory.turn_index = trajectory.turn_index.max(Some(next));
-                // What the model was sent says more than what was recorded before.
+                // The messages sent to the model are more reliable than earlier records.
                 if !trajectory.earlier_turns.is_empty() {
                     return Ok(());
                 }
@@ -118,14 +118,15 @@ impl SessionMemory {
         Ok(())
     }
 
-    /// Turns of a session that began before, and that may not be in the store yet.
+    /// Returns the turns of a session that began before this time and may not be in the store yet.
     fn unstored_rows(&self, key: &SessionKey, start_ns: i64) -> Vec<EarlierTurnRow> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = known.by_session.get(key).into_iter().flat_map(|rows| rows.iter().rev());
         rows.filter(|row| row.start_ns < start_ns).take(MAX_CANDIDATES).cloned().collect()
     }
 
-    /// What was said in a turn; `None` if too much would have to be read, or if it is gone. Nothing before it is linked then.
+    /// Finds a turn in memory or in the store; `None` if too much would have to be read, or if it is gone. Nothing
+    /// before it is linked then.
     fn find_turn(
         &self,
         store: &Store,

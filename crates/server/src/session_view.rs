@@ -7,7 +7,7 @@ use crate::http_error::ApiError;
 use crate::record_keys::sanitize_name;
 use crate::state::ServerState;
 
-/// Trajectories of one page of a session. Each of them is read as a whole.
+/// Maximum number of trajectories on one page of a session. Each of them is read as a whole.
 pub(crate) const MAX_TURNS: usize = 50;
 
 /// A part of a session.
@@ -26,7 +26,8 @@ pub(crate) struct SessionTurn {
 }
 
 impl SessionView {
-    /// 404 if there is no such session. Reads whole trajectories, so it belongs on the pool for large queries.
+    /// Loads a part of a session; 404 for an unknown session. Reads whole trajectories, so it belongs on the pool for
+    /// large queries.
     pub(crate) fn load(
         server: &ServerState,
         session: &str,
@@ -34,7 +35,7 @@ impl SessionView {
         offset: usize,
         limit: usize,
     ) -> Result<SessionView, ApiError> {
-        // The store has names as they are indexed.
+        // The store has names in the form of its index.
         let name = sanitize_name(session);
         let limit = limit.clamp(1, MAX_TURNS);
         let page = server

@@ -46,7 +46,7 @@ pub(crate) struct ServerSettings {
     pub(super) store: StoreLocation,
     /// The URL of this server for people; used for links in notices and to recognise requests of its own pages.
     pub(super) public_url: String,
-    /// Whether `serve.public_url` is set, so that `public_url` is no guess.
+    /// Whether `serve.public_url` is set, so that `public_url` is not a guess.
     pub(super) has_public_url: bool,
     /// A trace is assembled after this long without new spans if its root span has ended, and after `give_up`
     /// otherwise.
@@ -77,7 +77,7 @@ pub(crate) struct ServerSettings {
     pub(super) alert_networks: Vec<IpNetwork>,
 }
 
-/// How judges are asked the same questions again, to notice that their answers moved.
+/// How judges are asked the same questions again, to detect that their answers changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnchorSettings {
     /// Questions of each evaluator that a model answers; 0 asks none.
@@ -100,10 +100,10 @@ pub(crate) struct ReloadableSettings {
     pub(super) calibrations: LiveCalibrations,
 }
 
-/// A hundred years: ages up to this fit in nanoseconds as `i64`.
+/// Maximum age: a hundred years, which fit in nanoseconds as `i64`.
 const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// A setting that cannot be used: its name in `gradus.toml`, what was given, and how to write it. Each message is one
+/// A setting that cannot be used: its name in `gradus.toml`, its value, and how to write it. Each message is one
 /// line.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerSettingsError {
@@ -170,7 +170,7 @@ pub enum ServerSettingsError {
 }
 
 impl ServerConfig {
-    /// Checks all of it, before a port or the store is opened, so that a wrong setting has no effect.
+    /// Checks the whole configuration, before a port or the store is opened, so that a wrong setting has no effect.
     pub(crate) fn to_settings(&self) -> Result<(ServerSettings, ReloadableSettings), ServerSettingsError> {
         // Rules and alerts first: most mistakes are there, and their messages are the most specific.
         let reloadable = ReloadableSettings::from_config(self)?;
@@ -254,7 +254,7 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// Checks all of it as a start would, without opening a port or the store.
+    /// Checks the configuration as a start would, without opening a port or the store.
     pub fn summary(&self) -> Result<ServerSummary, ServerSettingsError> {
         let (settings, reloadable) = self.to_settings()?;
         let (rules, alerts) = (reloadable.rules.len(), reloadable.alerts.len());
@@ -279,7 +279,8 @@ fn parse_alert_networks(serve: &ServeSection) -> Result<Vec<IpNetwork>, ServerSe
     serve.alert_networks.iter().map(parse).collect()
 }
 
-/// Of fewer than ten anchors, most would have to change before that shows more than chance: six of ten, seven of twenty.
+/// Parses the settings of anchors. With fewer than ten anchors, most would have to change before the change is
+/// significant: six of ten, seven of twenty.
 fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerSettingsError> {
     let count = serve.anchors.unwrap_or(defaults::ANCHOR_COUNT);
     if !(count == 0 || (10..=500).contains(&count)) {
@@ -291,8 +292,8 @@ fn parse_anchor_settings(serve: &ServeSection) -> Result<AnchorSettings, ServerS
     Ok(AnchorSettings { count, every })
 }
 
-/// The share of one client address: half of the budget, raised to what the largest request needs, and never more than
-/// three quarters. The setting 0 removes the limit.
+/// Returns the share of one client address: half of the budget, raised to what the largest request needs, and never
+/// more than three quarters. The setting 0 removes the limit.
 fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, ServerSettingsError> {
     match serve.max_memory_per_address_mb {
         Some(0) => Ok(total),
@@ -338,7 +339,7 @@ pub struct ServerSummary {
 }
 
 impl ServerSummary {
-    /// Which servers on the database have other settings, in one line; `None` if all agree.
+    /// Describes in one line which servers on the database have other settings; `None` if all agree.
     pub fn explain_other_settings(&self, nodes: &[NodeRow]) -> Option<String> {
         explain_other_settings(&self.node_settings, nodes)
     }
@@ -391,7 +392,7 @@ pub(super) fn check_alert_section(
 
 #[cfg(test)]
 impl ReloadableSettings {
-    /// No rule, alert, redaction or retention; the built-in rubrics only.
+    /// Returns settings without rules, alerts, redaction and retention; with the built-in rubrics only.
     pub(super) fn without_rules() -> ReloadableSettings {
         ReloadableSettings {
             rules: Vec::new(),
@@ -406,8 +407,8 @@ impl ReloadableSettings {
     }
 }
 
-/// The evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the evaluators that
-/// are rules only.
+/// Lists the evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the
+/// evaluators that are rules only.
 fn list_alertable_evaluators<'e>(
     library: &'e RubricLibrary,
     rule_evaluators: &'e [Evaluator],
@@ -420,8 +421,8 @@ fn list_alertable_evaluators<'e>(
     rubrics.chain(rule_evaluators.iter().map(|known| describe(&known.name, &known.labels))).collect()
 }
 
-/// The name of the evaluator if a condition demands a minimum number of steps from one that judges whole trajectories.
-/// Such an alert could never fire. `None` if the condition is fine.
+/// Returns the evaluator's name if a condition demands a minimum number of steps, and the evaluator judges whole
+/// trajectories. Such an alert could never fire. `None` if the condition is valid.
 fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l RubricLibrary) -> Option<&'l str> {
     let alert::AlertMetric::Evaluator { name, .. } = &condition.subject else { return None };
     let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::SampleUnit::Steps));

@@ -1,5 +1,5 @@
-//! Settling: a client that has sent everything asks the server to assemble and judge it now, instead of after the time
-//! without new spans. Tests and notebooks do, because they know when their agent has finished.
+//! Settling: a client that has sent everything asks the server to assemble and judge it now, without waiting for more
+//! spans. Tests and notebooks use it, because they know when their agent has finished.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::futures::Notified;
 
 use crate::settings::ServerSettings;
 
-/// Requests that wait until the ready queue is empty. While there is one, every trace group counts as complete.
+/// Requests that wait until the ready queue is empty. While a request waits, every trace group counts as complete.
 #[derive(Debug, Default)]
 pub(crate) struct SettleRequests {
     pending: AtomicUsize,
@@ -32,7 +32,8 @@ impl SettleRequests {
         self.progress.notify_waiters();
     }
 
-    /// Completes at the first progress after it was created: create it before looking, so that none is missed.
+    /// Completes at the first progress after it was created: create it before checking the queue, so that none is
+    /// missed.
     pub(crate) fn next_progress(&self) -> Notified<'_> {
         self.progress.notified()
     }
@@ -41,8 +42,8 @@ impl SettleRequests {
         self.pending.load(Ordering::Relaxed) > 0
     }
 
-    /// How long trace groups wait for more spans: with an ended root, and without one. Nothing waits while a request is
-    /// pending.
+    /// Returns how long trace groups wait for more spans: with an ended root, and without one. Nothing waits while a
+    /// request is pending.
     pub(crate) fn completion_waits_ns(&self, settings: &ServerSettings) -> (i64, i64) {
         if self.has_pending() {
             return (0, 0);

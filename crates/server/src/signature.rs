@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 /// The reserved key in an annotation's metadata.
 const NAME: &str = "gradus_key";
 
-/// The metadata to store: a reserved entry of the client is removed, and the name of the key is added. `None` if the
-/// metadata can stay as it is.
+/// Returns the metadata to store: a reserved entry of the client is removed, and the name of the key is added. `None`
+/// if the metadata can stay as it is.
 pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
     // A backslash may hide the reserved name in an escaped form, so such metadata is parsed as well.
     if key.is_empty() && !metadata.contains(NAME) && !metadata.contains('\\') {
@@ -21,7 +21,7 @@ pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
     Some(Value::Object(kept).to_string())
 }
 
-/// The metadata of the client, and the name of the key; `None` if no key was needed.
+/// Splits stored metadata into that of the client and the name of the key; `None` if no key was needed.
 pub(super) fn split_signed_metadata(metadata: &str) -> (Value, Option<String>) {
     let mut kept: Value = serde_json::from_str(metadata).unwrap_or_default();
     let key = kept.as_object_mut().and_then(|kept| kept.remove(NAME));

@@ -34,7 +34,7 @@ pub(crate) fn visit_spans(
     }
 }
 
-/// The recorded OpenInference kind, or the one that the span's dialect implies. `None` for other operations.
+/// Returns the recorded OpenInference kind, or the one that the span's dialect implies. `None` for other operations.
 pub(super) fn span_kind<'s>(span: &'s Span<'_>) -> Option<&'s str> {
     span.attribute_text("openinference.span.kind").or_else(|| match dialect::normalize_span(span).kind {
         dialect::OperationKind::Model => Some("LLM"),

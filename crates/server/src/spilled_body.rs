@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 
 use super::memory::MemoryLease;
 
-/// Bytes that are read from the file and sent at once.
+/// Number of bytes that are read from the file and sent at once.
 const PART_BYTES: usize = 64 << 10;
 
-/// A response of up to this size stays in memory; a longer one continues in a file.
+/// Maximum size of a response in memory; a longer one continues in a file.
 const MAX_MEMORY_BYTES: usize = 1 << 20;
 /// Disk space is leased in steps of this size.
 const DISK_STEP: u64 = 1 << 20;
@@ -44,20 +44,20 @@ impl SpillWriter {
         self.length
     }
 
-    /// Leases disk space for what was written, in steps. Also checks the query's budget, because serialization may take
-    /// long.
+    /// Leases disk space for the written bytes, in steps. Also checks the query's budget, because serialization may
+    /// take long.
     fn take_disk(&mut self) -> std::io::Result<()> {
         while self.length > self.taken {
             self.taken += DISK_STEP;
             let unread = |_| std::io::Error::other(StoreError::Stopped(QueryStop::TooMuchUnread));
             self.lease.grow(DISK_STEP as usize).map_err(unread)?;
-            // The client may have disconnected meanwhile.
+            // The client may have disconnected in the meantime.
             check_query().map_err(|stop| std::io::Error::other(StoreError::Stopped(stop)))?;
         }
         Ok(())
     }
 
-    /// A body from memory, or from the file if there is one.
+    /// Returns a body from memory, or from the file if the response was spilled.
     pub(super) fn into_body(self) -> std::io::Result<Body> {
         let Some(file) = self.file else { return Ok(Body::from(self.memory)) };
         let file = Arc::new(file.into_inner().map_err(std::io::IntoInnerError::into_error)?);
@@ -126,7 +126,7 @@ pub(super) async fn spill_body_to_file(body: Body, folder: &Path, lease: MemoryL
     Ok(Body::new(SpilledBody { file: Arc::new(file), at: 0, length, is_exact: true, reading: None, _lease: lease }))
 }
 
-/// File operations block, so they never run on an async thread.
+/// Runs a file operation, which blocks, outside of the async threads.
 async fn run_file_operation<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {

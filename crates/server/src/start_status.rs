@@ -1,4 +1,4 @@
-//! How far somebody has come who sets up this server: nothing arrived, spans arrived, the first trajectory is graded.
+//! Progress of the setup of this server: nothing arrived, spans arrived, the first trajectory is graded.
 
 use gradus_store::{GradedTrajectory, StoreProgress};
 
@@ -6,18 +6,18 @@ use crate::demo_load::DemoLoadStatus;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// Computed for each request; it does not change any more once something is graded.
+/// Computed for each request; fixed once something is graded.
 #[derive(Clone, Debug)]
 pub(crate) struct StartStatus {
     pub(crate) progress: StoreProgress,
     /// Whether a grading rule asks a model. Without one, rules judge alone.
     pub(crate) has_model_judge: bool,
-    /// Projects of which no grading rule takes care: nothing in them is ever graded.
+    /// Projects that no grading rule matches: nothing in them is ever graded.
     pub(crate) unmatched: Vec<String>,
     pub(crate) demo: DemoLoadStatus,
 }
 
-/// What happened so far.
+/// The stage of the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartStage<'s> {
     Waiting,

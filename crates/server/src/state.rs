@@ -36,12 +36,13 @@ use super::work_pool::WorkPool;
 use crate::caller::RequestCaller;
 use crate::thread_priority::ThreadPriority;
 
-/// Disk space of all spilled responses together.
+/// Maximum disk space of all spilled responses together.
 const MAX_SPILLED_BYTES: usize = 1 << 30;
-/// Threads of each worker pool. Few, because each one has buffers for compression and the number of cores is small.
+/// Number of threads of each worker pool. Few, because each one has buffers for compression and the number of cores
+/// is small.
 const WORK_THREADS: usize = 2;
 
-/// Created once and shared behind an `Arc`. Parts that change have locks of their own; there is no lock over the whole.
+/// Created once and shared behind an `Arc`. Parts that change have locks of their own; no lock guards the whole.
 pub(super) struct ServerState {
     /// Loaded when a name is redacted for the first time; `None` inside if that failed.
     identity_key: OnceLock<Option<IdentityKey>>,
@@ -57,32 +58,32 @@ pub(super) struct ServerState {
     /// Threads that decode small requests, and those for large ones.
     pub(super) small_work: WorkPool,
     pub(super) large_work: WorkPool,
-    /// Runs what callers ask of the store.
+    /// Runs callers' queries.
     pub(super) queries: Arc<QueryPool>,
     /// Lets one request at a time build `/metrics`, which counts rows.
     pub(super) metrics_turn: Semaphore,
-    /// Pages that took long to make.
+    /// Cache of rendered pages that are expensive to build.
     pub(super) kept_pages: PageCache,
     pub(super) comparisons: RunComparisonCache,
-    /// What finished runs come to.
+    /// Cached reports of finished runs.
     pub(super) summaries: RunReportCache,
-    /// What alert rules found last.
+    /// Latest measurements of the alert rules.
     pub(super) readings: AlertMeasurementCache,
     /// Alert rules of the file and of the page, and which of them fire.
     pub(super) alerts: AlertRegistry,
-    /// Rules whose model is not asked at the moment.
+    /// Rules whose model calls are paused.
     pub(super) standstills: JudgePauseRegistry,
     /// Clients that wait until everything received is judged.
     pub(super) settling: SettleRequests,
-    /// What was said in the latest turns of sessions.
+    /// The content of the latest turns of sessions.
     pub(super) sessions: SessionMemory,
-    /// Trials of rubrics that somebody looks at.
+    /// Results of single rubric trials, cached for the page that shows them.
     pub(super) trials: RubricTrialCache,
     /// Whether the demo is being loaded.
     pub(super) demo: DemoLoad,
-    /// The trial of a rubric on many cases that runs.
+    /// The running bulk trial.
     pub(super) bulk_trials: BulkTrialRegistry,
-    /// The server is stopping: workers finish and take nothing new.
+    /// Whether the server is stopping: workers finish and take nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
     store_fails: ThrottledLog,
@@ -90,10 +91,11 @@ pub(super) struct ServerState {
     pub(super) judge_fails: ThrottledLog,
 }
 
-/// Annotations of one transaction, during which other writers wait.
+/// Maximum number of annotations in one transaction, because other writers wait for it.
 const MAX_ANNOTATIONS_AT_ONCE: usize = 500;
 
-/// The write lane of the current client. The store serves lanes in turn, so that one sender cannot delay the others.
+/// Returns the write lane of the current client. The store serves lanes in turn, so that one sender cannot delay the
+/// others.
 pub(super) fn write_lane() -> WriteLane {
     let mut hasher = DefaultHasher::new();
     ClientAddress::current().hash(&mut hasher);
@@ -139,7 +141,7 @@ impl ServerState {
         })
     }
 
-    /// Logs that the store accepts nothing. Throttled, because every sender is affected.
+    /// Logs that the store could not be written. Throttled, because every sender is affected.
     pub(super) fn tell_of_store(&self, error: &StoreError) {
         if let Some(times) = self.store_fails.record_occurrence() {
             tracing::error!(%error, times, "failed to store spans; senders are asked to retry");
@@ -153,8 +155,8 @@ impl ServerState {
         }
     }
 
-    /// The reason to refuse annotations whose identifier is the name of another person's key, since they would replace
-    /// the annotations of that person. Names that look the same count as the same.
+    /// Returns the reason to refuse annotations whose identifier is the name of another person's key, since they
+    /// would replace the annotations of that person. Names that look the same count as the same.
     pub(super) fn find_borrowed_name<'n>(
         &self,
         caller: &RequestCaller,
@@ -179,8 +181,8 @@ impl ServerState {
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
             optional.chain([&mut one.name, &mut one.metadata]).for_each(|text| redaction.apply_to(text));
-            // The name of the caller's own key is not redacted: it is known to the server anyway, and tells people
-            // apart.
+            // The name of the caller's own key is not redacted: the server knows it anyway, and it identifies the
+            // person.
             let given = Some(&mut one.identifier).filter(|identifier| **identifier != caller.name);
             // Other targets are ids without personal data.
             let session = Some(&mut one.target).filter(|target| target.starts_with("session:"));
@@ -196,8 +198,8 @@ impl ServerState {
         new
     }
 
-    /// A redacted name that still differs from those of others. Without an identity key all redacted names are the
-    /// same.
+    /// Adds a digest to a redacted name, so that it differs from those of others. Without an identity key all
+    /// redacted names are the same.
     fn mark_identity(&self, name: &str, redacted: &str) -> String {
         let key = self.identity_key.get_or_init(|| {
             let loaded = IdentityKey::load(&self.settings.data);
@@ -220,18 +222,18 @@ impl ServerState {
         }
     }
 
-    /// A writer for a response that may be large, charged to this client.
+    /// Returns a writer for a response that may be large, charged to this client.
     pub(super) fn spill_writer(&self, client: ClientAddress) -> SpillWriter {
         SpillWriter::new(&self.settings.data, self.spilled.open_lease(client, MemoryUse::Request))
     }
 
-    /// The current version of the reloadable settings. Take it once for an operation, so that a reload does not change
-    /// it midway.
+    /// Returns the current version of the reloadable settings. Take it once for an operation, so that a reload does
+    /// not change it midway.
     pub(super) fn reloadable(&self) -> Arc<ReloadableSettings> {
         Arc::clone(&self.reloadable.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Operations that are under way keep the version that they have taken.
+    /// Replaces the reloadable settings. Running operations keep the version that they have taken.
     pub(super) fn set_reloadable(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
         self.refresh_alerts();
@@ -245,7 +247,7 @@ impl ServerState {
     }
 }
 
-/// A name without invisible characters, in lower case, to compare how names look.
+/// Returns a name without invisible characters, in lower case, to compare how names look.
 fn visible_name(name: &str) -> String {
     let visible: String = name.chars().filter(|c| !is_hidden(None, *c, None)).collect();
     visible.trim().to_lowercase()

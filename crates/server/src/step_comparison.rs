@@ -22,7 +22,7 @@ pub(crate) struct ComparedRun {
     pub(crate) run: Option<String>,
 }
 
-/// Two steps beside each other.
+/// A pair of aligned steps.
 pub(crate) struct StepPair {
     pub(crate) aligned: AlignedStep,
     /// Names of the arguments that differ, sorted. Empty unless both calls of one tool have JSON objects as arguments.
@@ -30,8 +30,8 @@ pub(crate) struct StepPair {
 }
 
 impl StepComparison {
-    /// Each run is the id of a trajectory, and the run of `gradus eval` that judged it; without one, the store has it.
-    /// 404 if a run or a trajectory does not exist.
+    /// Loads both runs and aligns their steps. Each run is the id of a trajectory, and the run of `gradus eval` that
+    /// judged it; without one, the store has it. 404 if a run or a trajectory does not exist.
     pub(crate) fn load(server: &ServerState, runs: [(&str, Option<&str>); 2]) -> Result<StepComparison, ApiError> {
         let [first, second] = runs.map(|(id, run)| ComparedRun::load(server, id, run));
         let runs = [first?, second?];
@@ -39,7 +39,7 @@ impl StepComparison {
         Ok(StepComparison { runs, pairs })
     }
 
-    /// Pairs that are not the same call.
+    /// Returns the number of pairs that are not the same call.
     pub(crate) fn differing_count(&self) -> usize {
         self.pairs.iter().filter(|pair| pair.aligned.relation != StepRelation::SameCall).count()
     }
@@ -57,7 +57,7 @@ impl ComparedRun {
         Ok(ComparedRun { verdicts: load_verdicts(server, id)?, trajectory, run: None })
     }
 
-    /// Wrong verdicts on a step, or with `None` on the whole run.
+    /// Returns the wrong verdicts on a step, or with `None` on the whole run.
     pub(crate) fn wrong_verdicts(&self, step: Option<u32>) -> impl Iterator<Item = &OutcomeLine> {
         let wrong = self.verdicts.iter().filter(move |given| given.is_wrong && given.line.step_index == step);
         wrong.map(|given| &given.line)
@@ -76,7 +76,7 @@ fn pair_steps(first: &[TrajectoryStep], second: &[TrajectoryStep]) -> Vec<StepPa
     align_steps(first, second).into_iter().map(pair).collect()
 }
 
-/// Nothing if the arguments are not JSON objects.
+/// Lists the names of arguments that differ; empty if the arguments are not JSON objects.
 fn list_different_arguments(first: &TrajectoryStep, second: &TrajectoryStep) -> Vec<String> {
     let object = |step: &'_ TrajectoryStep| step.arguments.as_ref().and_then(|json| json.as_object().cloned());
     let (Some(one), Some(other)) = (object(first), object(second)) else { return Vec::new() };

@@ -14,12 +14,13 @@ use crate::call_hold::{CallHold, CallTurn};
 use crate::grading_rule::GradingRule;
 use crate::state::ServerState;
 
-/// Waiting time between two looks at a call that is under way elsewhere, and while the database is away. It grows.
+/// Minimum and maximum wait between two checks of a call that another server makes, and while the database is
+/// unreachable. The wait grows.
 const MIN_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 const STOPPING: &str = "the server is stopping";
 
-/// The project of a trajectory that is judged, by its id; `None` if it is not known any more.
+/// Looks up the project of a trajectory that is judged, by its id; `None` if it is not known any more.
 pub(crate) type ProjectLookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Reserves and settles the calls that one rule pays for.
@@ -29,7 +30,7 @@ pub(crate) struct StoreCoordinator {
     daily_budget_usd: Option<f64>,
     is_priced: bool,
     project_of: ProjectLookup,
-    /// The rules are being replaced, or somebody cancelled the run.
+    /// Set when the rules are replaced or the run is cancelled.
     stop: Arc<AtomicBool>,
 }
 
@@ -68,8 +69,8 @@ impl StoreCoordinator {
         self.stop.load(Ordering::Relaxed) || self.server.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits for a turn. A database that is away is waited for, too: an error would end the run, and with it the calls
-    /// that are under way and paid for.
+    /// Waits for a turn, also while the database is unreachable: an error would end the run, and with it paid calls
+    /// in progress.
     async fn begin(&self, intent: QuestionIntent) -> QuestionTurn {
         let call = self.judge_call(&intent);
         let mut wait = MIN_WAIT;
@@ -137,8 +138,8 @@ struct StorePermit {
 }
 
 impl StorePermit {
-    /// Retries until the store has accepted it: the answer is paid for. A stopping server leaves it to the others, which
-    /// charge the upper bound.
+    /// Retries until the store has accepted it: the answer is paid for. A stopping server leaves the reservation to
+    /// the others, which charge the upper bound.
     async fn settle(mut self: Box<Self>, answer: Option<CachedVerdict>, spend: JudgeSpend) -> Result<(), RunFileError> {
         let answer = answer.map(|answer| serde_json::to_string(&answer)).transpose();
         let answer =

@@ -14,7 +14,7 @@ pub struct StoreSource {
     pub project: Option<String>,
 }
 
-/// Without the address, which may contain a password.
+/// Omits the address, which may contain a password.
 impl std::fmt::Debug for StoreSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StoreSource").field("path", &self.path).field("project", &self.project).finish_non_exhaustive()
@@ -34,12 +34,12 @@ impl TraceSource for StoreSource {
             None => path.display().to_string(),
         };
         let failed = |error: StoreError| match error {
-            // A database of another program must not be moved away.
+            // A database of another program must not be reported as a damaged store.
             StoreError::Damaged { .. } if path.file_name() != Some(FILE_NAME.as_ref()) => SourceError::Unrecognised {
                 name: name.clone(),
                 looks_like: "a SQLite database that is no Gradus store".to_owned(),
             },
-            // These say where they are.
+            // These errors name the location themselves.
             error @ (StoreError::Missing { .. }
             | StoreError::NoTables { .. }
             | StoreError::ForeignSchema { .. }

@@ -4,8 +4,8 @@ use gradus_core::span::SpanId;
 use gradus_otlp::{RecordLimits, TelemetrySignal, regroup_export};
 use gradus_store::{BlockSignal, StoredBlock, StoredTraceGroup};
 
-/// The ids of the spans in a block, for `gradus store check`, which compares them with the index. The error is the
-/// reason that a block cannot be read; the signature is the one that `Store::check` takes.
+/// Returns the ids of the spans in a block, for `gradus store check`, which compares them with the index. The error
+/// is the reason that a block cannot be read; the signature is the one that `Store::check` takes.
 pub fn span_ids(block: &StoredBlock) -> Result<Vec<SpanId>, String> {
     let signal = match block.signal {
         BlockSignal::Spans => TelemetrySignal::Span,

@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use super::logging::report_store_failure;
 use super::queries::{CancelOnDrop, QueryPermit, QueryPool, are_downloads_waiting, without_turn};
 
-/// Pieces that wait to be sent, in addition to the one that is being filled.
+/// Maximum number of pieces that wait to be sent, in addition to the one that is being filled.
 const PIECES: usize = 2;
-/// Bytes of one piece. Larger ones would hold more memory for each client that reads slowly.
+/// Size of one piece. Larger pieces would hold more memory for each client that reads slowly.
 const PIECE_BYTES: usize = 64 << 10;
-/// A client that reads nothing for this long is cut off if another download waits for its slot.
+/// Stall timeout while another download waits for the slot.
 const CROWDED: Duration = Duration::from_secs(5);
 /// How often a stalled send checks whether others wait.
 const STALL_CHECK: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(super) struct ResponseSink {
 impl ResponseSink {
     /// Does nothing after the client has left. Long loops should check [`ResponseSink::is_gone`].
     pub(super) fn write(&mut self, mut bytes: &[u8]) {
-        // Split into pieces, so that what waits to be sent stays small however much is written at once.
+        // Split into pieces, so that few bytes wait to be sent however many are written at once.
         while self.piece.len() + bytes.len() >= PIECE_BYTES && !self.is_gone {
             let (part, rest) = bytes.split_at(PIECE_BYTES.saturating_sub(self.piece.len()).min(bytes.len()));
             self.piece.extend_from_slice(part);
@@ -84,8 +84,8 @@ impl ResponseSink {
     }
 }
 
-/// A body that `write` produces on a query thread. Dropping the body stops the query. Errors after the first byte
-/// cannot change the status, so the body ends with an error instead, and the client sees an incomplete transfer.
+/// Returns a body that `write` produces on a query thread. Dropping the body stops the query. Errors after the first
+/// byte cannot change the status, so the body ends with an error instead, and the client sees an incomplete transfer.
 pub(super) fn stream_query_body(
     queries: &QueryPool,
     permit: QueryPermit,

@@ -5,7 +5,7 @@
 pub(crate) enum ThreadPriority {
     /// Queries and large requests.
     Low = 10,
-    /// Assembling and judging.
+    /// Assembly and judging.
     Background = 15,
 }
 

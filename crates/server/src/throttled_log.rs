@@ -14,7 +14,7 @@ pub(super) struct ThrottledLog {
 }
 
 impl ThrottledLog {
-    /// The shortest time between two lines of the same kind.
+    /// Minimum time between two lines of the same kind.
     const PAUSE: Duration = Duration::from_secs(10);
 
     /// Counts an occurrence. Returns the count since the last line if a line is to be logged now.

@@ -10,16 +10,16 @@ use crate::session_memory::SessionMemory;
 use crate::settings::ServerSettings;
 use gradus_ingest::{GroupLimits, RecordIntake, SourceLimits};
 
-/// Spans of one group that are assembled.
+/// Maximum number of spans of one group that are assembled.
 const MAX_GROUP_SPANS: usize = 30_000;
-/// Attribute values of all spans of a group. It bounds the decoded size, since values may be tiny.
+/// Maximum number of attribute values in all spans of a group, which bounds the decoded size.
 const MAX_GROUP_VALUES: usize = 1_000_000;
-/// Trajectories of one group that are stored.
+/// Maximum number of stored trajectories of one group.
 const MAX_GROUP_TRAJECTORIES: usize = 5_000;
-/// Steps of one trajectory that are stored and graded.
+/// Maximum number of steps of one trajectory that are stored and graded.
 const MAX_TRAJECTORY_STEPS: usize = 10_000;
-/// Bytes of one text of a trajectory, such as a tool result, and of all texts together. Escaped as JSON they may take
-/// six times as much.
+/// Maximum size of one text of a trajectory, such as a tool result, and of all texts together. Escaped as JSON they
+/// may take six times as much.
 const MAX_TEXT_BYTES: usize = 2 << 20;
 const MAX_TRAJECTORY_TEXT_BYTES: usize = 16 << 20;
 
@@ -35,8 +35,8 @@ impl TraceGroupSize {
     const MAX_SMALL_BYTES: usize = 4 << 20;
     const MAX_SMALL_SPANS: i64 = 3_000;
 
-    /// What the store reads of a group. A small group that exceeds its limits is moved to the other lane; a large one
-    /// is cut.
+    /// Returns how much the store reads of a group. A small group that exceeds its limits is moved to the other lane;
+    /// a large one is cut.
     pub(super) fn limits(self, settings: &ServerSettings) -> TraceGroupLimits {
         match self {
             TraceGroupSize::Small => TraceGroupLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS },
@@ -49,9 +49,9 @@ impl TraceGroupSize {
 #[derive(Debug, Default)]
 pub(crate) struct TraceGroupView {
     pub(crate) trajectories: Vec<Trajectory>,
-    /// Records arrived since the group was last assembled.
+    /// Whether records arrived since the group was last assembled.
     pub(crate) is_due: bool,
-    /// Only a part of the records was read.
+    /// Whether only a part of the records was read.
     pub(crate) is_cut: bool,
     /// Why the group is quarantined. It is not assembled then, since it might crash the server.
     pub(crate) quarantine_reason: Option<String>,
@@ -67,7 +67,7 @@ impl TraceGroupView {
         let trace_group = store.trace_group(number)?;
         let (is_due, is_cut) = (trace_group.due_ns.is_some(), trace_group.is_cut);
         let (mut trajectories, _) = read_trace_group(trace_group)?;
-        // Nothing is remembered: what is looked at is seldom what follows.
+        // A session memory of its own: viewed traces are seldom the next ones to be graded.
         SessionMemory::default().link_group(store, &mut trajectories)?;
         Ok(TraceGroupView { trajectories, is_due, is_cut, quarantine_reason: None })
     }
@@ -76,8 +76,8 @@ impl TraceGroupView {
 /// Link keys that were found while assembling: trace, kind of the link, and hashed key.
 pub(super) type TraceGroupLinks = Vec<(TraceId, LinkKind, u64)>;
 
-/// The trajectories of a group, and links to other traces that only complete messages reveal. What was left out is
-/// reported as a defect of the first trajectory.
+/// Assembles the trajectories of a group, and finds links to other traces that only complete messages reveal. Omitted
+/// parts are reported as a defect of the first trajectory.
 pub(super) fn read_trace_group(
     mut trace_group: StoredTraceGroup,
 ) -> Result<(Vec<Trajectory>, TraceGroupLinks), StoreError> {
@@ -86,10 +86,10 @@ pub(super) fn read_trace_group(
     let group = GroupLimits {
         spans: MAX_GROUP_SPANS,
         values: MAX_GROUP_VALUES,
-        // One more, to detect that there are more.
+        // One more than the limit, to detect a larger number.
         trajectories: MAX_GROUP_TRAJECTORIES + 1,
     };
-    // The spool stays in memory: the store has bounded what it read.
+    // The spool stays in memory, because the store has bounded the records.
     let limits = SourceLimits { group, spool_memory: usize::MAX, ..SourceLimits::default() };
     let projects = std::mem::take(&mut trace_group.projects);
     let mut sink = |_: usize, mut trajectory: Trajectory| {
@@ -154,7 +154,7 @@ fn shorten_texts(trajectory: &mut Trajectory) {
     }
 }
 
-/// What a group's trajectories do not contain.
+/// The parts of a group that its trajectories do not contain.
 #[derive(Default)]
 struct OmittedParts {
     records: bool,
@@ -173,7 +173,7 @@ impl OmittedParts {
     }
 }
 
-/// The kind and the hashed key of a link in the terms of the store.
+/// Converts a link to the store's kind and hashed key.
 pub(crate) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
     match key {
         LinkKey::Session(key) => (LinkKind::Session, key),

@@ -9,14 +9,14 @@ use crate::http_error::ApiError;
 use crate::phoenix;
 use crate::state::ServerState;
 
-/// Traces of one query when a condition on spans has to be tested.
+/// Number of traces in one query when a condition on spans has to be tested.
 const TRIED_AT_ONCE: usize = 10;
-/// Limits of testing a condition in one request, since spans are not indexed. Afterwards the page is short and the
-/// cursor continues from there.
+/// Maximum number of traces and maximum time for testing a condition in one request, since spans are not indexed.
+/// Then the page is short and the cursor continues from there.
 const MAX_TRIED: usize = 1_000;
 const MAX_TRY_TIME: Duration = Duration::from_millis(50);
 
-/// What is searched for.
+/// The parameters of a search.
 pub(crate) struct TraceSearch<'s> {
     pub(crate) filter: &'s TraceFilter,
     /// `None` for newest first. A condition on spans does not go together with another order.
@@ -37,7 +37,7 @@ pub(crate) struct FoundTraces {
     pub(crate) sorted_of_more: Option<u64>,
 }
 
-/// Reads the name of an order.
+/// Parses the name of an order.
 pub(crate) fn parse_order(sort: Option<&str>) -> Result<Option<TraceOrder>, ApiError> {
     match sort {
         None => Ok(None),
@@ -87,8 +87,8 @@ impl TraceSearch<'_> {
         Ok(FoundTraces { traces, next: next.map(|cursor| cursor.to_string()), sorted_of_more: None })
     }
 
-    /// Traces with a span that matches the condition. Spans are not indexed by content, so they are read, bounded by number
-    /// and time. Returns the cursor to continue from, even if nothing was found.
+    /// Finds traces with a span that matches the condition. Spans are not indexed by content, so they are read,
+    /// bounded by number and time. Returns the cursor to continue from, even if nothing was found.
     fn find_by_span(
         &self,
         server: &ServerState,
@@ -111,8 +111,8 @@ impl TraceSearch<'_> {
                 if phoenix::has_matching_span(server, &trace.project, trace.trace_id, condition)? {
                     found.push(trace);
                 }
-                // Checked after each trace, since one can be large. Full-text results have an order of their own, in which
-                // a trace is not a valid cursor, so those pages are finished.
+                // Checked after each trace, since one can be large. Full-text results have an order of their own, in
+                // which a trace is not a valid cursor, so those pages are finished.
                 let is_enough = found.len() >= self.limit || tried >= MAX_TRIED || started.elapsed() > MAX_TRY_TIME;
                 if is_enough && self.filter.text.is_none() && at + 1 < last {
                     return Ok((found, Some(resume_cursor)));

@@ -53,7 +53,7 @@ impl FairQueueState {
         jobs.push_back(job);
     }
 
-    /// Takes one job of the first client, which then goes to the end of the turns.
+    /// Takes one job of the first client, which then moves to the end of `turns`.
     fn pop(&mut self) -> Option<WorkPoolJob> {
         let client = self.turns.pop_front()?;
         let jobs = self.jobs.get_mut(&client)?;
@@ -68,7 +68,7 @@ impl FairQueueState {
 }
 
 impl WorkPool {
-    /// Starts the threads, with a lower priority if one is given. They end when the pool is dropped.
+    /// Starts the threads, optionally with a lower priority. They end when the pool is dropped.
     pub(super) fn start(name: &str, threads: usize, priority: Option<ThreadPriority>) -> std::io::Result<WorkPool> {
         let queue = Arc::new(FairQueue::default());
         for _ in 0..threads {

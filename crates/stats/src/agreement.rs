@@ -1,12 +1,12 @@
-//! How far a judge and people agree: Cohen's kappa and Gwet's AC1, which count only agreement beyond chance, with their
-//! intervals.
+//! Agreement of a judge with people: Cohen's kappa and Gwet's AC1, which count only agreement beyond chance, with
+//! their intervals.
 //!
 //! Labels of one trajectory are correlated, and a few labels prove little. So the variance is the cluster-robust
 //! variance of the influence values, summed by trajectory. For independent labels it equals the one of Fleiss,
 //! Cohen and Everitt (1969). The interval is Wilson's for the share of agreement, with the effective number of
 //! observations that has this variance, mapped to kappa or AC1. So it has a positive width even if all labels agree.
 //!
-//! If one side used a single label, kappa is 0 whatever the other side's labels are. It is left out in that case, and only the
+//! If one side used a single label, kappa is 0 whatever the other side's labels are. It is then omitted, and only the
 //! plain share of agreement is reported, with its own interval.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use crate::distributions::student_quantile;
 use crate::interval::{ConfidenceInterval, ScoreCluster, clustered_interval, wilson_interval};
 
-/// Level of the intervals.
+/// Significance level of the 95 % intervals.
 const ALPHA: f64 = 0.05;
 
 /// The labels that the judge and a person gave to the same step or trajectory.
@@ -39,7 +39,7 @@ pub struct JudgeAgreement {
     pub share: Option<f64>,
     /// The cluster-robust interval of `share`.
     pub share_interval: Option<ConfidenceInterval>,
-    /// `None` without pairs, or if a side used a single label: chance explains all agreement then.
+    /// `None` without pairs, or if a side used a single label: all agreement is then explained by chance.
     pub kappa: Option<f64>,
     /// The interval of `kappa`; present exactly where `kappa` is.
     pub interval: Option<ConfidenceInterval>,
@@ -109,7 +109,7 @@ pub fn compute_agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
     }
 }
 
-/// Labels of one case by their index.
+/// The labels of one case, as indexes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WeightedPair {
     pub(crate) judge: usize,
@@ -119,7 +119,7 @@ pub(crate) struct WeightedPair {
     pub(crate) cluster: i64,
 }
 
-/// What agreement by chance would be.
+/// The model of agreement by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChanceModel {
     /// Both sides draw from their own labels: kappa.
@@ -152,7 +152,7 @@ pub(crate) fn correct_for_chance(
     // Rounding can put a sum of parts slightly above 1.
     let observed = if pairs.iter().all(|pair| pair.judge == pair.person) { 1.0 } else { observed.min(1.0) };
     let shares = || by_judge.iter().zip(&by_person);
-    // Agreement by chance, and by how much a label of the judge and one of a person move it, beside a constant.
+    // Agreement by chance, and its derivatives by the label of the judge and that of a person, up to a constant.
     let (chance, judge_moves, person_moves, constant): (f64, Vec<f64>, Vec<f64>, f64) = match model {
         ChanceModel::Cohen => {
             let chance = shares().map(|(judge, person)| judge * person).sum();
@@ -170,7 +170,7 @@ pub(crate) fn correct_for_chance(
     if 1.0 - chance < 1e-12 {
         return None;
     }
-    // What each label moves the result by, all labels of a trajectory together, and the weight of the trajectory.
+    // The influence of each trajectory on the result, summed over its labels, and the weight of the trajectory.
     let mut clusters: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for pair in pairs {
         let (influence, size) = clusters.entry(pair.cluster).or_default();
@@ -183,14 +183,14 @@ pub(crate) fn correct_for_chance(
     let groups = 1.0 / clusters.values().map(|(_, size)| size * size).sum::<f64>();
     let spread = observed * (1.0 - observed);
     let (effective, quantile) = if spread <= f64::EPSILON {
-        // All agree, or none: nothing shows how much trajectories differ, so each counts once.
+        // All agree, or none: the difference between trajectories cannot be estimated, so each counts once.
         (groups, student_quantile(alpha, (groups - 1.0).max(1.0)))
     } else if groups < 1.5 {
         (1.0, student_quantile(alpha, 1.0))
     } else {
         let variance =
             groups / (groups - 1.0) * clusters.values().map(|(influence, _)| influence * influence).sum::<f64>();
-        // Trajectories that differ less than chance do so by chance.
+        // A variance below that of chance is itself chance.
         let effective = spread / ((1.0 - chance).powi(2) * variance.max(f64::MIN_POSITIVE));
         (effective.clamp(1.0, 1.0 / squares), student_quantile(alpha, groups - 1.0))
     };

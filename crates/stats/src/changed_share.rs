@@ -1,4 +1,4 @@
-//! Differences of two shares of the same units, of which only those that changed carry information.
+//! Intervals of the difference of two shares of the same units. Only units that changed carry information.
 
 use crate::distributions::{binomial_pmf, normal_quantile, regularized_beta};
 use crate::interval::{ConfidenceInterval, wilson_interval};

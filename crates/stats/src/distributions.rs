@@ -4,7 +4,7 @@
 
 use std::f64::consts::PI;
 
-/// From this many degrees of freedom on, Student's t distribution equals the normal one to seven digits.
+/// From this many degrees of freedom, Student's t distribution equals the normal one to seven digits.
 const MAX_FREEDOM: f64 = 1e7;
 
 /// Logarithm of the gamma function for positive `x`, by Lanczos' approximation (g = 7), accurate to 1e-14.
@@ -58,7 +58,7 @@ pub(crate) fn normal_tail(z: f64) -> f64 {
 
 /// The two-sided quantile of the standard normal distribution: 1.96 for `alpha` 0.05.
 pub(crate) fn normal_quantile(alpha: f64) -> f64 {
-    // Far enough for every level that `f64` can hold.
+    // An upper bound for every level that `f64` can represent.
     let (mut low, mut high) = (0.0, 40.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);

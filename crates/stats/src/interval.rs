@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distributions::{normal_quantile, student_quantile};
 
-/// Level of the intervals that every figure has.
+/// Significance level of the 95 % intervals.
 const ALPHA: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -112,7 +112,7 @@ fn share_interval(sums: &ClusterSums, alpha: f64) -> Option<ConfidenceInterval> 
     let share = (sum / count).clamp(0.0, 1.0);
     let slack = 1e-9 * count.max(1_000.0);
     if (count_count - count).abs() < slack && (sum_sum - sum).abs() < slack {
-        // One yes-or-no answer per trajectory: answers are independent, and Wilson's interval is accurate.
+        // With one yes-or-no answer per trajectory, answers are independent and Wilson's interval is accurate.
         return Some(wilson_interval(share, count, normal_quantile(alpha)));
     }
     // The effective number of clusters (Kish): clusters of unequal size count for fewer.

@@ -13,14 +13,14 @@ pub struct AlertEvent {
     pub no: i64,
     pub at_ns: i64,
     pub rule: String,
-    /// Whether the alert fired or was resolved, as the server names it.
+    /// Whether the alert fired or was resolved: the server's name for it.
     pub kind: String,
     /// The notice as JSON.
     pub body: String,
 }
 
 impl Store {
-    /// The state of a rule as the server serialised it; the store does not interpret it.
+    /// Returns the state of a rule as the server serialised it; the store does not interpret it.
     pub fn alert_state(&self, rule: &str) -> Result<Option<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -55,7 +55,7 @@ impl Store {
         })
     }
 
-    /// Events before a number, the latest first.
+    /// Returns the events with smaller numbers than `before`, the latest first.
     pub fn alert_events(&self, before: i64, limit: usize) -> Result<Vec<AlertEvent>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(

@@ -25,7 +25,7 @@ pub struct AlertMuteRow {
 }
 
 impl Store {
-    /// All rules by name. Few: people make them one by one.
+    /// All rules by name. There are few: people create them by hand.
     pub fn alert_rules(&self) -> Result<Vec<AlertRuleRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement =
@@ -56,7 +56,7 @@ impl Store {
         })
     }
 
-    /// Deletes a rule with its muting and its states. Returns whether there was one. Its notices stay in the history.
+    /// Deletes a rule with its mute and its states. Returns whether it existed. Its notices stay in the history.
     pub fn delete_alert_rule(
         &self,
         name: String,
@@ -73,7 +73,7 @@ impl Store {
         })
     }
 
-    /// All muted rules, also those whose time is over.
+    /// All muted rules, including expired mutes.
     pub fn alert_mutes(&self) -> Result<Vec<AlertMuteRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement =
@@ -83,7 +83,7 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Mutes a rule, in place of an earlier muting.
+    /// Mutes a rule. Replaces an earlier mute.
     pub fn put_alert_mute(&self, row: AlertMuteRow) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(row.rule.len(), move |writing| {
             writing
@@ -97,7 +97,7 @@ impl Store {
         })
     }
 
-    /// Ends the muting of a rule.
+    /// Unmutes a rule.
     pub fn delete_alert_mute(&self, rule: String) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(rule.len(), move |writing| {
             writing.sql.prepare_cached("DELETE FROM alert_mute WHERE rule = ?")?.execute(params![rule])?;

@@ -1,4 +1,4 @@
-//! Anchor sets: questions that the server asks a judge again and again.
+//! Anchor sets: questions that the server asks a judge repeatedly, to notice when its answers change.
 
 use crate::sql::params;
 

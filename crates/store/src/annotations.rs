@@ -80,7 +80,7 @@ pub(crate) const COLUMNS: &str = "annotation.no, target, annotation.name, identi
                        metadata, author, annotation.created_ns, updated_ns";
 
 impl Store {
-    /// Stores annotations, all or none. Returns their numbers, of the replaced ones the old numbers.
+    /// Stores annotations, all or none. Returns their numbers; a replaced annotation keeps its number.
     pub fn annotate(&self, new: Vec<NewAnnotation>, now_ns: i64) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         self.annotate_in_lane(WriteLane::INTERNAL, new, now_ns)
     }
@@ -137,7 +137,7 @@ impl Store {
         })
     }
 
-    /// Removes an annotation. True if there was one.
+    /// Removes an annotation. Returns whether it existed.
     pub fn remove_annotation(&self, no: i64) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             Ok(writing.sql.prepare_cached("DELETE FROM annotation WHERE no = ?")?.execute([no])? > 0)

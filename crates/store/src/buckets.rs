@@ -45,7 +45,7 @@ impl std::ops::AddAssign for ScoreMoments {
     }
 }
 
-/// Usage: what trajectories took and cost.
+/// Usage: time, tokens and cost of trajectories.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrajectoryUsage {
     pub trajectories: i64,

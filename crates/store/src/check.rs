@@ -20,15 +20,15 @@ pub struct CheckReport {
     pub blocks: u64,
     pub trajectories: u64,
     pub outcomes: u64,
-    /// The first problems; empty for an intact store.
+    /// The first problems, up to a limit; empty for an intact store.
     pub problems: Vec<String>,
 }
 
-/// Problems that are kept. A damaged file can have millions.
+/// Maximum number of problems in a report. A damaged file can have millions.
 const MAX_PROBLEMS: usize = 100;
 
 impl CheckReport {
-    /// `text` is called only if the problem is kept.
+    /// Adds a problem unless the report is full. `text` is only called if the problem is added.
     fn add_problem(&mut self, text: impl FnOnce() -> String) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(text());
@@ -49,7 +49,7 @@ impl Store {
         let view = sql.snapshot()?;
         let mut report = CheckReport::default();
         check_structure(&view, &mut report)?;
-        // An error while reading is one more problem, and does not end the check.
+        // An error while reading is reported as a problem and does not end the check.
         let looked_at = [
             check_traces(&view, &mut report, span_ids),
             check_verdicts(&view, &mut report),

@@ -13,7 +13,7 @@ pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 /// Number that stands for all projects together. Projects count from 1.
 pub(crate) const ALL_PROJECTS: i64 = 0;
 
-/// The dimension that a coarse rollup is about. The values are stored.
+/// The dimension that a coarse rollup is grouped by. The values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameKind {
     /// None: all trajectories.
@@ -28,8 +28,8 @@ pub enum NameKind {
 /// Names of agent, version and model; empty where there is none.
 pub(crate) type DimensionNames<'r> = [&'r str; 3];
 
-/// The names of [`NameKind::Together`] as one text. A JSON list, so that all texts of one agent share a prefix and can
-/// be found by range.
+/// The names of [`NameKind::Together`] as one text. A JSON list, so that all texts of one agent share a prefix and
+/// can be found by range.
 pub(crate) fn encode_dimensions(names: DimensionNames<'_>) -> String {
     serde_json::json!(names).to_string()
 }
@@ -39,7 +39,7 @@ pub(crate) fn decode_dimensions(text: &str) -> Option<[String; 3]> {
     serde_json::from_str(text).ok()
 }
 
-/// The dimensions of a rollup: what trajectories are distinguished by, and when they began.
+/// The dimensions of a rollup: what trajectories are grouped by, and when they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RollupDimensions<'r> {
     pub(crate) project: i64,
@@ -76,7 +76,8 @@ impl<'r> CoarseRollupKey<'r> {
 }
 
 impl<'r> RollupDimensions<'r> {
-    /// The same for the first bucket of the hour: all buckets of an hour are counted in the same coarse rows.
+    /// Returns the same dimensions for the first bucket of the hour: all buckets of an hour are counted in the same
+    /// coarse rows.
     pub(crate) fn truncate_to_hour(self) -> RollupDimensions<'r> {
         const BUCKETS: i64 = HOUR_NS / BUCKET_NS;
         RollupDimensions { bucket: self.bucket.div_euclid(BUCKETS) * BUCKETS, ..self }

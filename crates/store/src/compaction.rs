@@ -29,11 +29,11 @@ impl Store {
     }
 }
 
-/// Merges the blocks of the next traces that have several. Concatenated protobuf messages are one message, so their
-/// bodies are simply joined.
+/// Merges the blocks of the next traces that have more than one. Concatenated protobuf messages are one message, so
+/// their bodies are simply joined.
 fn merge_blocks(sql: &SqlConnection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
-    /// What stays in pieces, because a body must be readable at once.
+    /// Maximum bytes of a merged body, because a body is read into memory as a whole.
     const MAX_BYTES: usize = 32 << 20;
     let traces: Vec<i64> = sql
         .prepare_cached(

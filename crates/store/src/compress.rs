@@ -8,7 +8,8 @@ use crate::error::StoreError;
 
 /// Negative levels of zstd are the fastest ones.
 const LEVEL: i32 = -1;
-/// Bytes that one body may decompress to: more than any request may have. Guards against a damaged or hostile file.
+/// Maximum bytes that one body may decompress to: more than any request may have. Guards against a damaged or hostile
+/// file.
 const MAX_BYTES: usize = 1 << 30;
 
 thread_local! {
@@ -35,7 +36,7 @@ fn new_compressor() -> std::io::Result<zstd::bulk::Compressor<'static>> {
     Ok(compressor)
 }
 
-/// Bytes that a body decompresses to, as its frame states; `None` for a damaged one.
+/// Returns the decompressed size of a body, as its frame states it; `None` for a damaged one.
 pub(crate) fn decompressed_size(bytes: &[u8]) -> Option<u64> {
     zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten()
 }

@@ -11,8 +11,8 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::error::StoreError;
 use crate::files::{append_path_suffix, check_database_file};
 
-/// Migrations in order. `user_version` of a file is the number of those it has been through. A released migration never
-/// changes.
+/// Migrations in order. `user_version` of a file is the number of migrations that were applied to it. A released
+/// migration never changes.
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
@@ -38,9 +38,9 @@ pub fn sqlite_version() -> &'static str {
 const APPLICATION_ID: i64 = 0x6772_6164;
 /// Compressed spans have a few hundred bytes to a few kilobytes. Larger pages keep more of them out of overflow chains.
 const PAGE_BYTES: i64 = 8192;
-/// Pages of the write-ahead log before they are moved into the database file: 32 MB.
+/// Maximum number of pages in the write-ahead log before they are moved into the database file: 32 MB.
 const CHECKPOINT_PAGES: i64 = 4000;
-/// Prepared statements that a connection caches.
+/// Maximum number of prepared statements that a connection caches.
 const STATEMENTS: usize = 64;
 /// How long a connection waits for another process that writes.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ fn create_store(path: &Path) -> Result<(), StoreError> {
         }
     };
     remove_draft();
-    // Created here and not by SQLite, so that only its owner can read it. SQLite gives the files beside it the same
+    // Created here and not by SQLite, so that only its owner can read it. SQLite gives its log and index the same
     // rights.
     crate::create_private(&draft).map_err(not_writable)?;
     let made = set_up_store(&draft, path)
@@ -113,8 +113,8 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens the file for reading, with or without a writer beside it. The connection itself needs write access to the
-/// index of the write-ahead log; `query_only` prevents statements from writing.
+/// Opens the file for reading, also while a writer has it open. The connection itself needs write access to the index
+/// of the write-ahead log; `query_only` prevents statements from writing.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let (connection, version) = open_any_version(path)?;
     let known = MIGRATIONS.len() as i64;
@@ -126,8 +126,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     }
 }
 
-/// As [`open_reader`], for what can be read in every version so far. Returns the number of migrations that the file has
-/// been through.
+/// As [`open_reader`], for tables that are the same in every version so far. Returns the number of migrations that
+/// were applied to the file.
 pub(crate) fn open_any_version(path: &Path) -> Result<(Connection, i64), StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
         let connection =
@@ -222,7 +222,7 @@ pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String
     Ok(objects(&reference)?.into_iter().find(is_changed).map(|(name, _)| name))
 }
 
-/// Whether a file still needs migrations.
+/// Opens a file and returns whether it still needs migrations.
 pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let connection =
@@ -232,7 +232,7 @@ pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
     Ok(check_version(&connection, path)? < MIGRATIONS.len() as i64)
 }
 
-/// Number of migrations that a file has been through. An error if it is not ours or from a newer version.
+/// Returns the number of migrations that were applied to a file. An error if it is not ours or from a newer version.
 fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(opening);
@@ -249,7 +249,7 @@ fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError
     Ok(version)
 }
 
-/// Holds what a statement does against what it should: no sorting, no reading of whole tables.
+/// Asserts the query plan of a statement: no sorting, no full table scan.
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(crate) fn assert_plan(sql: &Connection, statement: &str, way: &str) {

@@ -24,7 +24,7 @@ impl StoreEngine {
         }
     }
 
-    /// Opens a connection for writing, beside the one of the writer.
+    /// Opens a connection for writing, in addition to that of the writer.
     pub(crate) fn open_writer(&self) -> Result<SqlConnection, StoreError> {
         match self {
             StoreEngine::File(path) => crate::connection::open_writer(path).map(SqlConnection::Sqlite),
@@ -43,7 +43,7 @@ impl StoreEngine {
         }
     }
 
-    /// The engine of the copy that holds this lock itself.
+    /// Returns the engine for the copy that holds this lock itself.
     pub(crate) fn beside_copy_lock(self) -> StoreEngine {
         match self {
             StoreEngine::File(path) => StoreEngine::File(path),

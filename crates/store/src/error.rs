@@ -25,7 +25,7 @@ pub enum StoreError {
     Damaged { path: PathBuf, reason: String },
     #[error("{path}: made by a newer Gradus (format {found}, this one knows {known}); use that version")]
     TooNew { path: PathBuf, found: i64, known: i64 },
-    /// Only where nothing may be changed: everything else migrates an older store.
+    /// Only where nothing may be changed: otherwise an older store is migrated.
     #[error("{path}: made by an older Gradus (format {found}, this one has {known}); `gradus store check` upgrades it")]
     TooOld { path: PathBuf, found: i64, known: i64 },
     #[error("{path}: {reason}; the folder must exist and be writable")]
@@ -101,12 +101,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the requested data is at fault, as opposed to the store: other requests may succeed.
+    /// Whether the requested data is at fault and not the store: other requests may succeed.
     pub fn is_of_content(&self) -> bool {
         matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
     }
 
-    /// Whether the store refused to be written to, as opposed to one task: others would fail, too.
+    /// Whether the store refused to be written to, so that other tasks would fail, too.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -214,7 +214,7 @@ fn is_conflict(error: &::postgres::Error) -> bool {
     error.code().is_some_and(|code| conflicts.contains(&code))
 }
 
-/// The reason in one line: beside it, rusqlite prints the whole statement.
+/// Returns the reason in one line: otherwise, rusqlite also prints the whole statement.
 fn describe_sql_error(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),

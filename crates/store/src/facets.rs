@@ -54,7 +54,8 @@ pub(crate) fn write_facets(sql: &SqlConnection, trace: i64) -> Result<(), StoreE
     new.write(sql)
 }
 
-/// As [`write_facets`], but new rows are only collected. Most facets do not change, and unchanged ones are not written.
+/// As [`write_facets`], but new rows are only collected. Most facets do not change, and unchanged ones are not
+/// written.
 pub(crate) fn gather_facets(
     sql: &SqlConnection,
     trace: i64,
@@ -139,7 +140,7 @@ impl TraceFacets {
         }
     }
 
-    /// A label is found with and without the name of its evaluator.
+    /// Adds a label with and without the name of its evaluator.
     fn put_verdict(&mut self, evaluator: &str, label: Option<&str>, is_wrong: bool) {
         self.put(FacetKind::Evaluator, evaluator);
         if is_wrong {
@@ -168,7 +169,8 @@ impl TraceFacets {
         }
     }
 
-    /// Failure groups of a trajectory: its own reasons may have been counted to a similar one, which only the store knows.
+    /// Adds the failure groups of a trajectory. Its own reasons may have been merged into a similar group, which only
+    /// the store knows.
     fn put_failure_groups(&mut self, sql: &SqlConnection, no: i64) -> Result<(), StoreError> {
         let mut groups = sql.prepare_cached(
             "SELECT key FROM failure CROSS JOIN failure_group ON failure_group.no = failure.failure_group \

@@ -11,15 +11,16 @@ use crate::error::StoreError;
 use crate::records::{FailureGroupKey, OutcomeRecord};
 use crate::writer::WriteHandle;
 
-/// Groups that are distinguished. Models word reasons freely, so their number has to be bounded; beyond it, further
-/// reasons of an evaluator are one group.
+/// Maximum number of groups. Models word reasons freely, so their number has to be bounded; beyond it, further
+/// reasons of an evaluator share one group.
 const MAX_GROUPS: i64 = 2_000;
-/// Groups of the same evaluator, tool and label that a new reason is compared with: the newest ones.
+/// Maximum number of groups of the same evaluator, tool and label that a new reason is compared with: the newest
+/// ones.
 const MAX_COMPARED: i64 = 200;
 /// The reason of groups that stand for many.
 const OTHER_REASONS: &str = "other reasons";
 
-/// What people say about a group. Empty texts remove what was said before.
+/// What people say about a group. Empty texts remove an earlier text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureGroupNote {
     pub name: Option<String>,
@@ -43,7 +44,7 @@ pub(crate) fn assign_failure_group(
         return Ok(Some(no));
     }
     if count_groups(sql)? >= MAX_GROUPS {
-        // Groups whose trajectories are gone make room.
+        // Deletes groups without trajectories to make room.
         forget_empty_groups(sql)?;
     }
     if count_groups(sql)? < MAX_GROUPS {
@@ -108,7 +109,7 @@ fn lower_first_seen(sql: &SqlConnection, no: i64, start_ns: i64) -> Result<(), S
     Ok(())
 }
 
-/// Replaces the rows of a trajectory by what its verdicts say now.
+/// Replaces the rows of a trajectory by those of its current verdicts.
 pub(crate) fn replace_failures(sql: &SqlConnection, trajectory: i64) -> Result<(), StoreError> {
     forget_failures(sql, trajectory)?;
     sql.prepare_cached(
@@ -127,7 +128,7 @@ pub(crate) fn forget_failures(sql: &SqlConnection, trajectory: i64) -> Result<()
     Ok(())
 }
 
-/// Removes groups that have no trajectory left and that nobody said anything about.
+/// Removes groups that have neither a trajectory nor a note of a person.
 pub(crate) fn forget_empty_groups(sql: &SqlConnection) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM failure_group WHERE name IS NULL AND note IS NULL AND muted_ns IS NULL \
@@ -196,7 +197,7 @@ impl Store {
         })
     }
 
-    /// Writes what people say about a group. False if there is no such group.
+    /// Writes what people say about a group. Returns false if the group does not exist.
     pub fn annotate_failure_group(
         &self,
         key: &str,

@@ -22,7 +22,7 @@ impl FileGuard {
         FileGuard { files, log_limit: LogLimit::new(readers), is_rescued: false }
     }
 
-    /// Checks the files, and saves the log once if they are not as they were. Returns the size of the log.
+    /// Checks the files, and saves the log once if one of them was removed or replaced. Returns the size of the log.
     pub(crate) fn check(&mut self, connection: &SqlConnection) -> Result<u64, StoreError> {
         let Some((files, connection)) = self.files.as_ref().zip(connection.sqlite()) else { return Ok(0) };
         let checked = files.check();
@@ -47,7 +47,7 @@ impl FileGuard {
         }
     }
 
-    /// A checkpoint may free space: the log itself takes some.
+    /// Checkpoints and truncates the log, which frees its space on a full disk.
     pub(crate) fn free_log(&self, connection: &SqlConnection) {
         if let Some(connection) = connection.sqlite() {
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");

@@ -148,7 +148,7 @@ impl StoreFiles {
     }
 }
 
-/// Time that a checkpoint may take to empty the log.
+/// Maximum time that a checkpoint may take to empty the log.
 const LOG_RESET_TIME: Duration = Duration::from_millis(20);
 
 /// Content of the index of a write-ahead log.
@@ -199,8 +199,8 @@ pub(crate) fn append_path_suffix(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Whether there is a database at this path. A truncated one is an error, because SQLite takes an empty file for a new
-/// database and overwrites it.
+/// Returns whether a database exists at this path. A truncated one is an error, because SQLite takes an empty file
+/// for a new database and overwrites it.
 pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
     let damaged = |reason: String| Err(StoreError::Damaged { path: path.to_owned(), reason });
     let log_bytes = std::fs::metadata(append_path_suffix(path, "-wal")).map_or(0, |data| data.len());

@@ -68,7 +68,7 @@ const MAX_TOKENS: u64 = 1 << 36;
 /// Maximum cost of one trajectory in US dollars, for the same reason.
 const MAX_USD: f64 = 1e9;
 
-/// Rows of one part of a trace group: some tens of milliseconds of writing.
+/// Maximum number of rows in one part of a trace group: some tens of milliseconds of writing.
 const MAX_PART_ROWS: usize = 2_000;
 
 /// Identifies the version of a trajectory that an outcome is about. A verdict of a model that arrives after the
@@ -84,7 +84,7 @@ impl TrajectoryDigest {
 }
 
 impl Store {
-    /// Stores the trajectories of trace groups in place of their earlier ones. Unchanged trajectories keep their
+    /// Stores the trajectories of trace groups and replaces their earlier ones. Unchanged trajectories keep their
     /// outcomes. All groups are stored or none, which costs much less than one by one. Returns the number of new and
     /// changed trajectories.
     pub fn store_assembled_groups(

@@ -32,7 +32,7 @@ pub struct TraceChunk {
     pub(crate) body: Vec<u8>,
 }
 
-/// What the store knows of a span beside its block.
+/// What the store keeps of a span in addition to its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanKey {
     pub span_id: SpanId,
@@ -114,10 +114,10 @@ pub(crate) fn chunk_time_range(chunk: &TraceChunk) -> Option<(i64, i64)> {
     Some((start_ns, clamp_timestamp(chunk.end_ns).max(start_ns)))
 }
 
-/// Traces of one trace group. A further trace begins a new group: a session without end must not be assembled as a
-/// whole for each of its calls.
+/// Maximum number of traces in one trace group. A further trace begins a new group: a session without end must not be
+/// assembled as a whole for each of its calls.
 const MAX_TRACES_IN_A_STORY: i64 = 200;
-/// Trace groups that one link of a trace may unite.
+/// Maximum number of trace groups that one link of a trace may merge.
 const MAX_STORIES_TIED: usize = 8;
 
 /// Stores the chunks of one request. The caller runs this in a transaction, so it is all or nothing.
@@ -332,7 +332,7 @@ fn update_trace(
     Ok(())
 }
 
-/// Adds a trace to those with errors before it is assembled.
+/// Adds an error facet to a trace before it is assembled, so that filters find it.
 fn find_by_error(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO facet (project, kind, value, start_ns, trace) SELECT project, ?2, '', start_ns, no FROM trace \
@@ -342,7 +342,7 @@ fn find_by_error(sql: &SqlConnection, trace: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The row of a trace, if there is one.
+/// Returns the row of a trace; `None` if it is not stored.
 fn known_trace(sql: &SqlConnection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
     let id = trace_id.0.to_be_bytes();
     let known = sql
@@ -416,11 +416,11 @@ fn insert_spans(
 /// The result of linking a trace.
 pub(crate) struct TraceLinkResult {
     pub(crate) trace_group: i64,
-    /// Whether trace groups were united.
+    /// Whether trace groups were merged.
     pub(crate) has_united: bool,
 }
 
-/// Links a trace to those that it belongs with, and unites their groups.
+/// Links a trace to those that it belongs with, and merges their groups.
 pub(crate) fn link_trace(
     sql: &SqlConnection,
     trace: i64,
@@ -480,8 +480,8 @@ fn lock_link_keys(sql: &SqlConnection, links: &[(LinkKind, u64)]) -> Result<(), 
     Ok(())
 }
 
-/// Links a trace by features that were found when it was assembled. True if it is in another group now, which enters
-/// the ready queue.
+/// Links a trace by features that were found when it was assembled. Returns whether it is in another group now, which
+/// enters the ready queue.
 pub(crate) fn tie_later(
     sql: &SqlConnection,
     trace_id: TraceId,
@@ -506,8 +506,8 @@ pub(crate) fn tie_later(
     Ok(tied.has_united)
 }
 
-/// Unites two trace groups. `None` if they are one already, would have too many traces, or one is quarantined: a trace
-/// that cannot be assembled must not affect others.
+/// Merges two trace groups. Returns `None` if they are the same, would have too many traces, or one is quarantined: a
+/// trace that cannot be assembled must not affect others.
 fn merge_trace_groups(sql: &SqlConnection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
@@ -528,7 +528,7 @@ fn merge_trace_groups(sql: &SqlConnection, a: i64, b: i64) -> Result<Option<i64>
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 AND story = ?2")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
-    // Failed attempts of either group count for the united one.
+    // Failed attempts of either group count for the merged one.
     sql.prepare_cached(
         "INSERT INTO due (story, arrived_ns, is_ended, project, attempts, is_suspect) \
          SELECT ?1, arrived_ns, is_ended, project, attempts, is_suspect FROM due \

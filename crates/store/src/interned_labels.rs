@@ -1,4 +1,4 @@
-//! Texts for the full-text index.
+//! Words of a text for the full-text index.
 
 use std::collections::HashSet;
 
@@ -54,7 +54,7 @@ pub(crate) fn split_folded(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// PostgreSQL refuses words of 2 KB.
+/// Maximum bytes of a word. PostgreSQL refuses words of 2 KB.
 const MAX_WORD_BYTES: usize = 500;
 
 #[cfg(test)]

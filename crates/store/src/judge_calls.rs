@@ -16,7 +16,7 @@ use crate::ready_queue::LEASE_INTERVAL;
 use crate::spend::{JudgeSpend, add_spend, bucket_index};
 use crate::sql::{OptionalRow, SqlConnection, SqlError, SqlRow, ToSqlParam, params};
 
-/// How long answers are kept for servers that take work over: longer than a budget or a judge keeps it waiting.
+/// How long answers are stored for servers that take work over: longer than a budget or a judge delays it.
 pub(crate) const ANSWERS_KEPT_NS: i64 = 7 * DAY_NS;
 /// First key of the advisory locks of budgets: "grbu" in ASCII. The second one is a hash of the rule.
 const BUDGET_LOCK: i64 = 0x6772_6275;
@@ -24,8 +24,8 @@ const BUDGET_LOCK: i64 = 0x6772_6275;
 /// A call that is about to be made.
 #[derive(Clone, Debug)]
 pub struct JudgeCall {
-    /// Hash of everything that may change the answer: content, rubric, judge. `None` for a call that is made whoever
-    /// else asks the same.
+    /// Hash of everything that may change the answer: content, rubric, judge. `None` for a call that shares its
+    /// answer with no other.
     pub key: Option<[u8; 16]>,
     /// The rule whose budget pays.
     pub rule: String,
@@ -77,7 +77,7 @@ impl OpenCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers a call that is about to begin. Until it is forgotten, its row is not taken for a left-over.
+    /// Numbers a call that is about to begin. Until it is forgotten, its row is not treated as a leftover.
     fn begin(&self) -> i64 {
         let mut numbers = self.lock();
         numbers.last += 1;
@@ -141,7 +141,7 @@ impl Store {
         self.run_short_transaction(move |sql| charge_lost_calls(sql, &node))
     }
 
-    /// Dollars that the calls of a rule under way may cost.
+    /// Returns the dollars that the unfinished calls of a rule may cost.
     pub fn reserved_usd(&self, rule: &str) -> Result<f64, StoreError> {
         let reader = self.readers.take_reader()?;
         let sum = "SELECT coalesce(sum(reserved_usd), 0.0) FROM judge_call WHERE rule = ? AND answer IS NULL";
@@ -172,8 +172,8 @@ impl OpenCall {
     }
 }
 
-/// Whether the server that owns a row is alive, with the name of this server as the second parameter. SQLite has no other
-/// servers.
+/// SQL condition: whether the server that owns a row is alive, with the name of this server as the second parameter.
+/// SQLite has no other servers.
 fn is_owner_alive(sql: &SqlConnection) -> String {
     sql.choose(
         "owner = ?2".to_owned(),
@@ -314,13 +314,14 @@ fn close_call(
     }
 }
 
-/// Calls under way that a condition selects, in an order in which servers do not wait for each other in circles.
+/// Finds unfinished calls that a condition selects, in an order in which servers do not wait for each other in
+/// circles.
 fn find_open_calls(
     sql: &SqlConnection,
     condition: &str,
     params: &[&dyn ToSqlParam],
 ) -> Result<Vec<OpenCall>, StoreError> {
-    // What another server settles at this moment is left to it.
+    // A call that another server settles at this moment is skipped.
     let lock = sql.choose("", "FOR UPDATE SKIP LOCKED");
     let columns = OpenCall::COLUMNS;
     let mut statement = sql.prepare(&format!(

@@ -33,7 +33,7 @@ pub struct KeyRow {
 
 /// Makes keys recognisable in logs and for secret scanners.
 const PREFIX: &str = "gradus_";
-/// Longest session. A session that lasts longer was begun by a clock that was ahead, and is not valid.
+/// Maximum length of a session. A session that lasts longer was begun by a clock that was ahead, and is not valid.
 const MAX_SESSION_NS: i64 = 31 * 86_400_000_000_000;
 
 /// A new key from the random source of the operating system.
@@ -52,7 +52,7 @@ fn session_hash(session: &str) -> [u8; 32] {
     *hasher.update(session.as_bytes()).finalize().as_bytes()
 }
 
-/// A name in a list of scopes that is not the name of a scope.
+/// A list of scopes contains an unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope {name:?}; there are ingest, read and admin")]
 pub struct UnknownScope {
@@ -138,7 +138,7 @@ fn read_keys(connection: &SqlConnection) -> Result<Vec<KeyRow>, StoreError> {
 }
 
 impl Store {
-    /// Adds a key to the store in a folder, also while a server uses it. False if the name is taken.
+    /// Adds a key to a store, also while a server uses it. Returns false if the name is taken.
     pub fn add_key_beside(
         location: &StoreLocation,
         name: &str,
@@ -153,7 +153,7 @@ impl Store {
         Ok(added == 1)
     }
 
-    /// Revokes a key. False if there is no such key, or it was revoked before.
+    /// Revokes a key, also while a server uses the store. Returns false if the key is unknown or was revoked before.
     pub fn revoke_key_beside(location: &StoreLocation, name: &str, now_ns: i64) -> Result<bool, StoreError> {
         if let Some(path) = location.folder().map(|folder| folder.join(crate::FILE_NAME)).filter(|path| !path.is_file())
         {

@@ -1,5 +1,5 @@
 //! What several servers on one database agree on: who assembles a trace group, who judges a trajectory, and who sends
-//! alerts. SQLite has one server only, so there everything is its own.
+//! alerts. SQLite has one server only, which owns everything.
 //!
 //! A claim is a lease: it ends by the clock of the database if its server does not renew it, so clocks of servers may
 //! differ. A server that lost its lease, for example because it stood still, may not write what it made of it.
@@ -20,11 +20,11 @@ use crate::sql::{SqlConnection, params};
 
 /// How often a lease is renewed: three times in its duration.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How soon a heartbeat that failed is repeated.
+/// Interval after which a failed heartbeat is repeated.
 const FAILED_HEARTBEAT: Duration = Duration::from_secs(2);
 /// Session-level advisory lock of the server that sends alerts: "gral" in ASCII.
 const LEADER_LOCK: i64 = 0x6772_616c;
-/// Days for which partitions are made in advance.
+/// Number of days for which partitions are created in advance.
 const DAYS_AHEAD: i64 = 3;
 
 /// This server among those that use the database.
@@ -42,9 +42,9 @@ struct NodeState {
     is_leader: AtomicBool,
     /// Whether the last heartbeat could not be written.
     is_failing: AtomicBool,
-    /// By how much the clock of the database is ahead of this server's.
+    /// How far the clock of the database is ahead of this server's.
     clock_offset_ns: AtomicI64,
-    /// What the server says about its settings; empty until it does.
+    /// The published settings of this server; empty until they are set.
     settings: Mutex<String>,
 }
 
@@ -106,7 +106,7 @@ impl ClusterNode {
         &self.state.name
     }
 
-    /// What every heartbeat says about the settings of this server from now on.
+    /// Sets the settings that every heartbeat publishes from now on.
     pub(crate) fn set_settings(&self, settings: &str) {
         settings.clone_into(&mut self.state.settings.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -116,7 +116,7 @@ impl ClusterNode {
         self.state.is_failing.load(Ordering::Relaxed)
     }
 
-    /// Whether this server does what only one may do.
+    /// Whether this server runs the tasks that only one server may run.
     pub(crate) fn is_leader(&self) -> bool {
         self.state.is_leader.load(Ordering::Relaxed)
     }
@@ -136,10 +136,10 @@ impl Drop for ClusterNode {
     }
 }
 
-/// One heartbeat, on another connection if the old one is lost. Whether it was written.
+/// Sends one heartbeat, on a new connection if the old one is lost. Returns whether it was written.
 fn beat_connected(connection: &mut Option<SqlConnection>, engine: &StoreEngine, state: &NodeState) -> bool {
     if connection.as_ref().is_none_or(SqlConnection::is_broken) {
-        // The lock of the leader went with the connection.
+        // The leader lock was lost with the connection.
         state.is_leader.store(false, Ordering::Relaxed);
         *connection = engine.open_writer().ok();
     }
@@ -157,7 +157,7 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
         .prepare_cached("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)")?
         .query_row((), |row| row.get::<i64>(0))?
         .saturating_mul(1000);
-    // Half of the round trip; differences below a second are left alone, they are network and scheduling.
+    // Half of the round trip. Differences below a second are network and scheduling, and are ignored.
     let offset_ns = database_ns - before_ns.midpoint(system_time_ns());
     let offset_ns = if offset_ns.abs() < 1_000_000_000 { 0 } else { offset_ns };
     state.clock_offset_ns.store(offset_ns, Ordering::Relaxed);
@@ -174,7 +174,7 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
         sql.prepare_cached(&renew)?.execute([&state.name])?;
     }
     if takes_over {
-        // What fails is left to the next heartbeat; the rest of this one must not wait for it.
+        // Failed steps are left to the next heartbeat; the rest of this one must not wait for them.
         let _ = sql.transact(|| fail_unfinished(sql, database_ns));
         let _ = sql.transact(|| charge_lost_calls(sql, &state.name));
         forget_answers(sql, database_ns - ANSWERS_KEPT_NS)?;
@@ -189,8 +189,8 @@ fn beat(sql: &SqlConnection, state: &NodeState, takes_over: bool) -> Result<(), 
     Ok(())
 }
 
-/// Ends all leases, so that others need not wait, and charges calls that nobody waits for any more. Attempts that are
-/// not finished then count as failed, as after a crash.
+/// Ends all leases, so that others need not wait, and charges unfinished calls. Attempts that are not finished then
+/// count as failed, as after a crash.
 fn leave(sql: &SqlConnection, state: &NodeState) -> Result<(), StoreError> {
     sql.execute("UPDATE due SET leased_until = now() WHERE owner = ?", [&state.name])?;
     sql.execute("UPDATE ungraded SET owner = NULL, leased_until = NULL WHERE owner = ?", [&state.name])?;

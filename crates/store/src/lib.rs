@@ -1,7 +1,7 @@
 //! Stores received records and everything that was derived from them in one SQLite file, which is created at first use.
 //!
 //! No SQL is visible outside, so another engine could replace this crate. All writes go through one thread
-//! ([`WriteHandle`] tells when they are durable); reads run beside it and never wait for it. The store does not
+//! ([`WriteHandle`] resolves when they are durable); reads run concurrently and never wait for it. The store does not
 //! interpret spans: bodies are compressed OTLP export requests.
 
 mod alert_events;
@@ -121,17 +121,17 @@ pub struct Store {
     writer: Option<StoreWriter>,
     /// This server among those that share the database.
     node: ClusterNode,
-    /// For short transactions that must not wait for the writer.
+    /// For short transactions that must not wait for the writer thread.
     short_writes: ShortWrites,
     calls: judge_calls::OpenCalls,
-    /// Kept open: the operating system releases the lock when the process ends, however it ends.
+    /// Held open: the operating system releases the lock when the process ends, however it ends.
     _lock: Option<File>,
 }
 
 /// Settings of the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// Bytes that may wait in the write queue. Beyond them, writes fail with [`StoreError::Busy`].
+    /// Maximum bytes in the write queue. Beyond them, writes fail with [`StoreError::Busy`].
     pub most_queued_bytes: usize,
 }
 
@@ -200,8 +200,8 @@ impl Store {
         connection::pending_upgrade(path)
     }
 
-    /// Whether writes are expected to succeed, by those that were made last: the writer makes some itself while none
-    /// succeeds. Asks nothing of the store.
+    /// Whether writes are expected to succeed, judged by the latest ones: while none succeeds, the writer makes trial
+    /// writes. Does not access the store.
     pub fn is_writable(&self) -> bool {
         let is_failing = |writer: &StoreWriter| writer.status.is_failing.load(Ordering::Relaxed);
         !self.node.is_failing() && !self.writer.as_ref().is_none_or(is_failing) && self.check_files().is_ok()
@@ -238,8 +238,8 @@ impl Store {
         })
     }
 
-    /// Links traces by features that only assembling could find. True if trace groups were united; those enter the
-    /// ready queue.
+    /// Links traces by features that only assembling could find. Returns whether trace groups were merged; those
+    /// enter the ready queue.
     pub fn link_traces(
         &self,
         links: Vec<(TraceId, LinkKind, u64)>,
@@ -264,8 +264,8 @@ impl Store {
         self.engine.file().is_none()
     }
 
-    /// Whether this server does what only one of those on a database may do, such as sending alerts. Always true for an
-    /// embedded store.
+    /// Whether this server runs the tasks that only one server of a database may run, such as sending alerts. Always
+    /// true for an embedded store.
     pub fn is_leader(&self) -> bool {
         self.node.is_leader()
     }
@@ -279,7 +279,7 @@ impl Store {
     pub fn used_and_free_bytes(&self) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let Some(reader) = reader.sqlite() else {
-            // PostgreSQL keeps the room of removed rows for new ones, so the size of its files says little.
+            // PostgreSQL reuses the space of removed rows, so the size of its files says little.
             let used = reader.query_row("SELECT coalesce(sum(bytes), 0) FROM project_count", (), |row| row.get(0))?;
             return Ok((used, 0));
         };

@@ -85,7 +85,7 @@ impl Store {
         }
     }
 
-    /// Fails if a server could not start with this store. Nothing is checked for a folder, which is tried otherwise.
+    /// Fails if a server could not start with this store. Does nothing for a folder: opening it is the check.
     pub fn check_can_start(location: &StoreLocation) -> Result<(), StoreError> {
         match location.engine()? {
             StoreEngine::File(_) => Ok(()),

@@ -47,7 +47,7 @@ impl QueryInterrupt {
         QueryInterrupt(Box::new(interrupt))
     }
 
-    /// Safe to call from any thread, and without effect if nothing runs.
+    /// Can be called from any thread; does nothing if no statement runs.
     pub fn interrupt(&self) {
         (self.0)();
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for QueryInterrupt {
     }
 }
 
-/// Instructions of SQLite's virtual machine between two checks: some ten microseconds.
+/// Number of instructions of SQLite's virtual machine between two checks: some ten microseconds.
 pub(crate) const OPERATIONS_PER_CHECK: i32 = 1000;
 
 thread_local! {
@@ -80,8 +80,8 @@ pub fn run_monitored<T>(monitor: Arc<dyn QueryMonitor>, query: impl FnOnce() -> 
     query()
 }
 
-/// Whether the query of this thread may continue; always, without a monitor. Loops over rows call this, because work
-/// between rows does not reach SQLite.
+/// Fails if the query of this thread must stop. Always succeeds without a monitor. Loops over rows call this, because
+/// work between rows does not reach SQLite.
 pub fn check_query() -> Result<(), QueryStop> {
     match current_monitor() {
         Some(monitor) => monitor.check(),

@@ -4,11 +4,11 @@
 use crate::error::StoreError;
 use crate::sql::{SqlConnection, SqlValue, params_from_iter};
 
-/// Rows of a batch.
+/// Maximum number of rows in a batch.
 const BATCH_ROWS: usize = 500;
-/// Bytes of the bodies in a batch. A single larger body is a batch of its own.
+/// Maximum bytes of the bodies in a batch. A single larger body is a batch of its own.
 const BATCH_BYTES: i64 = 16 << 20;
-/// Rows of one `INSERT`. Both engines limit the number of parameters.
+/// Maximum number of rows in one `INSERT`. Both engines limit the number of parameters.
 const INSERT_ROWS: usize = 100;
 
 /// A table, and the columns that order its rows. Together they are unique, and both engines have an index of them.
@@ -57,7 +57,7 @@ pub(crate) const TABLES: &[MovedTable] = &[
 /// Hashes of API keys. Moved to another store, but not exported: exports are given to other people.
 pub(crate) const KEYS: MovedTable = table("api_key", &["no"]);
 
-/// Columns of PostgreSQL's tables that say which server works on a row. They mean nothing elsewhere.
+/// Columns of PostgreSQL's tables with the server that works on a row. They have no meaning in another store.
 const LEASE_COLUMNS: [&str; 3] = ["owner", "leased_until", "fence"];
 /// Columns of the table of projects that PostgreSQL counts in another table.
 pub(crate) const COUNT_COLUMNS: [&str; 3] = ["traces", "spans", "trajectories"];
@@ -100,7 +100,7 @@ impl MovedTable {
     }
 }
 
-/// Reads a table from its beginning, or from behind a row.
+/// Reads a table from its beginning, or from after a given row.
 pub(crate) struct TableReader<'c> {
     sql: &'c SqlConnection,
     table: &'static MovedTable,
@@ -145,7 +145,7 @@ impl<'c> TableReader<'c> {
         Ok(batch)
     }
 
-    /// How many of the next rows have bodies that are small enough together: at least one.
+    /// Returns the number of next rows whose bodies fit into a batch: at least one.
     fn count_bounded_rows(&self) -> Result<usize, StoreError> {
         let mut statement = self.sql.prepare_cached(&self.select("length(body)", BATCH_ROWS))?;
         let sizes = statement.query_map(params_from_iter(self.after.iter().flatten()), |row| row.get::<i64>(0))?;

@@ -1,4 +1,4 @@
-//! Servers on one database tell each other their settings, so that people notice when they differ.
+//! Servers on one database publish their settings to each other, so that people notice when they differ.
 
 use crate::Store;
 use crate::error::StoreError;
@@ -14,7 +14,7 @@ pub struct NodeRow {
     pub address: String,
     /// The version of the program.
     pub version: String,
-    /// What it says about its settings; empty if it says nothing.
+    /// The published settings of the server; empty if it published none.
     pub settings: String,
 }
 

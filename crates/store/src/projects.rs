@@ -23,7 +23,7 @@ pub struct ProjectInfo {
     pub description: Option<String>,
 }
 
-/// Traces that one step of a deletion removes at most.
+/// Maximum number of traces that one step of a deletion removes.
 const TRACES_A_STEP: i64 = 50;
 
 impl Store {
@@ -98,7 +98,8 @@ impl Store {
         })
     }
 
-    /// Removes a trace with everything derived from it, except its share in metrics. False if it does not exist.
+    /// Removes a trace with everything derived from it, except its share in metrics. Returns false if it does not
+    /// exist.
     pub fn remove_trace(&self, id: TraceId) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let known: Option<i64> = writing

@@ -29,11 +29,11 @@ struct ReaderState {
     is_held: bool,
 }
 
-/// Connections for the work of the server.
+/// Maximum number of connections for the work of the server.
 const MAX_READERS: usize = 8;
-/// Connections of queries that are kept for the next ones.
+/// Maximum number of idle connections of queries.
 const MAX_IDLE_QUERY_READERS: usize = 8;
-/// How long a query waits at most for the reset of the write-ahead log.
+/// Maximum time that a query waits for the reset of the write-ahead log.
 const MAX_HOLD: Duration = Duration::from_secs(5);
 
 impl ReaderPool {
@@ -113,7 +113,7 @@ impl ReaderPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held
     }
 
-    /// A connection that cannot be used by others is closed instead.
+    /// Returns a connection to the pool, or closes it if it cannot be reused.
     fn give_back(&self, mut connection: SqlConnection, is_for_query: bool) {
         if is_for_query {
             let is_reusable = remove_monitor(&mut connection);
@@ -154,7 +154,7 @@ fn install_monitor(
     }
 }
 
-/// Takes the monitor away again. Whether another query may use the connection.
+/// Removes the monitor. Returns whether another query may use the connection.
 fn remove_monitor(connection: &mut SqlConnection) -> bool {
     match connection {
         SqlConnection::Sqlite(connection) => connection.progress_handler(0, None::<fn() -> bool>).is_ok(),

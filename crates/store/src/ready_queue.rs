@@ -15,7 +15,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::writer::WriteHandle;
 
-/// Failed attempts after which a trace group is quarantined.
+/// Number of failed attempts after which a trace group is quarantined.
 pub const MAX_ATTEMPTS: i64 = 2;
 /// Pause before a failed group is tried again.
 const RETRY_PAUSE_NS: i64 = 1_000_000_000;
@@ -26,7 +26,7 @@ const ALONE: i64 = 2;
 const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
 /// How long a server may work on something without a sign of life, as SQL of PostgreSQL. Others take over then.
 pub(crate) const LEASE_INTERVAL: &str = "interval '30 seconds'";
-/// Bytes that are kept of the reason of a failure.
+/// Maximum bytes that are stored of the reason of a failure.
 const MAX_REASON_BYTES: usize = 500;
 
 /// Selects complete trace groups: those whose root has ended if nothing arrived for `quiet_ns`, the others if nothing
@@ -41,7 +41,7 @@ pub struct ReadyQuery {
     pub limit: usize,
 }
 
-/// A complete trace group.
+/// A trace group that is ready to be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyTraceGroup {
     pub trace_group: i64,
@@ -99,8 +99,9 @@ impl Store {
         Ok(ready)
     }
 
-    /// Records that these trace groups are about to be assembled. Returns those that may be: another server on the same
-    /// database may have been faster. The caller must wait for the commit before it begins.
+    /// Records that these trace groups are about to be assembled. Returns those that this server may assemble:
+    /// another server on the same database may have been faster. The caller must wait for the commit before it
+    /// begins.
     pub fn begin_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         // If one is assembled alone and the process ends, it is known which one is at fault.
         let state = if trace_groups.len() == 1 { ALONE } else { TOGETHER };
@@ -223,7 +224,7 @@ impl Store {
         Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([trace_group])?)
     }
 
-    /// Number of waiting trace groups without those in quarantine.
+    /// Number of trace groups in the queue, without quarantined ones.
     pub fn due_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
         let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row((), |row| row.get(0))?;
@@ -257,7 +258,7 @@ pub(crate) fn fail_unfinished(sql: &SqlConnection, now_ns: i64) -> Result<(usize
     Ok((started.len(), quarantined))
 }
 
-/// Records the state of attempts, or 0 for none.
+/// Records that attempts were started, together or alone; 0 means that none is under way.
 fn set_started(sql: &SqlConnection, trace_groups: &[i64], state: i64) -> Result<(), StoreError> {
     let mut update = sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
     for trace_group in trace_groups {

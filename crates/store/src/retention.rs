@@ -13,7 +13,7 @@ use crate::judge_calls::forget_answers;
 use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
 
-/// Limits of what is kept. `None` means no limit.
+/// Limits of what is stored. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     pub max_age_ns: Option<i64>,
@@ -29,29 +29,29 @@ pub struct RemovalCounts {
     pub has_more: bool,
 }
 
-/// Traces that one step removes at most.
+/// Maximum number of traces that one step removes.
 const TRACES_A_STEP: i64 = 50;
-/// Arrival times that one step corrects at most.
+/// Maximum number of arrival times that one step corrects.
 const CORRECTIONS_A_STEP: i64 = 5_000;
-/// Bytes of records after which a step ends.
+/// Bytes of removed records after which a step ends.
 const BYTES_A_STEP: u64 = 16 << 20;
-/// Free pages that one step returns to the file system.
+/// Maximum number of free pages that one step returns to the file system.
 const PAGES_A_STEP: i64 = 500;
 
-/// Attempts to checkpoint the log, and the time between them.
+/// Number of attempts to checkpoint the log, and the time between them.
 const CHECKPOINT_TRIES: usize = 20;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long dropping a partition waits for others, and lets others wait.
 const DROP_WAIT_MS: u64 = 200;
 
-/// How long spending is kept at least: a month, over which people watch it, and some days.
+/// Minimum time for which spending is stored: a month, over which people watch it, and some days.
 const SPEND_KEPT_NS: i64 = 40 * DAY_NS;
 
 impl Store {
-    /// Returns the room of removed traces to the file system. SQLite: checkpoints the write-ahead log, if nobody reads
-    /// from it; only then does the file shrink to its content. PostgreSQL: drops the partitions of days that have no
-    /// trace any more.
+    /// Returns the space of removed traces to the file system. SQLite: checkpoints the write-ahead log, if nobody
+    /// reads from it; only then does the file shrink to its content. PostgreSQL: drops the partitions of days that
+    /// have no trace any more.
     pub fn give_back_room(&self, now_ns: i64) -> Result<(), StoreError> {
         // On a connection of its own, since a checkpoint cannot be part of a transaction. It does not wait for readers,
         // because that would block the writer.
@@ -68,8 +68,9 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a few traces that must not be kept, those that arrived first. A trace arrived when its first record did,
-    /// by the clock of this server. The times of its spans do not count, and later records do not make it younger.
+    /// Removes a few traces that exceed the limits, those that arrived first. The arrival of a trace is that of its
+    /// first record, by the clock of this server. The times of its spans do not count, and later records do not make
+    /// it younger.
     pub fn retain_step(
         &self,
         retention: RetentionPolicy,
@@ -112,8 +113,8 @@ impl Store {
     }
 }
 
-/// Drops partitions of PostgreSQL. That needs a lock on the whole table, for which writers and readers would have to
-/// wait, too: it is given up soon, and tried again the next time.
+/// Drops empty partitions of PostgreSQL. Dropping one needs a lock on the whole table, which blocks readers and
+/// writers: the attempt is given up soon, and repeated the next time.
 fn drop_empty_days(sql: &SqlConnection, now_ns: i64) -> Result<(), StoreError> {
     // Yesterday's traces may still be in the making by a server whose clock is behind.
     let before_day = now_ns / DAY_NS - 1;

@@ -288,7 +288,7 @@ fn write_rollup_rows(
     }
     insert.finish()?;
     for (RollupKey { of, evaluator, tool }, _) in rows.iter().filter(|(_, by)| by.trajectories < 0) {
-        // The row goes with its last trajectory, and with it what rounding left.
+        // A row is deleted with its last trajectory, and with it the rounding error.
         sql.prepare_cached(
             "DELETE FROM rollup WHERE project = ? AND evaluator = ? AND tool = ? AND bucket = ? AND agent = ? \
              AND version = ? AND model = ? AND trajectories <= 0",

@@ -1,5 +1,5 @@
-//! Short transactions beside the writer. The writer puts many tasks into one transaction, so a lock that one of them takes
-//! would be held until the last one is done, and servers would wait for each other in circles.
+//! Short transactions outside of the writer. The writer puts many tasks into one transaction, so a lock that one of
+//! them takes would be held until the last one is done, and servers would wait for each other in circles.
 
 use std::sync::{Mutex, PoisonError};
 

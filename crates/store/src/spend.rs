@@ -59,7 +59,7 @@ impl Store {
 const ADD_TO_ROW: &str = "ON CONFLICT (bucket, rule, project) DO UPDATE SET calls = spend.calls + excluded.calls, \
                           unpriced = spend.unpriced + excluded.unpriced, cost_usd = spend.cost_usd + excluded.cost_usd";
 
-/// Number of the bucket that a time is in. Rounds down, also before 1970.
+/// Returns the number of the bucket that contains a time. Rounds down, also before 1970.
 pub(crate) fn bucket_index(ns: i64) -> i64 {
     ns.div_euclid(BUCKET_NS)
 }

@@ -28,7 +28,7 @@ pub struct CopiedTable {
     pub rows: u64,
 }
 
-/// How far a copy is: the table, and the key of its last row as JSON.
+/// Position of a copy: the table, and the key of its last row as JSON.
 struct CopyPosition {
     source: String,
     table: usize,
@@ -90,7 +90,7 @@ fn open_target(to: &StoreLocation) -> Result<(Store, Option<SqlConnection>), Sto
         StoreLocation::Folder(folder) => Ok((Store::open_folder(folder, StoreOptions::default())?, None)),
         StoreLocation::Postgres(_) => {
             let engine = to.engine()?.beside_copy_lock();
-            // Before servers are looked for: whoever names the wrong database should not stop them.
+            // Checked before servers are looked for: users who name the wrong database should not stop its servers.
             require_vacant(&engine)?;
             let lock = engine.lock_for_copy()?;
             let store = Store::with_engine(engine, None, StoreOptions::default())?;
@@ -245,7 +245,7 @@ fn key_to_json(key: &[SqlValue]) -> String {
     serde_json::Value::from_iter(values).to_string()
 }
 
-/// Whether a copy into this store was begun and did not end.
+/// Whether a copy into this store was begun and not finished.
 fn has_incomplete_copy(sql: &SqlConnection) -> Result<bool, StoreError> {
     let statement = sql.choose(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'store_copy')",
@@ -254,7 +254,7 @@ fn has_incomplete_copy(sql: &SqlConnection) -> Result<bool, StoreError> {
     Ok(sql.query_row(statement, (), |row| row.get(0))?)
 }
 
-/// Fails if a copy into the store was begun and did not end.
+/// Fails if a copy into the store was begun and not finished.
 pub(crate) fn require_no_copy(sql: &SqlConnection, engine: &StoreEngine) -> Result<(), StoreError> {
     match has_incomplete_copy(sql)? {
         true => Err(StoreError::IncompleteCopy { path: engine.to_string().into() }),
@@ -334,7 +334,7 @@ fn append_value(bytes: &mut Vec<u8>, value: &SqlValue) {
 }
 
 impl Store {
-    /// The store itself, unless it is the target of a copy that did not end.
+    /// Returns the store itself, unless it is the target of an unfinished copy.
     pub(crate) fn require_complete(self) -> Result<Store, StoreError> {
         require_no_copy(&*self.readers.take_reader()?, &self.engine)?;
         Ok(self)

@@ -21,8 +21,8 @@ use crate::project_numbers::ProjectNumberCache;
 
 /// Version of the export format, in its first line.
 const FORMAT: i64 = 1;
-/// What a migration computes for rows that were there before it, beside the default values of its columns: the number
-/// of the migration, and the statement. Applied after an export from before that migration was imported.
+/// Values that a migration computes for existing rows, in addition to the defaults of its columns: the number of the
+/// migration, and the statement. Applied after the import of an export from before that migration.
 const BACKFILLS: &[(i64, &str)] = &[
     (2, "UPDATE due SET project = coalesce((SELECT project FROM trace WHERE no = story), 0)"),
     (3, "UPDATE trace SET first_arrived_ns = arrived_ns"),
@@ -158,7 +158,7 @@ impl Store {
     }
 }
 
-/// Brings counters up to date that an import bypassed.
+/// Updates counters that an import bypassed.
 pub(crate) fn finish_import(sql: &SqlConnection) -> Result<(), StoreError> {
     // In SQLite, the triggers counted rows whose counts were imported already. In PostgreSQL, rows came with numbers that
     // its sequences do not know.
@@ -184,7 +184,7 @@ fn sync_file(path: &Path) -> io::Result<()> {
     std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The number of migrations that a store has been through.
+/// Returns the number of migrations that were applied to a store.
 pub(crate) fn schema_of(sql: &SqlConnection) -> Result<i64, StoreError> {
     match sql.sqlite() {
         Some(connection) => Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?),

@@ -185,8 +185,8 @@ impl Store {
             .optional()?)
     }
 
-    /// Rules other than these that trajectories wait for, with their projects, each pair once. Such rules were removed
-    /// from the configuration.
+    /// Returns the rules other than `known` that trajectories wait for, with their projects, each pair once. Such
+    /// rules were removed from the configuration.
     pub fn ungraded_by_others(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut next = reader.prepare_cached("SELECT min(rule) FROM ungraded WHERE rule > ?")?;
@@ -271,7 +271,7 @@ impl Store {
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row((), |row| row.get(0))?)
     }
 
-    /// Number of trajectories that wait for the model of a rule, counted up to `most`.
+    /// Returns the number of trajectories that wait for the model of a rule, counted up to `most`.
     pub fn waiting_for(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take_reader()?;
         let count: u64 = reader

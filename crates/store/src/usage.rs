@@ -1,4 +1,4 @@
-//! Coarse rollups of usage: what trajectories took and cost, by hour and day.
+//! Coarse rollups of usage: time and cost of trajectories, by hour and day.
 
 use std::collections::HashMap;
 
@@ -135,7 +135,7 @@ fn upsert_usage_row(sql: &SqlConnection, place: &CoarseRollupKey<'_>, by: &Traje
         by.costed,
         by.cost_usd,
     ])?;
-    // The row goes with its last trajectory, and with it what rounding left.
+    // A row is deleted with its last trajectory, and with it the rounding error.
     if by.trajectories < 0 {
         sql.prepare_cached(
             "DELETE FROM usage_long WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket = ? \

@@ -18,7 +18,7 @@ impl WriteLane {
     }
 }
 
-/// Part of the queue that the lane of one client may fill: a quarter.
+/// The lane of one client may fill this fraction of the queue: a quarter.
 const CLIENT_PART: usize = 4;
 
 /// Why a task is not accepted.
@@ -41,7 +41,7 @@ struct WriteQueueState<T> {
     /// Lanes with tasks, in the order of their turns.
     turns: VecDeque<WriteLane>,
     bytes: usize,
-    /// When it was closed: the tasks that wait are still handed out until then.
+    /// When the queue was closed: the time until which waiting tasks are still handed out.
     ends_at: Option<Instant>,
 }
 
@@ -97,7 +97,7 @@ impl<T> WriteQueue<T> {
         self.lock().pop()
     }
 
-    /// Waits for the next task. `Ok(None)` after `patience`; an error if the queue is closed and no task will come.
+    /// Waits for the next task. Returns `Ok(None)` after `patience`, and an error if the queue is closed and empty.
     pub(crate) fn pop(&self, patience: Duration) -> Result<Option<(usize, T)>, QueueRefusal> {
         let mut state = self.lock();
         loop {

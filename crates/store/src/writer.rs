@@ -93,7 +93,7 @@ pub(crate) struct StoreWriter {
     tasks: Arc<TaskQueue>,
     thread: Option<JoinHandle<()>>,
     pub(crate) status: Arc<WriterStatus>,
-    /// `None` for a database server, which has its files to itself.
+    /// `None` for a database server.
     files: Option<Arc<StoreFiles>>,
 }
 
@@ -103,7 +103,7 @@ const MAX_TASKS: usize = 1024;
 /// The same in time: a long task ends its transaction.
 const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 
-/// How long waiting tasks are still written when the store is closed.
+/// Maximum time for which waiting tasks are still written when the store is closed.
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 impl StoreWriter {
@@ -269,14 +269,14 @@ fn write_until_closed(
 }
 
 /// Repeats the tasks of a batch after one of them failed, each in a savepoint of its own, so that each can be rolled
-/// back alone. SQLite copies every page for a savepoint, so batches without a failure do without.
+/// back alone. SQLite copies every page for a savepoint, so they are not used before a failure.
 fn write_apart(
     WriterConnection { connection, projects, node, .. }: &mut WriterConnection,
     batch: &mut [Box<dyn WriteTask>],
     error: StoreError,
 ) -> Result<(), StoreError> {
     let connection = &*connection;
-    // Another server was in the way. What waited for it is tried again, in the same order.
+    // Another server was in the way: all tasks are tried again, in the same order.
     let is_conflict = matches!(error, StoreError::Conflict { .. });
     // Errors such as a full disk have ended the transaction already.
     let has_ended = connection.is_autocommit();

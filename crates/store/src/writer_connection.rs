@@ -5,11 +5,11 @@ use crate::error::StoreError;
 use crate::project_numbers::ProjectNumberCache;
 use crate::sql::SqlConnection;
 
-/// The connection of the writer, which is opened again when a database server was away.
+/// The writer's connection, reopened after the database server was unreachable.
 pub(crate) struct WriterConnection {
     engine: StoreEngine,
     pub(crate) connection: SqlConnection,
-    /// Whether the connection did not answer, though it is not closed.
+    /// Whether the last liveness check failed, although the connection is not closed.
     is_silent: bool,
     pub(crate) projects: ProjectNumberCache,
     pub(crate) node: String,
@@ -22,7 +22,7 @@ impl WriterConnection {
         Ok(WriterConnection { engine, connection, is_silent: false, projects, node })
     }
 
-    /// Opens another connection if the old one is lost.
+    /// Replaces the connection if it is lost; otherwise does nothing.
     pub(crate) fn reconnect(&mut self) -> Result<(), StoreError> {
         if self.is_silent || self.connection.is_broken() {
             self.connection = self.engine.open_writer()?;
@@ -32,7 +32,7 @@ impl WriterConnection {
         Ok(())
     }
 
-    /// Whether a database server answers. Always true for a file.
+    /// Checks that the database server answers, and stores the result for `reconnect`. Always true for SQLite.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.is_silent = !self.connection.is_alive();
         !self.is_silent

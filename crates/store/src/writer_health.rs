@@ -1,5 +1,5 @@
-//! Whether the store can be written to, as far as the writer knows. Health checks read it and cause no work, so nobody can
-//! keep the store busy with them.
+//! Whether the store can be written to, as far as the writer knows. Health checks read it and cause no work, so they
+//! cannot keep the store busy.
 //!
 //! While writes fail, clients send nothing, so no write of theirs would notice that they succeed again. The writer then
 //! tries itself, with a row that needs room: a small one may fit into a page that a full disk still has.
@@ -14,11 +14,11 @@ use crate::random_digits::random_digits;
 use crate::sql::SqlConnection;
 use crate::writer_connection::{WriterConnection, begin_transaction, commit_transaction};
 
-/// Pause between two trials.
+/// Pause between two trial writes.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often an idle connection to a database server is tried.
+/// How often an idle connection to a database server is tested.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// Random texts of 64 digits in the row of a trial: about as much as a small request writes.
+/// Number of random texts of 64 digits in the row of a trial: about as much as a small request writes.
 const TRIAL_TEXTS: usize = 1024;
 
 /// Counters of the writer, for metrics.
@@ -34,7 +34,7 @@ pub struct WriterStatus {
     pub is_failing: AtomicBool,
 }
 
-/// What the writer does to keep [`WriterStatus::is_failing`] true to the facts.
+/// Keeps [`WriterStatus::is_failing`] up to date.
 pub(crate) struct WriterHealth {
     status: Arc<WriterStatus>,
     next_trial_at: Instant,
@@ -55,14 +55,15 @@ impl WriterHealth {
         self.status.is_failing.store(true, Ordering::Relaxed);
     }
 
-    /// Between two transactions.
+    /// Makes a trial write if writes fail and one is due. Called between two transactions.
     pub(crate) fn check(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
         if self.is_failing() && Instant::now() >= self.next_trial_at {
             self.try_to_write(writer, guard);
         }
     }
 
-    /// While nothing is written: a database server that is away is noticed before a client sends something.
+    /// Pings the server while nothing is written, so that an unreachable server is noticed before a client sends
+    /// something.
     pub(crate) fn check_idle(&mut self, writer: &mut WriterConnection) {
         if Instant::now() >= self.next_ping_at {
             if !writer.is_alive() {
@@ -72,7 +73,7 @@ impl WriterHealth {
         }
     }
 
-    /// Something was written. Whether more can be is only known after a trial, if writes failed before.
+    /// Called after a successful write. If writes failed before, only a trial shows whether larger ones succeed.
     pub(crate) fn note_success(&mut self, writer: &mut WriterConnection, guard: &mut FileGuard) {
         self.next_ping_at = Instant::now() + PING_INTERVAL;
         if self.is_failing() {
@@ -92,7 +93,7 @@ impl WriterHealth {
     }
 }
 
-/// One transaction like those of clients.
+/// Makes one transaction like those of clients.
 fn write_trial(writer: &mut WriterConnection, guard: &mut FileGuard) -> Result<(), StoreError> {
     guard.check(&writer.connection)?;
     writer.reconnect()?;

@@ -20,7 +20,7 @@ pub(super) struct RequestSpans {
 }
 
 impl RequestSpans {
-    /// Whether nothing happened. Such a run is kept only if its agent failed.
+    /// Whether the run has no calls and no tools. Such a run is only reported if its agent failed.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tools.is_empty()
     }
@@ -32,8 +32,8 @@ impl RequestSpans {
     }
 }
 
-/// Index of the last model call whose reply came before a tool's span. A tool that ran inside of a call, as with automatic
-/// function calling, ran before that call's reply.
+/// Returns the index of the last model call whose reply came before a tool's span. A tool that ran inside of a call,
+/// as with automatic function calling, ran before that call's reply.
 pub(super) fn reply_before(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     // Deeper chains between a call and its tool do not occur.
     const MAX_LEVELS: usize = 16;
@@ -45,7 +45,7 @@ pub(super) fn reply_before(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -
     if is_inside { turn.checked_sub(1) } else { Some(turn) }
 }
 
-/// Index of the last model call that began before a tool's span: the call that probably asked for it.
+/// Returns the index of the last model call that began before a tool's span: the call that probably asked for it.
 pub(super) fn turn_of(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     let start = tree.nodes[at].span.start_ns;
     // Calls are in order of time, so a binary search is enough.

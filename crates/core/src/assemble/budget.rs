@@ -14,15 +14,15 @@ use crate::bounded_json::count_nodes;
 use crate::dialect::NormalizedSpan;
 use crate::message::{ArgumentsText, ChatMessage, MessagePart};
 
-/// JSON values of all arguments that are kept as trees.
+/// Maximum number of JSON values in all arguments that are stored as trees.
 const MAX_ARGUMENT_NODES: usize = 400_000;
-/// Bytes of texts that are copied a second time.
+/// Maximum bytes of texts that are copied a second time.
 const MAX_SHARED_BYTES: usize = 8 << 20;
-/// Memory of messages and their parts beside their texts: a million parts of one letter each.
+/// Maximum memory of messages and their parts beyond their texts: a million parts of one letter each.
 const MAX_MESSAGE_OVERHEAD_BYTES: usize = 128 << 20;
-/// Bytes of texts of frames and of conversations that are searched in each other.
+/// Maximum bytes of texts of frames and of conversations that are searched in each other.
 const MAX_COMPARED_BYTES: usize = 64 << 20;
-/// Bytes of earlier turns that requests repeat. Every request of a conversation repeats those before it.
+/// Maximum bytes of earlier turns that requests repeat. Every request of a conversation repeats those before it.
 const MAX_TURN_BYTES: usize = 32 << 20;
 
 /// Text of the defect for a trajectory that lost something to the budget.
@@ -57,7 +57,7 @@ impl Default for AssemblyBudget {
 }
 
 impl AssemblyBudget {
-    /// Keeps the arguments of a step if the budget allows it.
+    /// Returns the arguments of a step if the budget allows it.
     pub(super) fn keep_arguments(&self, json: Option<Json>) -> Option<Json> {
         let json = json?;
         self.try_charge(&self.nodes_left, count_nodes(&json)).then_some(json)
@@ -102,7 +102,7 @@ impl AssemblyBudget {
         self.exceeded.replace(false)
     }
 
-    /// Charges an amount, or notes that the budget was exceeded.
+    /// Charges an amount, or records that the budget was exceeded.
     fn try_charge(&self, left: &Cell<usize>, amount: usize) -> bool {
         match left.get().checked_sub(amount) {
             Some(rest) => {

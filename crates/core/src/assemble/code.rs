@@ -21,7 +21,7 @@ use crate::assemble::requested_call::{RequestedCall, read_arguments};
 /// Name of the tool that runs the code of an agent, as smolagents calls it.
 const INTERPRETER: &str = "python_interpreter";
 
-/// Calls of one piece of code that are compared with the functions that the prompt declares.
+/// Maximum number of calls in one piece of code that are compared with the functions that the prompt declares.
 const MAX_CODE_CALLS: usize = 256;
 
 /// Turns replies that are code into requested calls, and takes the tool spans that belong to them out of `left`.
@@ -77,7 +77,7 @@ pub(super) fn extract_code_calls(
     requested_calls.sort_by_key(|requested_call| requested_call.call.unwrap_or(usize::MAX));
 }
 
-/// The step of a reply without any tool span; `None` if it only gives the answer.
+/// Returns the step of a reply whose code has no tool span; `None` if it only gives the answer.
 fn nothing_ran(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
@@ -119,7 +119,7 @@ fn nothing_ran(
     }
 }
 
-/// Whether code does nothing but give the final answer. Comments do not count.
+/// Whether code does nothing except give the final answer. Comments do not count.
 fn only_answers(code: &str) -> bool {
     let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.next().is_none_or(|line| line.starts_with("final_answer("))
@@ -144,7 +144,7 @@ fn declared_functions(prompt: &str) -> HashSet<String> {
     declared.collect()
 }
 
-/// The observation that the next request shows behind a reply.
+/// Returns the observation that the next request shows after a reply.
 fn observation_after(tree: &SpanTree<'_>, run: &RequestSpans, call: usize) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let last = tree.nodes[*next].facts.input.last().filter(|message| message.role != MessageRole::Assistant)?;

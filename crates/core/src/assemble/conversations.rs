@@ -75,8 +75,8 @@ pub(super) fn find_conversation_runs(
     runs.extend(found);
 }
 
-/// Conversations in the same state that are considered when a call continues one of them. Few sessions ever say the
-/// same.
+/// Maximum number of conversations in the same state that are considered when a call continues one of them. Few
+/// sessions ever say the same.
 const MAX_WAITING_LOOKED_AT: usize = 64;
 
 /// The conversations so far, and the states in which each can be continued.
@@ -165,7 +165,7 @@ impl ConversationIndex {
     /// Within a session, a message list that was rewritten (shortened or summarised) still continues the turn with the
     /// same question.
     fn find_rewritten(&self, request: LastRequest, input: &[ChatMessage<'_>], session: Option<&str>) -> Option<usize> {
-        // Conversations of one session that are compared. Older ones are finished in practice.
+        // Maximum number of conversations of one session that are compared. Older ones are finished in practice.
         const MAX_LOOKED_AT: usize = 32;
         let known = self.by_session.get(session?)?;
         if request.asked.is_none() {

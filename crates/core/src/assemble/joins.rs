@@ -81,7 +81,8 @@ struct UnansweredCalls {
     by_tool: HashMap<String, Vec<usize>>,
 }
 
-/// Calls of one tool whose arguments are compared with a span. More open calls of one tool do not occur in practice.
+/// Maximum number of calls of one tool whose arguments are compared with a span. More open calls do not occur in
+/// practice.
 const MAX_COMPARED: usize = 64;
 
 impl UnansweredCalls {

@@ -14,10 +14,10 @@ use crate::message::{ChatMessage, MessageRole};
 use crate::short_text::cut_name;
 use crate::span::Span;
 
-/// Conversations that a trace can continue: the longest ones of its input.
+/// Maximum number of conversations that a trace can continue: the longest ones of its input.
 const MAX_CONTINUED: usize = 64;
 
-/// Results behind each other that are compared with the calls of one reply.
+/// Maximum number of consecutive results that are compared with the calls of one reply.
 const MAX_JOINED_RESULTS: usize = 16;
 
 /// The features by which a trace is linked to others, as 64-bit hashes.

@@ -218,7 +218,7 @@ fn read_assistant_reply(
     }
     let reply: Arc<str> = text.trim().into();
     for (index, step) in transcript.steps.into_iter().enumerate() {
-        // The first action counts, with those beside it. What the model wrote behind it did not happen.
+        // The first action counts, with its parallel calls. What the model wrote after it did not happen.
         if index > 0 && !step.parallel {
             let detail = "the reply goes on behind its action";
             trajectory.defects.push(ExtractionDefect::new(DefectKind::SelfWrittenObservation, detail, None));
@@ -248,8 +248,8 @@ pub(super) fn remove_unrun_text_calls(requested_calls: &mut Vec<RequestedCall>) 
     Some(reply)
 }
 
-/// Keeps the thought before the answer only if there is an answer and it is another text: where a reply holds nothing but
-/// reasoning, that is the answer, and not its own thought.
+/// Removes the thought before the answer unless there is an answer and it is another text: in a reply that is only
+/// reasoning, the reasoning is the answer and not its own thought.
 pub(super) fn filter_final_thought(trajectory: &mut Trajectory) {
     let answer = trajectory.final_answer.as_deref().map(str::trim);
     let is_thought = |thought: &String| !thought.trim().is_empty() && Some(thought.trim()) != answer;
@@ -257,7 +257,7 @@ pub(super) fn filter_final_thought(trajectory: &mut Trajectory) {
         trajectory.final_thought.take().filter(|thought| answer.is_some() && is_thought(thought));
 }
 
-/// A text for a step. The first step of a reply gets a copy; those beside it get one within the budget.
+/// Returns a text for a step. The first step of a reply gets a copy; parallel steps get one within the budget.
 fn share_step_text(text: Option<&str>, is_parallel: bool, budget: &AssemblyBudget) -> Option<String> {
     if is_parallel { budget.share_text(text?) } else { text.map(str::to_owned) }
 }

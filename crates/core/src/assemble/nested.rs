@@ -199,7 +199,7 @@ fn asks_for(input: &[ChatMessage<'_>], request: &str) -> bool {
     latest.is_some_and(|message| message.joined_text().trim() == request.trim())
 }
 
-/// Bytes of two openings that are compared. One opening is compared with those of all calls.
+/// Maximum bytes of two openings that are compared. One opening is compared with those of all calls.
 const MAX_COMPARED_BYTES: usize = 16 << 10;
 
 /// Whether two openings belong to one conversation: they begin alike for at least half of the shorter one, or one

@@ -133,8 +133,8 @@ pub(super) fn without_label(text: &str) -> &str {
     }
 }
 
-/// Finds observations for agents that write the whole run into one prompt, where the observation stands behind the
-/// repeated reply.
+/// Finds observations for agents that write the whole run into one prompt, where the observation follows the repeated
+/// reply.
 pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) {
     // Calls of one reply have the same observation. It is searched once, and shared within the budget.
     let mut found: Option<(usize, Option<String>)> = None;
@@ -174,7 +174,7 @@ fn observation_field(prompt: &str, tool: &str) -> Option<String> {
     let end = ["\n\n[[ ## ", "\n\nRespond with the corresponding output fields"];
     let end = end.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
     let observation = behind[..end].trim();
-    // A text of several lines, and the only item of a list, stand between guillemets.
+    // A text of several lines, and the only item of a list, are enclosed in guillemets.
     let quoted = observation.strip_prefix('«').and_then(|text| text.strip_suffix('»'));
     Some(quoted.filter(|text| !text.contains('«')).unwrap_or(observation).to_owned())
 }

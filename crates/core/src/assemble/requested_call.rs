@@ -37,7 +37,8 @@ pub(super) struct RequestedCall {
     pub runs: Vec<usize>,
 }
 
-/// Calls of one reply that are read. More are not an agent at work, and all of them would share the text of the reply.
+/// Maximum number of calls of one reply that are read. All of them share the text of the reply, and no agent makes
+/// more.
 pub(super) const MAX_CALLS: usize = 256;
 
 /// Calls by their id. Ids may repeat, because some models number the calls of each reply anew.

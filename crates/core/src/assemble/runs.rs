@@ -133,7 +133,7 @@ impl StepIndex {
     }
 }
 
-/// Depth to which agents inside agents are separated. Each level passes over all spans below it.
+/// Maximum depth to which agents inside agents are separated. Each level passes over all spans below it.
 const MAX_NESTED_AGENTS: usize = 32;
 
 /// Splits a trace with spans around the work: one run, and one more for each agent with a task of its own.

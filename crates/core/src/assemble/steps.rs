@@ -32,8 +32,8 @@ use super::usage;
 use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::code_reply::CodeReply;
 
-/// Spans of one model call that a step names. Each step of a reply names those of its model call, and any number of
-/// spans may have been folded into it.
+/// Maximum number of spans of one model call that a step names. Each step of a reply names those of its model call,
+/// and any number of spans may have been folded into it.
 const MAX_STEP_SPANS: usize = 64;
 
 /// Reads a run. Calls first, in order of time; then results from prompts and tool spans; then the answer.
@@ -246,7 +246,8 @@ impl StepExtractor<'_, '_> {
         }
     }
 
-    /// A reply that was followed by a tool run was a thought, not the answer; so was one that asked for a tool.
+    /// Removes replies that were followed by a tool run, or asked for a tool, from the candidates for the answer:
+    /// they were thoughts.
     fn thoughts_are_no_answers(&mut self) {
         let spoken = &self.spoken_replies;
         let mut thoughts: HashSet<usize> = self
@@ -440,7 +441,7 @@ impl StepExtractor<'_, '_> {
         self.account_for_calls(trajectory);
     }
 
-    /// Whether the agent ended in an error and recorded no answer. Then the last words of its model are not the answer.
+    /// Whether the agent ended in an error and recorded no answer. Then the last text of its model is not the answer.
     fn gave_up(&self) -> bool {
         self.run.frames.first().map(|at| &self.tree.nodes[*at]).is_some_and(|root| {
             let facts = &root.facts;

@@ -67,11 +67,12 @@ pub(super) struct ToolCache {
     bytes: usize,
 }
 
-/// Number of lists in the cache. It is emptied when it is full: the lists of the next traces come back at once.
+/// Maximum number of lists in the cache. It is emptied when it is full: the lists of the next traces are added again
+/// at once.
 const MAX_LISTS: usize = 1_000;
-/// Bytes of all lists in the cache, which outlive the trace that they came from.
+/// Maximum bytes of all lists in the cache, which outlive the trace that they came from.
 const MAX_CACHED_BYTES: usize = 16 << 20;
-/// Tools of one list. No agent is offered more, and a definition takes many times its text.
+/// Maximum number of tools in one list. No agent is offered more, and a definition takes many times its text.
 const MAX_TOOLS: usize = 10_000;
 
 impl ToolCache {

@@ -21,7 +21,7 @@ pub(super) struct SpanTree<'s> {
     pub top_down: Vec<usize>,
 }
 
-/// A span in its place in the tree, with its content in neutral terms.
+/// A span with its position in the tree and its normalized content.
 pub(super) struct SpanNode<'s> {
     pub span: &'s Span<'s>,
     pub facts: NormalizedSpan<'s>,
@@ -190,7 +190,7 @@ impl<'s> SpanTree<'s> {
     }
 }
 
-/// How much a span tells of a model call.
+/// How much of a model call a span records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ContentLevel {
     None,

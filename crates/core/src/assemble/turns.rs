@@ -12,10 +12,10 @@ use super::budget::AssemblyBudget;
 use super::request;
 use super::tree::SpanTree;
 
-/// Bytes that are kept of a system prompt.
+/// Maximum bytes of a system prompt.
 pub(super) const MAX_SYSTEM_PROMPT_BYTES: usize = 256 << 10;
 
-/// Model calls of a run, and spans around it, that are searched for a system prompt.
+/// Maximum number of model calls of a run, and of spans around it, that are searched for a system prompt.
 const MAX_PROMPT_SPANS: usize = 4;
 
 /// Whether this is a message in which the user really speaks.

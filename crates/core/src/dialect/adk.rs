@@ -54,7 +54,7 @@ pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'
         let count = |name: &str| usage.get(name).and_then(Json::as_u64);
         fill_if_empty(&mut facts.prompt_tokens, count("prompt_token_count"));
         fill_if_empty(&mut facts.cached_prompt_tokens, count("cached_content_token_count"));
-        // Gemini counts thoughts beside the reply, and bills them as output.
+        // Gemini counts thoughts separately from the reply, and bills them as output.
         let thoughts = count("thoughts_token_count").unwrap_or(0);
         let completion = count("candidates_token_count").map(|reply| reply.saturating_add(thoughts));
         fill_if_empty(&mut facts.completion_tokens, completion);
@@ -87,7 +87,7 @@ struct AdkRequestConfig<'a> {
 }
 
 impl<'a> AdkRequest<'a> {
-    /// `None` for `{}`, which stands on spans that are not requests.
+    /// `None` for `{}`, which spans have that are not requests.
     fn read(text: &'a str) -> Option<AdkRequest<'a>> {
         serde_json::from_str(text).ok().filter(|request: &AdkRequest<'_>| request.contents.is_some())
     }

@@ -15,8 +15,8 @@ use crate::message::{
     ArgumentsText, ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult, is_printed_response, result_text,
 };
 
-/// Parts of all messages of one list. A short part takes ten times the memory of its text. A longer list, which no
-/// agent sends, is left to the general reader and its budget.
+/// Maximum number of parts in all messages of one list. A short part takes ten times the memory of its text. A longer
+/// list, which no agent sends, is left to the general reader and its budget.
 const MAX_PARTS: usize = MAX_JSON_NODES;
 
 /// A list of messages with at most [`MAX_PARTS`] parts.
@@ -29,7 +29,7 @@ struct MessageJson<'a> {
     role: Cow<'a, str>,
     #[serde(borrow)]
     parts: PartList<'a>,
-    /// LiteLLM leaves these beside the parts. Such a list is left to the general reader.
+    /// LiteLLM leaves these next to the parts. Such a list is left to the general reader.
     #[serde(default)]
     tool_calls: Option<IgnoredAny>,
     #[serde(default)]

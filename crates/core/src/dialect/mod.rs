@@ -55,7 +55,7 @@ pub struct NormalizedSpan<'s> {
     pub input_text: Option<Cow<'s, str>>,
     pub output_text: Option<Cow<'s, str>>,
     pub tool: ToolFacts<'s>,
-    /// Tool definitions as recorded. The same ones stand on every call, so they are parsed once per trajectory.
+    /// Tool definitions as recorded. Every call has the same ones, so they are parsed once per trajectory.
     pub offered_tools: Vec<OfferedTools<'s>>,
     pub model: Option<Cow<'s, str>>,
     pub agent: Option<Cow<'s, str>>,

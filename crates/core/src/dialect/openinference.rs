@@ -85,7 +85,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     if is_tool_run && facts.kind == OperationKind::Other && facts.tool.name.is_some() {
         facts.kind = OperationKind::Tool;
     }
-    // Haystack's Agent is a chain like any other component, and all that tells of its model calls are its messages.
+    // Haystack's Agent is a chain like any other component: only its messages show its model calls.
     if matches!(facts.kind, OperationKind::Other | OperationKind::Agent)
         && output_value.and_then(AttributeValue::as_str).is_some_and(is_haystack_run)
     {
@@ -123,7 +123,7 @@ fn is_haystack_run(output: &str) -> bool {
     printed && output.contains("\"last_message\": \"")
 }
 
-/// Haystack's instrumentation leaves the results out of the messages. They stand in the request as Python prints it:
+/// Haystack's instrumentation leaves the results out of the messages. The request contains them as Python prints it:
 /// `ToolCallResult(result='…', origin=ToolCall(tool_name='search', …, id='call_1'), error=False)`.
 fn fill_printed_results(facts: &mut NormalizedSpan<'_>) {
     const RESULT: &str = "ToolCallResult(result=";
@@ -140,7 +140,7 @@ fn fill_printed_results(facts: &mut NormalizedSpan<'_>) {
     let results = printed.filter_map(|text| {
         let (content, fields) = literal::parse_prefix(text)?;
         let is_error = fields.contains("error=True");
-        // The calls are recorded without ids, so the results are told apart by their order.
+        // The calls are recorded without ids, so the results are matched by their order.
         Some(ToolResult { id: None, name: None, content: Cow::Owned(result_text(content)), is_error })
     });
     for (message, result) in facts.input.iter_mut().filter(|message| is_empty(message)).zip(results) {

@@ -1,5 +1,5 @@
-//! Conventions that record input and output of an operation as one JSON value each, beside a kind: Langfuse, MLflow,
-//! Haystack, Mastra, Genkit, VoltAgent.
+//! Conventions that record the kind of an operation, and its input and output as one JSON value each: Langfuse,
+//! MLflow, Haystack, Mastra, Genkit, VoltAgent.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -74,7 +74,7 @@ const CONVENTIONS: [IoConvention; 7] = [
 /// VoltAgent writes on every span what its agent is, and what the span is only on those within: `span.type`.
 const VOLTAGENT_KIND: &str = "entity.type";
 
-/// Whether a key tells that a span follows one of these conventions. Compared for every attribute, so only by prefix.
+/// Whether a key shows that a span follows one of these conventions. Compared for every attribute, so only by prefix.
 pub(super) fn is_recorded_io_key(key: &str) -> bool {
     ["langfuse.observation.", "mlflow.span", "haystack.", "mastra.span.type", "genkit:metadata:", VOLTAGENT_KIND]
         .iter()
@@ -256,7 +256,7 @@ fn name_result_roles(request: &mut Json) {
         {
             for call in calls {
                 let name = call.get("function").unwrap_or(call).get("name").and_then(Json::as_str).unwrap_or_default();
-                // A tool that is named like a role is not told from the role.
+                // A tool that is named like a role cannot be distinguished from the role.
                 if !["", "user", "human", "system", "developer", "assistant", "ai", "model", "tool", "function"]
                     .contains(&name)
                 {

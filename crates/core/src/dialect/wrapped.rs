@@ -17,8 +17,8 @@ pub(crate) struct UnwrappedResult<'s> {
     pub is_error: bool,
 }
 
-/// How often one text is unwrapped. Frameworks encode or wrap at most twice. Each further level of a hostile text would
-/// cost a pass over the whole text.
+/// Maximum number of envelopes that are removed from one text. Frameworks encode or wrap at most twice. Each further
+/// level of a hostile text would cost a pass over the whole text.
 const MAX_WRAPPED_DEPTH: usize = 4;
 
 /// Removes all known envelopes from a tool's result. Any other text is returned as it is, borrowed.
@@ -344,8 +344,8 @@ pub(crate) fn messages_in_text(text: &str, role: MessageRole) -> Vec<ChatMessage
     vec![ChatMessage::from_text(role, text.to_owned())]
 }
 
-/// Whether a text is Python's `repr` of an object, `StopEvent(result=AgentOutput(...` or `<object at 0x..>`, which
-/// nobody wrote and nobody should read.
+/// Whether a text is Python's `repr` of an object, `StopEvent(result=AgentOutput(...` or `<object at 0x..>`, which no
+/// model wrote.
 pub(crate) fn looks_like_repr(text: &str) -> bool {
     let text = text.trim_start();
     let name = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.').count();

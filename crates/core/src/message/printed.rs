@@ -23,7 +23,7 @@ pub(super) fn parse_printed_message(text: &str) -> Option<ChatMessage<'static>> 
     Some(ChatMessage { role: MessageRole::parse(&role), parts })
 }
 
-/// Reads a list of parts. Parts that are no text and no call, such as images, are passed over.
+/// Reads a list of parts. Parts that are neither text nor call, such as images, are skipped.
 fn parse_parts(text: &str, may_have_results: bool) -> Option<(Vec<MessagePart<'static>>, &str)> {
     let mut parts = Vec::new();
     let mut rest = text.strip_prefix('[')?;

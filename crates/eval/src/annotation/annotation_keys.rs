@@ -1,5 +1,5 @@
-//! Assigns outcomes to spans, and tells several outcomes on one span apart by an identifier. Phoenix, OTLP export and
-//! `gradus serve` use the same assignment, so an annotation that is sent again replaces the earlier one.
+//! Assigns outcomes to spans, and distinguishes several outcomes on one span by an identifier. Phoenix, OTLP export
+//! and `gradus serve` use the same assignment, so an annotation that is sent again replaces the earlier one.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use crate::annotation::TrajectoryTarget;
 #[derive(Debug)]
 pub struct AnnotationKeyAllocator {
     trajectory_target: TrajectoryTarget,
-    /// How many steps and trajectories each span or trace has been the target of so far. The map grows with the run, so
-    /// only a digest of each target is stored.
+    /// Number of steps and of trajectories assigned to each span or trace so far. The map grows with the run, so only
+    /// a digest of each target is stored.
     taken: HashMap<u64, u32>,
 }
 
-/// A target, and the identifier that tells this annotation from others on the same target.
+/// A target, and the identifier that distinguishes this annotation from others on the same target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnotationKey {
     pub target: OutcomeTarget,
@@ -46,8 +46,7 @@ impl AnnotationKeyAllocator {
 
     /// Assigns keys to all steps of the next trajectory and to the trajectory itself, whether they were judged or not.
     pub fn assign_keys(&mut self, trajectory: &Trajectory) -> TrajectoryAnnotationKeys {
-        // Identifiers count the recorded steps, not the judged ones, so they stay the same if fewer or more evaluators
-        // run.
+        // Identifiers count recorded steps, not judged ones, so they do not depend on the evaluators that run.
         let steps = (0..trajectory.steps.len()).map(|at| {
             let target = step_target(trajectory, at);
             (trajectory.steps[at].index, target.map(|target| self.allocate_key(true, target)))
@@ -61,8 +60,8 @@ impl AnnotationKeyAllocator {
         TrajectoryAnnotationKeys { steps, whole }
     }
 
-    /// Steps and trajectories count apart: a verdict on the only step of a trajectory and one on the whole may share a
-    /// span.
+    /// Steps and trajectories are counted separately: a verdict on the only step of a trajectory and one on the whole
+    /// may share a span.
     fn allocate_key(&mut self, is_step: bool, target: OutcomeTarget) -> AnnotationKey {
         let key = match &target {
             OutcomeTarget::Span { trace_id, span_id } => format!("{is_step}\0{trace_id}\0{span_id}"),
@@ -98,8 +97,8 @@ impl TrajectoryAnnotationKeys {
     }
 }
 
-/// Prefers the model call that held the thought, which comes first in `span_ids`, then the tool's span. A step without
-/// spans falls back to the root span of the request.
+/// Returns the target of a step: the model call with the thought, which comes first in `span_ids`, else the tool's
+/// span, else the root span of the request.
 fn step_target(trajectory: &Trajectory, at: usize) -> Option<OutcomeTarget> {
     let step = &trajectory.steps[at];
     let span_id = step.span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();
@@ -107,7 +106,7 @@ fn step_target(trajectory: &Trajectory, at: usize) -> Option<OutcomeTarget> {
     Some(OutcomeTarget::Span { trace_id, span_id })
 }
 
-/// The model call that thought and answered; without one, the root span of the request.
+/// Returns the target of the final thought: the model call that answered, else the root span of the request.
 fn final_thought_target(trajectory: &Trajectory) -> Option<OutcomeTarget> {
     let span_id = trajectory.answer_span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();
     // An answer belongs to the trace of the last step, where a trajectory is made of several traces.

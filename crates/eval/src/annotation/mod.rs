@@ -17,8 +17,8 @@ use serde_json::{Map, Value as Json};
 #[derive(Clone, Debug, Default)]
 pub struct AnnotationSettings {
     pub trajectory_target: TrajectoryTarget,
-    /// Whether outcomes that the judge cannot decide become annotations in Phoenix. Offline they are most of all, and a
-    /// page full of empty annotations hides the verdicts.
+    /// Whether outcomes that the judge cannot decide become annotations in Phoenix. Offline most outcomes are
+    /// abstentions, and a page full of empty annotations hides the verdicts.
     pub include_abstentions: bool,
     /// Annotation names by evaluator name, from `[phoenix]` `names_preset` and `[phoenix.names]`. Evaluators that are not in it keep their own name.
     pub names: BTreeMap<String, String>,
@@ -74,8 +74,7 @@ pub struct OutcomeAnnotation {
     pub name: String,
     pub annotator: OutcomeAnnotatorKind,
     pub target: OutcomeTarget,
-    /// With the name and the target it says which annotation this is: one that is sent again takes the place of the
-    /// earlier one.
+    /// Identifies the annotation together with name and target: sending it again replaces the earlier one.
     pub identifier: String,
     /// `None` unless the outcome is scored, and so is `score`.
     pub label: Option<String>,
@@ -93,7 +92,7 @@ pub struct OutcomeAnnotation {
 pub enum OutcomeAnnotatorKind {
     /// A model was asked.
     Llm,
-    /// Rules have decided.
+    /// Rules decided.
     Code,
 }
 
@@ -175,12 +174,12 @@ pub fn check_names(
     Ok(())
 }
 
-/// The configured name, otherwise the one from the rubric.
+/// Returns the configured name, else the one from the rubric.
 fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, String>) -> &'a str {
     names.get(&evaluator.name).map_or(&evaluator.phoenix_name, String::as_str)
 }
 
-/// Phoenix reserves this name for notes of people.
+/// The annotation name that Phoenix reserves for notes of people.
 const RESERVED: &str = "note";
 
 /// Makes the annotation of one outcome. Phoenix, OTLP and the server all use it, so they show the same.
@@ -198,7 +197,7 @@ pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey
     if !outcome.evidence.is_empty() {
         metadata.insert("evidence".to_owned(), outcome.evidence.clone().into());
     }
-    // So that whoever labels can begin with what a panel disagrees on.
+    // Lets people label first what a panel disagrees on.
     if let Some(disagreement) = outcome.disagreement {
         metadata.insert("disagreement".to_owned(), disagreement.into());
         metadata.insert("vote_count".to_owned(), outcome.vote_count.into());
@@ -209,8 +208,7 @@ pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey
         annotator: if is_code { OutcomeAnnotatorKind::Code } else { OutcomeAnnotatorKind::Llm },
         target: place.target.clone(),
         identifier: place.identifier.clone(),
-        // A file from elsewhere may carry a label or a score on an unscored outcome; neither is passed on. JSON has no
-        // NaN.
+        // A foreign file may have a label or a score on an unscored outcome; both are dropped. JSON has no NaN.
         label: outcome.label.clone().filter(|_| scored),
         score: outcome.score.filter(|score| scored && score.is_finite()),
         explanation: if scored { outcome.explanation.clone() } else { outcome.reason.clone() },
@@ -247,8 +245,8 @@ impl AnnotationBuilder {
         }
     }
 
-    /// The annotations of one trajectory, in the order of `outcomes`; those that the settings leave out have none. Every trajectory of the run must pass through
-    /// here, even one without outcomes.
+    /// Returns the annotations of one trajectory, in the order of `outcomes`, without those that the settings
+    /// exclude. It must be called for every trajectory of the run, even one without outcomes.
     pub fn annotate_trajectory(
         &mut self,
         trajectory: &Trajectory,

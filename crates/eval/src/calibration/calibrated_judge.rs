@@ -1,4 +1,4 @@
-//! Whose verdicts a calibration is about: one model, or a panel as one judge. Doc comments of the types become
+//! The judge that a calibration is about: one model, or a panel as one judge. Doc comments of the types become
 //! descriptions in `docs/schemas/calibration.schema.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,8 @@ use super::calibration_mismatch::CalibrationMismatch;
 use crate::report::AnswerHead;
 use crate::run::{EvaluatorRecord, JudgeModelRecord, PanelRecord, RunManifest};
 
-/// Names of answering models that are kept for each judge. An endpoint that names more is no single model anyway.
+/// Maximum number of answering models stored for each judge. An endpoint that names more is not a single model
+/// anyway.
 const MAX_ANSWERED_MODELS: usize = 20;
 
 /// The judge whose verdicts were labelled.
@@ -92,18 +93,18 @@ impl AnsweredModels {
     }
 }
 
-/// What is known about the judge of a run, beside its name.
+/// What is known about the judge of a run, in addition to its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunJudge<'r> {
     pub panel: Option<&'r PanelRecord>,
     /// `None` before anything is asked.
     pub answered: Option<&'r AnsweredModels>,
-    /// How its models are asked, as far as it is known.
+    /// Parameters with which its models are asked, as far as they are known.
     pub models: &'r [JudgeModelRecord],
 }
 
 impl CalibratedJudge {
-    /// The judge of an evaluator of a run. Only evaluators that ask the models of the run have any.
+    /// Builds the judge of an evaluator of a run. Only evaluators that ask the models of the run have models.
     pub(super) fn from_run(
         manifest: &RunManifest,
         evaluator: &EvaluatorRecord,
@@ -125,13 +126,13 @@ impl CalibratedJudge {
         }
     }
 
-    /// Whether the judge of a run is this one. What one side does not know is no difference.
+    /// Checks that the judge of a run is this one. Properties that one side does not know are not compared.
     pub(super) fn check_run(&self, name: &str, run: RunJudge<'_>) -> Result<(), CalibrationMismatch> {
         let (calibrated, current) = (self.name.clone(), name.to_owned());
         if calibrated != current {
             return Err(CalibrationMismatch::Judge { calibrated, current });
         }
-        // The name of a panel has its members and repeats, but not when it escalates.
+        // The name of a panel contains its members and repeats, but not its escalation policy.
         if let (Some(known), Some(panel)) = (&self.panel, run.panel)
             && known.members != *panel
         {
@@ -160,7 +161,8 @@ impl CalibratedJudge {
     }
 }
 
-/// What changes the verdicts of a model, beside its name. The length of an answer only decides whether there is one.
+/// Describes the parameters that change the verdicts of a model. The answer length is left out: it only affects
+/// whether there is an answer.
 fn describe_parameters(asked: &JudgeModelRecord) -> String {
     let form = if asked.structured { "for JSON" } else { "for text" };
     match asked.temperature {

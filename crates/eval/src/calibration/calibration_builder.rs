@@ -1,4 +1,4 @@
-//! From labelled verdicts to a calibration: the confusion matrix and what follows from it.
+//! Builds a calibration from labelled verdicts: the confusion matrix and the measures derived from it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::label_merge::MergedLabels;
 use super::verdict_strata::VoteSplit;
 use crate::run::{EvaluatorRecord, RunManifest};
 
-/// Everything that a calibration is made from.
+/// The input of a calibration.
 #[derive(Debug)]
 pub struct CalibrationInput<'i> {
     pub manifest: &'i RunManifest,
@@ -26,13 +26,13 @@ pub struct CalibrationInput<'i> {
     pub gradus_version: &'i str,
 }
 
-/// The draw of which labels are used, and how far it was labelled.
+/// The random draw whose labels are used, and how many of its cases were labelled.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnCases<'d> {
     pub draw: &'d LabelDraw,
     pub sampling: LabelSampling,
     pub seed: u64,
-    /// The first cases of the draw that somebody has looked at.
+    /// Number of cases from the beginning of the draw that somebody has reviewed.
     pub count: usize,
 }
 
@@ -78,7 +78,7 @@ pub fn build_calibration(input: &CalibrationInput<'_>) -> JudgeCalibration {
             not_judged: input.population.not_judged,
             sampling: match input.draw {
                 Some(drawn) => drawn.sampling,
-                // Who labels everything draws every case with the probability 1.
+                // If everything is labelled, every case has the probability 1.
                 None if input.labels.truths.len() == input.population.cases.len() => LabelSampling::Uniform,
                 None => LabelSampling::Given,
             },
@@ -93,7 +93,7 @@ pub fn build_calibration(input: &CalibrationInput<'_>) -> JudgeCalibration {
     }
 }
 
-/// The confusion matrix and its measures. Cases that were drawn with a small probability stand for many.
+/// Computes the confusion matrix and its measures. Cases are weighted by the inverse of their probability.
 pub(super) fn measure_cases(cases: &[LabelledVerdict], evaluator: &EvaluatorRecord) -> CalibrationMeasures {
     let score = |label: &str| evaluator.labels.iter().find(|(known, _)| known == label).map(|(_, score)| *score);
     let as_share = |is_right: bool| f64::from(u8::from(is_right));

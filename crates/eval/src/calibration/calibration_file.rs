@@ -17,7 +17,7 @@ use crate::scale::ScoreScale;
 
 /// The value of `schema`. A file with another one is refused.
 pub const CALIBRATION_SCHEMA: &str = "gradus.calibration/1";
-/// A file beyond this is no calibration: 100,000 labelled cases need about 20 MB.
+/// Maximum bytes of a calibration file: 100,000 labelled cases need about 20 MB.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The document that `gradus judge calibrate` writes: one calibration per evaluator and judge.
@@ -115,7 +115,7 @@ pub struct LabelledVerdict {
     pub probability: f64,
 }
 
-/// Why a file is no calibration.
+/// Why a file is not a valid calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationFileError {
     #[error("{}: {source}", path.display())]
@@ -185,7 +185,7 @@ impl CalibrationFile {
         self.calibrations.sort_by(|a, b| (&a.evaluator, &a.judge.name).cmp(&(&b.evaluator, &b.judge.name)));
     }
 
-    /// The calibration for an evaluator of a run, or why there is none that fits. `None` if there is none at all.
+    /// Finds the calibration for an evaluator of a run, or why the ones for it do not apply. `None` if there is none.
     pub fn find(
         &self,
         evaluator: &EvaluatorRecord,
@@ -204,7 +204,8 @@ impl CalibrationFile {
 }
 
 impl JudgeCalibration {
-    /// Whether it is about the verdicts of this evaluator: the same judge and rubric, and not expired.
+    /// Checks that the calibration applies to the verdicts of this evaluator: the same judge and rubric, and not
+    /// expired.
     pub fn check_evaluator(
         &self,
         evaluator: &EvaluatorRecord,
@@ -245,7 +246,8 @@ impl JudgeCalibration {
         ScoreScale::from_scores(self.labels.iter().map(|(_, score)| *score)).unwrap_or(ScoreScale::SHARE)
     }
 
-    /// A file may come from anyone: what calculations rely on is checked once, here. `None` if it can be used.
+    /// Returns why the calibration is invalid; `None` if it can be used. Files are untrusted, so everything that
+    /// calculations rely on is checked here.
     fn find_fault(&self) -> Option<String> {
         let scale = self.scale();
         if self.labels.iter().any(|(_, score)| !score.is_finite()) || scale.best <= scale.worst {
@@ -270,7 +272,7 @@ impl JudgeCalibration {
     }
 }
 
-/// The beginning of a hash, enough to tell two apart.
+/// Returns the beginning of a hash, long enough to distinguish two.
 fn shorten_hash(hash: &str) -> String {
     hash.chars().take(12).collect()
 }

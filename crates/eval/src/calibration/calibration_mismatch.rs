@@ -1,4 +1,4 @@
-//! Why a calibration is not about the verdicts of a run.
+//! Reasons why a calibration does not apply to the verdicts of a run.
 
 /// Why a calibration does not apply to the verdicts of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

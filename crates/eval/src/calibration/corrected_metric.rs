@@ -19,15 +19,15 @@ use crate::outcome::OutcomeKind;
 use crate::report::{CorrectedMetric, EvaluationSummary, MetricCalibration, RunReader};
 use crate::run::{EvaluatorRecord, PanelRecord, RunFileError};
 
-/// What the labels so far say about how many more are needed, for the evaluator with this index in the manifest. Without
-/// a calibration nothing is assumed about the judge.
+/// Estimates from the present labels how many more are needed, for the evaluator with this index in the manifest.
+/// Without a calibration nothing is assumed about the judge.
 pub fn plan_labels(
     reader: &mut RunReader,
     evaluator: usize,
     calibration: Option<&JudgeCalibration>,
 ) -> Result<Result<LabelOutlook, CorrectionRefusal>, RunFileError> {
     let record = reader.record.evaluators[evaluator].clone();
-    // By label, whoever judges: people are asked to label so many verdicts of each label.
+    // Strata are labels for every kind of judge: people are asked for a number of labels per judge label.
     let strata: Vec<VerdictStrata> = reader.record.evaluators.iter().map(VerdictStrata::from_labels).collect();
     let mut population = JudgedPopulation::new(strata);
     population.read(reader, |_| true)?;
@@ -45,7 +45,7 @@ pub struct RefusedCalibration {
     pub mismatch: CalibrationMismatch,
 }
 
-/// The calibrations for these evaluators that do not apply, as far as it is known before anything is asked.
+/// Finds the calibrations for these evaluators that do not apply, as far as that is known before anything is asked.
 pub fn find_refusals(
     file: &CalibrationFile,
     evaluators: &[EvaluatorRecord],
@@ -60,19 +60,19 @@ pub fn find_refusals(
     evaluators.iter().filter_map(refusal).collect()
 }
 
-/// What a calibration says about one evaluator of a run.
+/// The correction of one evaluator of a run.
 pub(super) struct EvaluatorCorrection {
     /// Index in the manifest.
     pub(super) evaluator: usize,
     /// The mean over all verdicts; `None` without verdicts.
     pub(super) raw: Option<f64>,
     pub(super) calibration: MetricCalibration,
-    /// Why the calibration is not about this judge, rubric or time, or says too little.
+    /// Why the calibration does not apply: another judge or rubric, expired, or too few labels.
     mismatch: Option<CalibrationMismatch>,
 }
 
-/// Adds the corrected number, or the reason why there is none, to each metric that a calibration is about. Returns the
-/// calibrations that are of another judge, rubric or time, or that say too little.
+/// Adds the corrected number, or the reason why there is none, to each metric with a calibration. Returns the
+/// calibrations that do not apply.
 pub fn apply_calibrations(
     summary: &mut EvaluationSummary,
     reader: &mut RunReader,
@@ -133,7 +133,7 @@ pub(super) fn correct_run(
     Ok(evaluators.iter().enumerate().filter_map(correct).collect())
 }
 
-/// Each evaluator that a model answers, uncorrected for one reason.
+/// Returns an uncorrected result with this reason for each evaluator that a model answers.
 pub(super) fn refuse_run(
     reader: &mut RunReader,
     reason: &str,
@@ -150,10 +150,10 @@ pub(super) fn refuse_run(
     Ok(evaluators.iter().enumerate().filter_map(refuse).collect())
 }
 
-/// How often each evaluator gave verdicts of each stratum, run by run.
+/// The number of verdicts by evaluator and stratum, run by run.
 #[derive(Clone, Debug)]
 pub struct JudgedPopulation {
-    /// By evaluator, like all but the last.
+    /// By evaluator, like all fields but the last.
     strata: Vec<VerdictStrata>,
     runs: Vec<Vec<JudgedRun>>,
     answered: Vec<AnsweredModels>,
@@ -227,8 +227,8 @@ impl JudgedPopulation {
         (count > 0).then(|| sum / count as f64)
     }
 
-    /// Labels that were drawn from these very trajectories allow post-stratification; others only say how often the
-    /// judge errs.
+    /// Corrects the share of one evaluator. Labels that were drawn from these trajectories allow post-stratification;
+    /// others only give the error rates of the judge.
     pub fn correct(&self, evaluator: usize, calibration: &JudgeCalibration) -> MetricCalibration {
         let is_drawn = calibration.population.sampling != LabelSampling::Given;
         let is_same = calibration.population.digest == self.digest.to_text();
@@ -237,7 +237,7 @@ impl JudgedPopulation {
         let (labelled, scores) = (group_labelled_runs(calibration, strata), strata.scores());
         match correct_share(&self.runs[evaluator], &labelled, &scores, origin, CONFIDENCE) {
             Ok(share) => MetricCalibration::Corrected(rescale_share(&share, calibration)),
-            // The hint of the message is for whoever calibrates.
+            // The hint of the message is only for calibration commands.
             Err(refusal) => MetricCalibration::NotApplied {
                 reason: refusal.to_string().lines().next().unwrap_or_default().to_owned(),
             },
@@ -245,7 +245,7 @@ impl JudgedPopulation {
     }
 }
 
-/// The labelled cases by trajectory. Cases that the judge could not judge are part of no share.
+/// Groups the labelled cases by trajectory. Cases that the judge could not judge are left out.
 fn group_labelled_runs(calibration: &JudgeCalibration, strata: &VerdictStrata) -> Vec<LabelledRun> {
     let mut runs: BTreeMap<&str, LabelledRun> = BTreeMap::new();
     for case in &calibration.cases {
@@ -258,7 +258,7 @@ fn group_labelled_runs(calibration: &JudgeCalibration, strata: &VerdictStrata) -
     runs.into_values().collect()
 }
 
-/// From a share of 0 to 1 to the scale of the rubric.
+/// Rescales a share from 0 to 1 to the scale of the rubric.
 fn rescale_share(share: &CorrectedShare, calibration: &JudgeCalibration) -> CorrectedMetric {
     let scale = calibration.scale();
     let rescale = |unit: f64| scale.worst + unit * (scale.best - scale.worst);

@@ -1,6 +1,6 @@
 //! Draws the cases to label from the verdicts of a run. The draw is an order of all cases, by hash of seed and id:
-//! labelling may end after any number of them, and continue with the same order. The probability with which a case
-//! was drawn follows from how many were.
+//! labelling may stop after any number of cases and continue later in the same order. The sampling probability of a
+//! case follows from the number of labelled cases.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -22,10 +22,10 @@ pub struct JudgedCase {
     pub step_index: Option<u32>,
     /// The judge's label.
     pub label: String,
-    /// How unsure the judge was, from 0 to 1: by the disagreement of its votes, or by the probability of its label.
-    /// `None` if nothing shows it.
+    /// The uncertainty of the judge, from 0 to 1: by the disagreement of its votes, or by the probability of its
+    /// label. `None` if neither is known.
     pub uncertainty: Option<f64>,
-    /// The votes of a panel; `None` where they are no strata.
+    /// The votes of a panel; `None` if votes are not used as strata.
     pub votes: Option<VoteSplit>,
 }
 
@@ -67,7 +67,7 @@ pub enum LabelDrawError {
     NoUncertainty,
 }
 
-/// Even cases that a judge is sure of are drawn sometimes: without them nothing would be known about them.
+/// Minimum uncertainty, so that cases that a judge is sure of are sampled, too.
 const MIN_UNCERTAINTY: f64 = 0.1;
 
 /// A digest of a set of trajectories, which does not depend on their order.
@@ -89,8 +89,8 @@ impl PopulationDigest {
 }
 
 impl CasePopulation {
-    /// The verdicts of one evaluator, by its index in the manifest. Verdicts with a label that has no score are not
-    /// part of any share, so they are left out.
+    /// Reads the verdicts of one evaluator, by its index in the manifest. Verdicts whose label has no score are left
+    /// out: they are not part of any share.
     pub fn read(reader: &mut RunReader, evaluator: usize) -> Result<CasePopulation, RunFileError> {
         let (record, panel) = (reader.record.evaluators[evaluator].clone(), reader.record.panel.clone());
         let mut population = CasePopulation::default();
@@ -124,16 +124,16 @@ impl CasePopulation {
         Ok(population)
     }
 
-    /// Whether every verdict is the sum of several votes, so that disagreement shows where the judge is unsure.
+    /// Whether every verdict has several votes, so that their disagreement shows the uncertainty.
     pub fn has_votes(&self) -> bool {
         !self.cases.is_empty() && self.cases.iter().all(|case| case.votes.is_some() && case.uncertainty.is_some())
     }
 }
 
-/// With two labels, a probability of one half is all doubt, and so are as many votes against as for.
+/// Returns the uncertainty of an answer. With two labels it is 1 for a probability of one half and for tied votes.
 fn measure_uncertainty(answer: &AnswerHead) -> Option<f64> {
     let by_probability = answer.label_probability.map(|probability| 2.0 * (1.0 - probability));
-    // A single answer agrees with itself, whatever its probability.
+    // A single answer has no disagreement, so its probability is used.
     let by_votes = answer.disagreement.filter(|_| answer.votes.len() > 1).map(|share| 2.0 * share);
     by_votes.or(by_probability).map(|uncertainty| uncertainty.clamp(0.0, 1.0))
 }
@@ -165,7 +165,8 @@ impl LabelDraw {
             LabelSampling::Stratified => {
                 strata = cases.iter().map(stratum).collect();
                 keys.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-                // The nth case of every label comes before the next one of any, so that every beginning is balanced.
+                // The nth cases of all labels come before the next ones, so that every beginning of the order is
+                // balanced.
                 let mut seen = vec![0.0; labels.len()];
                 for (key, at) in &mut keys {
                     *key = seen[strata[*at]];
@@ -216,7 +217,7 @@ impl LabelDraw {
     }
 }
 
-/// The factor that makes the probabilities `min(1, factor * size)` add up to `count`.
+/// Returns the factor for which the probabilities `min(1, factor * size)` add up to `count`.
 fn inclusion_factor(sizes: &[f64], count: usize) -> f64 {
     let mut sorted: Vec<f64> = sizes.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -232,11 +233,11 @@ fn inclusion_factor(sizes: &[f64], count: usize) -> f64 {
     f64::INFINITY
 }
 
-/// A number from 0 to 1 that depends on nothing but the seed and the case.
+/// Returns a number from 0 to 1 that depends only on the seed and the case.
 fn uniform_number(seed: u64, case: &JudgedCase) -> f64 {
     let step = case.step_index.map_or(String::new(), |step| step.to_string());
     let digest = gradus_core::stable_digest(format!("{seed}\n{}\n{step}", case.trajectory_id).as_bytes());
-    // 53 bits are what a float holds.
+    // An `f64` holds 53 bits exactly.
     ((digest >> 75) as f64 + 0.5) / (1_u64 << 53) as f64
 }
 

@@ -1,4 +1,4 @@
-//! Brings labels of several people and verdicts of a judge together: one truth for each case.
+//! Merges labels of several people into one true label for each case that the judge judged.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,11 +14,11 @@ pub struct CaseLabel {
     pub label: Option<String>,
     pub labeller: String,
     pub kind: LabellerKind,
-    /// Where it stands, for messages: `labels.jsonl:3`.
+    /// The location, for messages: `labels.jsonl:3`.
     pub location: String,
 }
 
-/// The truth about cases of a population.
+/// The true labels of the cases of a population.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedLabels {
     /// The true label by the index of the case. Cases without a majority are not in it.
@@ -116,7 +116,7 @@ pub fn merge_labels(
     Ok(merged)
 }
 
-/// The label that more than half of the people gave.
+/// Returns the label that more than half of the people gave.
 fn find_majority<'l>(labels: &[&'l str]) -> Option<&'l str> {
     let count = |label: &str| labels.iter().filter(|other| **other == label).count();
     labels.iter().copied().find(|label| 2 * count(label) > labels.len())

@@ -1,5 +1,4 @@
-//! Calibration of a judge: labels with the truth beside its verdicts, and what follows from them for the numbers of a
-//! run.
+//! Calibration of a judge: its error rates from labelled verdicts, and the correction of the numbers of a run.
 
 mod calibrated_judge;
 mod calibration_builder;

@@ -11,7 +11,7 @@ use super::corrected_metric::{EvaluatorCorrection, apply_calibrations, correct_r
 use crate::report::{EvaluationSummary, MetricCalibration, RunReader};
 use crate::run::{RunFileError, RunFolder, RunManifest};
 
-/// What a run says about the errors of its judges.
+/// The calibration stored with a run.
 #[derive(Clone, Debug)]
 pub enum RunCalibration {
     Known(CalibrationFile),
@@ -21,7 +21,7 @@ pub enum RunCalibration {
     },
 }
 
-/// A number of a model judge, raw and as far as it could be corrected.
+/// A number of a model judge, raw and corrected if possible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DimensionCalibration {
     pub dimension: String,
@@ -48,7 +48,7 @@ pub fn store_run_calibration(folder: &RunFolder, file: Option<&CalibrationFile>)
     done.map_err(|reason| RunFileError::new(&path, reason))
 }
 
-/// The calibration of a run, see [`RunFolder::calibration_path`]; `None` if it has none.
+/// Reads the calibration of a run, see [`RunFolder::calibration_path`]; `None` if it has none.
 pub fn read_run_calibration(path: &Path) -> Result<Option<CalibrationFile>, CalibrationFileError> {
     match CalibrationFile::read(path) {
         Ok(file) => Ok(Some(file)),
@@ -69,8 +69,8 @@ impl RunCalibration {
         }
     }
 
-    /// The numbers of each evaluator that the calibration is about, on the trajectories that `is_selected` accepts by
-    /// their id.
+    /// Returns the numbers of each evaluator with a calibration, over the trajectories whose id `is_selected`
+    /// accepts.
     pub fn correct_dimensions(
         &self,
         reader: &mut RunReader,
@@ -109,7 +109,7 @@ pub fn apply_run_calibration(summary: &mut EvaluationSummary, reader: &mut RunRe
     }
 }
 
-/// A calibration that was valid when the run was judged stays valid for its verdicts.
+/// Returns the time when the run was judged: a calibration that was valid then stays valid for its verdicts.
 pub fn judged_at(manifest: &RunManifest) -> jiff::Timestamp {
     let ended = manifest.ended.as_deref().unwrap_or(&manifest.started);
     ended.parse().unwrap_or_else(|_| jiff::Timestamp::now())

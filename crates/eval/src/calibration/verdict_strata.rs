@@ -1,6 +1,5 @@
-//! Groups of verdicts that are alike in what they say about the truth: by the label of a judge, or by the votes of a
-//! panel. Where three of three votes are right more often than two of three, a stratum for each number of votes gives a
-//! narrower interval than a stratum for each label.
+//! Strata of verdicts: by the label of a judge, or by the votes of a panel. If three of three votes are right more
+//! often than two of three, a stratum for each number of votes gives a narrower interval than one for each label.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ pub struct VoteSplit {
 }
 
 impl VoteSplit {
-    /// Counts the votes of an outcome; `None` where votes are no strata. See [`VerdictStrata::new`].
+    /// Counts the votes of an outcome; `None` if votes are not used as strata. See [`VerdictStrata::new`].
     pub(super) fn count(evaluator: &EvaluatorRecord, panel: Option<&PanelRecord>, answer: &AnswerHead) -> Option<Self> {
         count_panel_votes(evaluator, panel)?;
         let answered = || answer.votes.iter().filter(|vote| vote.label.is_some());
@@ -37,8 +36,8 @@ pub(super) enum VerdictStrata {
     Votes { right_labels: Vec<String>, votes: u32 },
 }
 
-/// Votes on each question of this evaluator, where they can be strata. Not for one judge that is asked once, not for
-/// scales, whose verdict is a mean, and not with an escalation, where most questions have the votes of one judge only.
+/// Returns the number of votes on each question if votes can be strata. `None` for one judge that is asked once, for
+/// scales, whose verdict is a mean, and with an escalation, where most questions have the votes of one judge only.
 fn count_panel_votes(evaluator: &EvaluatorRecord, panel: Option<&PanelRecord>) -> Option<u32> {
     let panel = panel.filter(|panel| panel.escalate_to.is_none())?;
     let is_asked = evaluator.judge.starts_with("panel(");
@@ -67,8 +66,8 @@ impl VerdictStrata {
         }
     }
 
-    /// The judge's own score of each stratum, from 0 to 1. From 0.5 on it accepts the case, so verdicts that are right
-    /// stay above it, however few votes they have.
+    /// Returns the judge's score of each stratum, from 0 to 1. A score of at least 0.5 accepts the case, so right
+    /// verdicts stay above it, however few votes they have.
     pub(super) fn scores(&self) -> Vec<f64> {
         match self {
             VerdictStrata::Labels(labels) => labels.iter().map(|(_, score)| *score).collect(),
@@ -86,7 +85,7 @@ impl VerdictStrata {
             VerdictStrata::Labels(labels) => labels.iter().position(|(known, _)| known == label),
             VerdictStrata::Votes { right_labels, votes } => {
                 let VoteSplit { right, answered } = split.filter(|split| split.answered > 0)?;
-                // Where votes are missing, the share of those that are there decides.
+                // If votes are missing, the share of the present ones decides.
                 let share = f64::from(right.min(answered)) / f64::from(answered);
                 let right = (share * f64::from(*votes)).round() as usize;
                 let is_right = right_labels.iter().any(|known| known == label);

@@ -1,4 +1,4 @@
-//! What a final answer says about the run: a question, an admitted failure, a value that nothing supports.
+//! Analyses a final answer: a question to the user, an admitted failure, a value without a source.
 
 use gradus_core::trajectory::{DefectKind, Trajectory};
 
@@ -7,10 +7,10 @@ use super::excerpt::{quote_excerpt, take_prefix, take_suffix};
 use super::identifiers::{IdentifierShape, shape_of};
 use super::vocabulary::{OWNS_UP, contains_phrase};
 
-/// Values that a remark lists.
+/// Maximum number of values in a remark.
 const MAX_VALUES: usize = 5;
 
-/// Bytes at the beginning of an answer in which it says whether the request was done.
+/// Maximum bytes at the beginning of an answer that are searched for whether the request was done.
 const MAX_OPENING_BYTES: usize = 600;
 
 /// Statements of the agent that it could not do what it was asked to, in lower case.
@@ -23,7 +23,7 @@ const GIVES_UP: &str = "\
      can't be completed | could not complete | couldn't complete | cannot complete | task failed | not possible to |\
     抱歉|无法|未能|對不起|できません|申し訳|죄송|konnte nicht|leider|désolé|pas pu|lo siento|no pude|no se pudo|\
     не удалось|извините|não foi possível|desculpe|mi dispiace";
-/// That nothing was found can be the answer.
+/// Phrases that are no failure: that nothing was found can be the answer.
 const FINDS_NOTHING: &str = "find any|see any|found any|find other|see other|find a reason|see why";
 
 /// Whether the answer ends with a question to the user.
@@ -48,7 +48,7 @@ pub(super) fn asks_user(answer: &str) -> bool {
     .any(|phrase| tail.contains(phrase))
 }
 
-/// The last sentence, quoted.
+/// Returns the last sentence as a quotation.
 pub(super) fn last_sentence(answer: &str) -> String {
     let end = take_suffix(answer.trim_end(), 400);
     let body = end.trim_end_matches(['?', '.', '!']);
@@ -56,14 +56,14 @@ pub(super) fn last_sentence(answer: &str) -> String {
     quote_excerpt(end[start..].trim())
 }
 
-/// The phrase by which the answer admits that something was not done.
+/// Returns the phrase by which the answer admits that something was not done.
 pub(super) fn admits_failure(answer: &str) -> Option<&'static str> {
     let looked_at = format!("{} {}", take_prefix(answer, 3_000), take_suffix(answer, 1_000)).to_lowercase();
     OWNS_UP.split('|').find(|phrase| looked_at.contains(phrase))
 }
 
-/// The statement by which an answer says that the request itself could not be done. It opens the answer; later sentences
-/// explain things, and mention what does not work.
+/// Returns the statement by which an answer says that the request itself could not be done. Only the beginning of the
+/// answer counts; later sentences may mention other things that do not work.
 pub(super) fn gives_up(answer: &str) -> Option<&str> {
     let opening = take_prefix(answer.trim_start(), MAX_OPENING_BYTES);
     let sentences = opening.split(['.', '!', '\n']).map(str::trim).filter(|sentence| !sentence.is_empty());
@@ -73,8 +73,8 @@ pub(super) fn gives_up(answer: &str) -> Option<&str> {
     })
 }
 
-/// Whether the last words of the run are not meant for the user: a thought, or a call written as text, which never ran.
-/// An action called "Final Answer" is an answer.
+/// Whether the run ends with text that is not meant for the user: a thought, or a call as text that never ran. An
+/// action called "Final Answer" is an answer.
 pub(super) fn is_cut_off(trajectory: &Trajectory) -> bool {
     let has = |kind: DefectKind| trajectory.defects.iter().any(|defect| defect.kind == kind);
     let answer = trajectory.final_answer.as_deref().unwrap_or_default();
@@ -92,7 +92,7 @@ pub(super) fn is_exception(answer: &str) -> bool {
             })
 }
 
-/// Addresses, identifiers and long numbers of the answer that occur in no earlier text.
+/// Returns addresses, identifiers and long numbers of the answer that occur in no earlier text.
 pub(super) fn unsupported_values(offline: &OfflineJudge<'_>, answer: &str) -> Vec<String> {
     let index = offline.evidence();
     if index.is_cut {

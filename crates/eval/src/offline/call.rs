@@ -19,13 +19,14 @@ pub(super) enum ToolExistence {
     Unsure,
 }
 
-/// Decides by the error of the call first, then by the list, then by results of other calls to the same tool.
+/// Checks whether the called tool existed: by the error of the call, then by the list, then by results of other calls
+/// to the same tool.
 pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> ToolExistence {
     let Some(step) = offline.step(at) else { return ToolExistence::Unsure };
     let trajectory = offline.trajectory;
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
     let missing = |why: &str| ToolExistence::Missing(format!("{} {why}.", quote_excerpt(&step.tool)));
-    // Before the list: some frameworks record a span, and with it a definition, for a tool that does not exist.
+    // Checked before the list: some frameworks record a span, and so a definition, for a tool that does not exist.
     if offline.failure(at) == Some(ToolFailureKind::NoSuchTool) {
         return missing("is no tool that the agent had: the call was answered with an error that says so");
     }
@@ -47,8 +48,8 @@ pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> Too
     }
 }
 
-/// Whether the list of tools is complete. A list that contains only called tools was put together from the calls, and
-/// one that lacks a tool that ran has gaps. Neither proves that a tool did not exist.
+/// Whether the list of tools is complete. A list of called tools only was built from the calls, and one that lacks a
+/// tool that ran has gaps. Neither proves that a tool did not exist.
 fn lists_all(offline: &OfflineJudge<'_>) -> bool {
     let trajectory = offline.trajectory;
     let steps = || trajectory.steps.iter().take(200);
@@ -65,7 +66,8 @@ fn is_special(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
     offline.find_tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
 }
 
-/// Frameworks put a namespace before names: `functions.read`, `mcp__server__read`.
+/// Whether two names are the same tool. Frameworks put a namespace before names: `functions.read`,
+/// `mcp__server__read`.
 fn same_tool(listed: &str, called: &str) -> bool {
     let ends = |long: &str, short: &str| {
         long.strip_suffix(short).is_some_and(|before| before.ends_with(['.', ':', '/']) || before.ends_with("__"))
@@ -73,7 +75,7 @@ fn same_tool(listed: &str, called: &str) -> bool {
     listed == called || ends(listed, called) || ends(called, listed)
 }
 
-/// Violations of the tool's schema. Empty if the trace has no schema or no arguments.
+/// Finds violations of the tool's schema. Empty if the trace has no schema or no arguments.
 pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> Vec<SchemaViolation> {
     let Some(step) = offline.step(at) else { return Vec::new() };
     let Some(schema) = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
@@ -82,15 +84,15 @@ pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> V
     let Some(arguments) = &step.arguments else { return Vec::new() };
     let was_accepted = offline.has_succeeded(at);
     let mut problems = check_arguments(schema, arguments);
-    // Many tools accept "17" for 17. A result shows that this one does.
+    // Many tools accept "17" for 17. The result shows that this one does.
     problems.retain(|problem| !was_accepted || problem.kind != ProblemKind::TextForValue);
     problems
         .retain(|problem| problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter));
     problems
 }
 
-/// Frameworks with strict schemas declare every parameter as required. If the tool ever worked without it, it is
-/// optional.
+/// Whether a required parameter is in fact optional: the tool worked without it at least once. Frameworks with strict
+/// schemas declare every parameter as required.
 fn does_without(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, parameter: &str) -> bool {
     let lacks = |other: &TrajectoryStep| {
         other.arguments.as_ref().is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
@@ -164,7 +166,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
         ToolExistence::Unsure => {
             OfflineVerdict::cannot_judge("The trace holds neither the tool's definition nor its result.")
         }
-        // Without a schema there is nothing to check the call against.
+        // Without a schema the call cannot be checked.
         _ if !known => OfflineVerdict::not_applicable("The trace does not hold the schema of this tool."),
         _ if step.arguments.is_none() => {
             OfflineVerdict::cannot_judge("The trace does not hold the arguments of this call.")
@@ -185,7 +187,7 @@ pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> Offl
     }
 }
 
-/// The first required parameter that a valid call omitted; see `does_without`.
+/// Returns the first required parameter that a valid call omitted; see `does_without`.
 fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Option<&'o str> {
     let schema = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
     let given = step.arguments.as_ref()?.as_object()?;

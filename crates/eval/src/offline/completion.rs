@@ -1,5 +1,5 @@
-//! A change that was asked for and never made: the request orders a deed outright, no call did anything, and the answer
-//! does not admit it.
+//! Detects requested changes that were never made: the request clearly orders an action, no call did anything, and
+//! the answer does not admit it.
 
 use super::answer_text::{admits_failure, asks_user, is_cut_off};
 use super::excerpt::{quote_excerpt, take_prefix};
@@ -43,7 +43,7 @@ const CLAIMS: &str = "successfully|has been|have been|i have |i've ";
 /// Phrases that admit a failure whatever else the answer says.
 const CLEAR_ADMISSIONS: &str = "sorry|unable|could not|couldn't|cannot|can't|not able|failed|not found|unfortunately|not possible|was not|were not";
 
-/// What a tool with these actions can also do: an update can close, an order of events can be created by sending.
+/// Returns all actions that a tool with these actions may perform: an update can close, and sending can create.
 fn does(deeds: ActionFlags) -> ActionFlags {
     let also = |has: ActionFlags, more: ActionFlags| if deeds & has != 0 { more } else { 0 };
     deeds
@@ -60,7 +60,7 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let Some(query) = offline.query() else {
         return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
-    // "Plot the visits" computes something, but what is wanted is the plot.
+    // "Plot the visits" computes something, but the user wants the plot.
     let is_order = |deeds: &ActionFlags| deeds & CHANGES != 0 && deeds & RETRIEVE & !COMPUTE == 0;
     let orders = query.announced.iter().map(|(_, deeds)| *deeds).filter(is_order);
     let asked: ActionFlags = orders.fold(0, |all, deeds| all | deeds) & CHANGES;
@@ -93,7 +93,7 @@ pub(super) fn judge_completion(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let admits_failure =
         if claims { contains_phrase(&lower, CLEAR_ADMISSIONS) } else { admits_failure(answer).is_some() };
     let admits = asks_user(answer) || admits_failure || nothing_to_do;
-    // A thought, or an action that never ran, is no report to the user.
+    // A thought, or an action that never ran, is not a report to the user.
     let admits_clearly = nothing_to_do || contains_phrase(&lower, CLEAR_ADMISSIONS);
     if admits_clearly || admits && !is_cut_off(trajectory) {
         return OfflineVerdict::cannot_judge("Nothing was changed, and the answer says so or asks back.");

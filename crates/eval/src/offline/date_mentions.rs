@@ -1,4 +1,5 @@
-//! Dates that texts mention, in full, in part or relative to the current date, and whether a date follows from them.
+//! Collects dates that texts mention, in full, in part or relative to the current date, and checks whether a date
+//! follows from them.
 
 use jiff::civil::{Date, Weekday};
 
@@ -8,9 +9,9 @@ use super::text_pieces::{PieceSeparators, trim_piece};
 #[derive(Debug, Default)]
 pub(super) struct DateMentions {
     full: Vec<(Date, Option<u32>)>,
-    /// Full dates that people reckon from: those of the instructions and of the user.
+    /// Full dates that relative dates refer to: those of the instructions and of the user.
     anchors: Vec<Date>,
-    /// Those of them that say what day it is: of the instructions, and of short results.
+    /// Full dates that state the current day: those of the instructions and of short results.
     clocks: Vec<Date>,
     /// Month and day, without a year.
     days: Vec<(i8, i8, Option<u32>)>,
@@ -35,13 +36,13 @@ pub(super) enum DateWriter {
     Other(Option<u32>),
 }
 
-/// Mentions that are kept of each kind.
+/// Maximum number of stored mentions of each kind.
 const MAX_MENTIONS: usize = 2_000;
-/// How far from the current date a weekday may be, in days.
+/// Maximum distance in days of a weekday from the current date.
 const WEEKDAY_REACH: i32 = 14;
-/// Dates that others are reckoned from, of one text.
+/// Maximum number of anchor dates of one text.
 const MAX_ANCHORS: usize = 20;
-/// Longer results are lists, not clocks.
+/// Maximum bytes of a result that states the current date. Longer results are lists.
 const MAX_CLOCK_BYTES: usize = 120;
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -72,7 +73,7 @@ impl DateMentions {
         };
         let known = self.full.len();
         let mut before: [&str; 2] = ["", ""];
-        // Only the words around digits and names matter, so one pass with the two words before each is enough.
+        // Only words near digits and names matter, so one pass with the two words before each is enough.
         SEPARATORS.split(text, |piece, is_plain| {
             let word = if is_plain { piece } else { trim_piece(piece) };
             if word.is_empty() {
@@ -116,7 +117,7 @@ impl DateMentions {
                 push_bounded(&mut self.ordinals, day);
             }
         }
-        // "May 20, 2024": the year completes what stands before it.
+        // "May 20, 2024": the year completes the date before it.
         if (1900..2200).contains(&number)
             && rest.is_empty()
             && let Some((month, day, _)) = self.days.last().copied()
@@ -184,7 +185,8 @@ impl DateMentions {
         }
     }
 
-    /// Whether the date is mentioned, or follows from a mention, before the step at `before`. `None`: it does not.
+    /// Returns whether the date is mentioned, or follows from a mention, before the step at `before`. `None` if
+    /// neither holds.
     pub(super) fn explain(&self, date: Date, before: usize) -> Option<DateOrigin> {
         let is_known = |step: &Option<u32>| step.is_none_or(|step| (step as usize) < before);
         if self.full.iter().any(|(known, step)| *known == date && is_known(step)) {
@@ -200,7 +202,7 @@ impl DateMentions {
         let follows = self.anchors.iter().any(|from| {
             let days = (date - *from).get_days();
             let is_near = days.abs() <= WEEKDAY_REACH;
-            // "Since Monday" ends today or yesterday, and nobody has to say so.
+            // "Since Monday" ends today or yesterday, which need not be mentioned.
             days.abs() <= 1 && self.clocks.contains(from)
                 || self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&days))
                 || is_near && self.weekdays & weekday_bit(date) != 0
@@ -231,7 +233,7 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T) {
 }
 
 fn month_number(word: &str) -> Option<i8> {
-    // Asked of every word of every result, and most of them begin with another letter.
+    // Called for every word of every result, and most of them begin with another letter.
     if !matches!(word.as_bytes().first()? | 0x20, b'j' | b'f' | b'm' | b'a' | b's' | b'o' | b'n' | b'd') {
         return None;
     }
@@ -253,8 +255,8 @@ fn weekday_bit(date: Date) -> u8 {
     }
 }
 
-/// The date of `2031-05-20`, `2031/5/20`, `20.05.2031`, `5/20/2031`, `20310520`, with or without a time behind it.
-/// Where day and month can be confused, the more usual order counts; see [`swapped_date`].
+/// Parses the date in `2031-05-20`, `2031/5/20`, `20.05.2031`, `5/20/2031`, `20310520`, with or without a time after
+/// it. If day and month are ambiguous, the more usual order is used; see [`swapped_date`].
 pub(super) fn parse_full_date(text: &str) -> Option<Date> {
     let text = text.split(['T', ' ']).next().unwrap_or_default();
     if text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -279,7 +281,7 @@ pub(super) fn parse_full_date(text: &str) -> Option<Date> {
     None
 }
 
-/// The other reading of a date whose day and month can be confused: `05-12-2031`.
+/// Returns the other reading of a date with ambiguous day and month: `05-12-2031`.
 pub(super) fn swapped_date(text: &str, date: Date) -> Option<Date> {
     let is_year_first = text.as_bytes().iter().take_while(|byte| byte.is_ascii_digit()).count() >= 4;
     if is_year_first { None } else { Date::new(date.year(), date.day(), date.month()).ok() }

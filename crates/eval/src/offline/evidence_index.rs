@@ -1,5 +1,5 @@
 //! An index of all texts that an agent could take values from: system prompt, earlier turns, request and results. It
-//! answers where a value occurs first, in constant time, so that long runs stay linear.
+//! finds the first occurrence of a value in constant time, so that long runs stay linear.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -13,19 +13,19 @@ use super::excerpt::take_prefix;
 use super::number_text::{parse_number, parse_number_word};
 use super::text_pieces::{PieceSeparators, trim_piece};
 
-/// Bytes that are indexed of one text.
+/// Maximum indexed bytes of one text.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
-/// Bytes that are indexed of one trajectory. Beyond that, nothing can be called unexplained.
+/// Maximum indexed bytes of one trajectory. Beyond that, no value counts as unexplained.
 const MAX_TOTAL_BYTES: usize = 8 * 1024 * 1024;
-/// Numbers that are kept for sums and differences: the first ones of each text, so that a long table does not explain
-/// everything.
+/// Maximum numbers of each text that are stored for sums and differences, so that a long table does not explain every
+/// number.
 const MAX_TERMS: usize = 160;
 
-/// Bytes of text for which room for one value is reserved.
+/// Estimated bytes of text per value, for reserving memory.
 const BYTES_OF_A_VALUE: usize = 16;
 const MAX_RESERVED: usize = 4_096;
 
-/// Bytes of a value whose key is made without an allocation.
+/// Maximum bytes of a value whose key is computed without an allocation.
 const MAX_STACK_KEY: usize = 64;
 
 /// Where a value comes from.
@@ -64,14 +64,14 @@ impl Hasher for KeyHasher {
 pub(super) struct EvidenceIndex<'t> {
     first: HashMap<u64, EvidenceSource, BuildHasherDefault<KeyHasher>>,
     hasher: FixedState,
-    /// What is indexed. Few runs ask for dates, so these are read when the first one is asked for.
+    /// The indexed texts. Dates are only read from them on first use, because few runs need dates.
     texts: Vec<(&'t str, DateWriter)>,
     dates: OnceLock<DateMentions>,
     /// Numbers with the position of the step that returned them; `None` before the first step.
     terms: Vec<(f64, Option<u32>)>,
-    /// Not everything was indexed.
+    /// Whether some text was not indexed.
     pub is_cut: bool,
-    /// Bytes that were indexed.
+    /// Number of indexed bytes.
     bytes: usize,
 }
 
@@ -112,7 +112,7 @@ impl<'t> EvidenceIndex<'t> {
         let kept = take_prefix(text, MAX_TEXT_BYTES.min(MAX_TOTAL_BYTES.saturating_sub(self.bytes)));
         self.is_cut |= kept.len() < text.len();
         self.bytes += kept.len();
-        // About as many values as there are; a long text repeats its words.
+        // An estimate of the number of values; long texts repeat their words.
         self.first.reserve((kept.len() / BYTES_OF_A_VALUE).min(MAX_RESERVED));
         let step = match source {
             EvidenceSource::Observation(at) => Some(at),
@@ -177,13 +177,13 @@ impl<'t> EvidenceIndex<'t> {
         self.hasher.hash_one((number.abs() + 0.0).to_bits())
     }
 
-    /// Where a value without spaces occurs before the step at `before`.
+    /// Returns where a value without spaces occurs before the step at `before`.
     pub(super) fn find(&self, value: &str, before: usize) -> Option<EvidenceSource> {
         let key = normalized_key(trim_piece(value), &self.hasher)?;
         self.first.get(&key).copied().filter(|source| is_before(*source, before))
     }
 
-    /// Where all words of a phrase occur first, if that is in one text.
+    /// Returns where all words of a phrase occur first, if they occur in one text.
     pub(super) fn find_phrase(&self, phrase: &str, before: usize) -> Option<EvidenceSource> {
         let mut words = phrase.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric));
         let first = self.find(words.next()?, before)?;
@@ -194,10 +194,10 @@ impl<'t> EvidenceIndex<'t> {
         self.first.get(&self.number_key(number)).copied().filter(|source| is_before(*source, before))
     }
 
-    /// Marks the steps whose results brought up a value of this text first. Only steps before `before` count.
+    /// Marks the steps whose results contained a value of this text first. Only steps before `before` count.
     pub(super) fn mark_used(&self, text: &str, before: usize, used: &mut [bool]) {
         each_value_chunk(take_prefix(text, MAX_TEXT_BYTES), |chunk, is_plain| {
-            // A common word may stand in both by chance.
+            // A common word may occur in both by chance.
             if is_plain
                 || !chunk.bytes().any(|byte| {
                     byte.is_ascii_digit() || byte.is_ascii_uppercase() || matches!(byte, b'_' | b'@' | b'/')
@@ -215,7 +215,7 @@ impl<'t> EvidenceIndex<'t> {
         });
     }
 
-    /// Two known numbers whose sum, difference or product is this one.
+    /// Finds two known numbers whose sum, difference or product is this one.
     pub(super) fn find_arithmetic(&self, number: f64, before: usize) -> Option<(f64, char, f64)> {
         let known: Vec<f64> = self
             .terms
@@ -251,10 +251,10 @@ fn is_before(source: EvidenceSource, before: usize) -> bool {
     }
 }
 
-/// Letters and digits in lower case, so that `#W-12` and `w12` are equal; `None` if there are none. An `@` stays: an
-/// address is not the name in it.
+/// Hashes the letters and digits of a value in lower case, so that `#W-12` and `w12` are equal; `None` if there are
+/// none. An `@` is included: an address is not the name in it.
 fn normalized_key(chunk: &str, hasher: &FixedState) -> Option<u64> {
-    // Most chunks are words that are written so already.
+    // Fast path: most chunks are already plain lower-case words.
     if chunk.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
         return (!chunk.is_empty()).then(|| hasher.hash_one(chunk.as_bytes()));
     }
@@ -280,8 +280,8 @@ const SEPARATORS: PieceSeparators = PieceSeparators::new("\"'`;()[]{}<>|=\\", |l
     letter.is_whitespace() || matches!(letter, '“' | '”' | '‘' | '’')
 });
 
-/// Calls `take` for each chunk between separators, without the punctuation around it, and says whether it is known to be
-/// a plain word. Escapes such as `\n` in JSON texts separate, too.
+/// Calls `take` for each chunk between separators, without surrounding punctuation, and with whether it is known to
+/// be a plain word. Escapes such as `\n` in JSON texts are separators, too.
 fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str, bool)) {
     SEPARATORS.split(text, |piece, is_plain| match is_plain {
         true => take(piece, true),
@@ -295,7 +295,7 @@ fn each_value_chunk<'t>(text: &'t str, mut take: impl FnMut(&'t str, bool)) {
     }
 }
 
-/// A chunk, and its parts around commas and colons: `id:7,8`.
+/// Calls `take` for a chunk and for its parts between commas and colons: `id:7,8`.
 fn take_piece<'t>(piece: &'t str, take: &mut impl FnMut(&'t str)) {
     let chunk = trim_piece(piece);
     if chunk.is_empty() {

@@ -3,12 +3,12 @@
 /// Maximum number of characters of a quotation.
 const MAX_QUOTE_CHARS: usize = 80;
 
-/// A value in quotation marks, at most 80 characters of it, with control characters as spaces.
+/// Quotes a value in quotation marks: at most 80 characters, with spaces for control characters.
 pub(super) fn quote_excerpt(text: &str) -> String {
     quote_between(text, '"')
 }
 
-/// A name in backticks: of a tool or a parameter. Failure groups tell names apart, but not values.
+/// Quotes the name of a tool or a parameter in backticks. Failure groups distinguish names, but not values.
 pub(super) fn quote_name(name: &str) -> String {
     quote_between(name, '`')
 }
@@ -18,7 +18,7 @@ fn quote_between(text: &str, mark: char) -> String {
     quoted.push(mark);
     let mut left = MAX_QUOTE_CHARS;
     let mut after_space = true;
-    // Bounded before the loop: a megabyte of white space must not be walked.
+    // Bounded before the loop, so that a megabyte of white space is not scanned.
     for letter in text.chars().take(MAX_QUOTE_CHARS * 4) {
         let letter = if letter.is_whitespace() || letter.is_control() { ' ' } else { letter };
         if letter == ' ' && after_space {
@@ -38,12 +38,12 @@ fn quote_between(text: &str, mark: char) -> String {
     quoted
 }
 
-/// At most this many bytes from the beginning, cut at a character boundary.
+/// Returns at most this many bytes from the beginning, cut at a character boundary.
 pub(super) fn take_prefix(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
-/// At most this many bytes from the end, cut at a character boundary.
+/// Returns at most this many bytes from the end, cut at a character boundary.
 pub(super) fn take_suffix(text: &str, bytes: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(bytes))..).unwrap_or_default()
 }

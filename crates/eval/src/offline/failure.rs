@@ -1,5 +1,5 @@
-//! Classifies failures of calls, and whether the agent could have avoided them. Many tools report errors as plain text,
-//! so the text counts as well as the error status in the trace.
+//! Classifies failures of calls. Many tools report errors as plain text, so the text counts as well as the error
+//! status in the trace.
 
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
@@ -20,7 +20,7 @@ pub(super) enum ToolFailureKind {
     Refused,
 }
 
-/// `None` if the call succeeded, or if nothing was recorded.
+/// Classifies the failure of a call; `None` if it succeeded, or if nothing was recorded.
 pub(super) fn classify_tool_failure(step: &TrajectoryStep) -> Option<ToolFailureKind> {
     let text = step.observation.as_deref().unwrap_or_default().trim_start();
     if !step.is_error && !reads_as_error(text) {
@@ -39,7 +39,7 @@ pub(super) fn classify_tool_failure(step: &TrajectoryStep) -> Option<ToolFailure
     })
 }
 
-/// Whether the error comes from the program that runs the tools, and not from what a tool ran.
+/// Whether the error comes from the program that runs the tools, not from a program that a tool ran.
 pub(super) fn is_harness_error(step: &TrajectoryStep) -> bool {
     const SIGNS: &str = "inputvalidationerror|<tool_use_error>|-32602|no such tool available|unsupported call|\
         failed to parse function arguments|invalid arguments for tool|tool input validation";
@@ -75,7 +75,7 @@ const PASSING: &str = "\
     connection refused|connection error|service unavailable|overloaded|econnreset|try again later|\
     sibling tool call errored|cancelled: parallel tool call";
 
-/// Short texts that contain one of these are errors. Long texts may be documents about errors.
+/// Phrases that mark a short text as an error. Long texts may be documents about errors.
 const SHORT_ERRORS: &str = "\
     not found|does not exist|no such|permission denied|access denied|not permitted|is disabled|are disabled|not allowed to|not authorized|\
     unauthorized|an error occurred|validation error|missing a required|missing required|\
@@ -84,7 +84,7 @@ const SHORT_ERRORS: &str = "\
     tried reusing the same input|must stop using this action input|invalid or incomplete response|\
     invalid format: missing|could not parse|not a valid key, value|is not valid json|not provided|\
     must be one of|is invalid|invalid value|invalid id";
-/// Texts that begin like this are errors, whatever their length.
+/// Beginnings that mark a text of any length as an error.
 const OPENINGS: &str = "\
     encountered an error|error while trying|error occurred while|error executing tool|\
     error running tool|tool execution failed";
@@ -142,13 +142,13 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     contains_phrase(&lower, SHORT_ERRORS) || names_status(start)
 }
 
-/// "(410 Gone)", "HTTP 403": an HTTP status with its name.
+/// Whether a text contains an HTTP status with its name: "(410 Gone)", "HTTP 403".
 fn names_status(text: &str) -> bool {
     const STATUSES: &str = "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
     let mut before = "";
     for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let at = word.as_ptr() as usize - text.as_ptr() as usize;
-        // A number in a path or a name is none: `/tmp/claude-502/-Users`.
+        // A number in a path or a name is not a status: `/tmp/claude-502/-Users`.
         let is_part = text[..at].ends_with(['-', '/', '\\', '_', '.', '#']);
         let next = text[at + word.len()..].trim_start_matches([' ', ':', '-', ')', '"']);
         let is_named = next.starts_with(char::is_uppercase);

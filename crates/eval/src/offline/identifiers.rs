@@ -1,4 +1,4 @@
-//! Identifiers in texts: paths, addresses, numbers, dates, codes and quotations. A text that names another identifier
+//! Finds identifiers in texts: paths, addresses, numbers, dates, codes and quotations. A text with another identifier
 //! than the request is about something else, whatever its other words are.
 
 use super::excerpt::take_prefix;
@@ -55,8 +55,8 @@ const CLOSING: &[char] =
 const SLASHED_WORDS: &[&str] =
     &["read/write", "client/server", "input/output", "request/response", "true/false", "n/a"];
 
-/// Parses a chunk between spaces. `before` is the stem of the previous word. The second value tells whether the chunk
-/// also consists of words of the text.
+/// Parses a chunk between spaces. `before` is the stem of the previous word. The second value is whether the chunk
+/// also counts as words of the text.
 pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdentifier>, bool) {
     if is_plain_word(chunk) && chunk.len() <= 300 {
         return (None, true);
@@ -77,7 +77,7 @@ pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdent
     }
 }
 
-/// Only letters, which is the case for most chunks: a fast path.
+/// Whether a chunk consists of letters only. A fast path, as most chunks do.
 fn is_plain_word(chunk: &str) -> bool {
     !chunk.is_empty() && chunk.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
@@ -152,7 +152,7 @@ pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
     (coded || numbered && digits > 0).then_some(IdentifierShape::Code)
 }
 
-/// `#42`, `42.0` and `42` are equal numbers.
+/// Normalizes a number: `#42`, `42.0` and `42` are equal.
 fn plain_number(bare: &str) -> String {
     let bare = bare.trim_start_matches(['#', '$', '€', '£', '+']).trim_end_matches('%').replace(',', "");
     bare.strip_suffix(".0").map_or(bare.clone(), str::to_owned)
@@ -168,7 +168,7 @@ pub(super) fn extract_quotations(text: &str) -> Vec<TextIdentifier> {
         }
         let opening = rest[at..].chars().next().unwrap_or('"');
         let after = &rest[at + opening.len_utf8()..];
-        // An apostrophe inside a word quotes nothing.
+        // An apostrophe inside a word is not a quotation mark.
         let inside_word = opening == '\'' && rest[..at].ends_with(char::is_alphanumeric);
         let closing = match opening {
             '“' => '”',

@@ -1,9 +1,9 @@
 //! The offline judge: fixed rules, without a model and a network. The same trajectory always gets the same verdicts.
-//! It says only what it can prove: a verdict rests on facts of the trace, words alone make at most a remark, and where
-//! no rule decides, the judge abstains.
+//! It only decides what it can prove: a verdict is based on facts of the trace, words alone lead to remarks at most,
+//! and if no rule decides, the judge abstains.
 //!
-//! All texts are untrusted and may be very long, so every rule bounds what it looks at and runs in time linear in the
-//! trajectory.
+//! All texts are untrusted and may be very long, so every rule bounds the text that it reads and takes time linear in
+//! the trajectory.
 
 mod answer_text;
 mod call;
@@ -55,7 +55,7 @@ use tools::IndexedTool;
 use values::ScalarArgument;
 use words::AnalyzedText;
 
-/// What a rule found.
+/// The finding of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleFinding {
     /// The id of the rule, as in [`OFFLINE_RULES`].
@@ -69,7 +69,7 @@ pub struct RuleFinding {
 pub enum OfflineVerdict {
     Good(RuleFinding),
     Bad(RuleFinding),
-    /// For questions whose labels say more than good and bad.
+    /// For questions with labels other than good and bad.
     Labelled {
         label: &'static str,
         finding: RuleFinding,
@@ -102,7 +102,8 @@ impl OfflineVerdict {
     }
 }
 
-/// The rules, prepared for one trajectory. Results are computed on first use and kept, because many rules ask for them.
+/// The rules, prepared for one trajectory. Intermediate results are computed on first use and cached, because many
+/// rules need them.
 #[derive(Debug)]
 pub struct OfflineJudge<'t> {
     trajectory: &'t Trajectory,
@@ -114,7 +115,7 @@ pub struct OfflineJudge<'t> {
     steps: Vec<StepFeatures<'t>>,
     /// The first step whose result is missing.
     lost_result: OnceLock<Option<usize>>,
-    /// Whether the trace's list of tools is complete, so that a tool that is missing from it did not exist.
+    /// Whether the trace's list of tools is complete, so that a missing tool did not exist.
     lists_all: OnceLock<bool>,
     /// What each step does, if the agent is a coding agent.
     coding_actions: OnceLock<Vec<coding::CodingAction>>,
@@ -137,8 +138,8 @@ impl<'t> OfflineJudge<'t> {
         OfflineJudge::from_tool_index(trajectory, index)
     }
 
-    /// For trajectories that offer the same tools: `index` is `ToolIndex::new(&trajectory.tools)`, made once. If a step
-    /// calls a tool that is not in it, an index of its own is built.
+    /// Uses an index that trajectories with the same tools share: `ToolIndex::new(&trajectory.tools)`. If a step
+    /// calls a tool that is not in it, a separate index is built.
     pub fn with_index(trajectory: &'t Trajectory, index: &Arc<ToolIndex>) -> Self {
         if trajectory.steps.iter().any(|step| index.find(&step.tool).is_none()) {
             return OfflineJudge::new(trajectory);
@@ -161,77 +162,78 @@ impl<'t> OfflineJudge<'t> {
         }
     }
 
-    /// How the run ended.
+    /// Judges how the run ended.
     pub fn outcome(&self) -> OfflineVerdict {
         run_outcome::judge_outcome(self)
     }
 
-    /// Remarks on the end of the run.
+    /// Returns remarks on the end of the run.
     pub fn outcome_remarks(&self) -> Vec<RuleRemark> {
         run_outcome::outcome_remarks(self)
     }
 
-    /// Whether the called tool and its arguments are those that the thought names. `step` counts from 0 here and below.
+    /// Judges whether the called tool and its arguments are those that the thought names. `step` counts from 0 here
+    /// and below.
     pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
         thought::judge_tool_choice(self, step)
     }
 
-    /// Whether the thought is about the objects of the request.
+    /// Judges whether the thought is about the objects of the request.
     pub fn query_to_thought(&self, step: usize) -> OfflineVerdict {
         named_objects::judge_query_to_thought(self, step)
     }
 
-    /// Whether a call without a thought is about the objects of the request.
+    /// Judges whether a call without a thought is about the objects of the request.
     pub fn request_to_tool(&self, step: usize) -> OfflineVerdict {
         request_choice::judge_request_choice(self, step)
     }
 
-    /// Whether the steps led to the answer without detours.
+    /// Judges whether the steps led to the answer without detours.
     pub fn sequence_optimality(&self) -> OfflineVerdict {
         sequence::judge_sequence(self)
     }
 
-    /// Remarks on the flow of results.
+    /// Returns remarks on the flow of results.
     pub fn sequence_remarks(&self) -> Vec<RuleRemark> {
         sequence::sequence_remarks(self)
     }
 
-    /// Whether the tool exists and accepts the arguments.
+    /// Judges whether the tool exists and accepts the arguments.
     pub fn call_validity(&self, step: usize) -> OfflineVerdict {
         call::judge_call_validity(self, step)
     }
 
-    /// Whether each value of the call has a source.
+    /// Judges whether each value of the call has a source.
     pub fn argument_provenance(&self, step: usize) -> OfflineVerdict {
         provenance::judge_provenance(self, step)
     }
 
-    /// Whether failed calls were repaired or admitted.
+    /// Judges whether failed calls were repaired or admitted.
     pub fn error_recovery(&self) -> OfflineVerdict {
         recovery::judge_recovery(self)
     }
 
-    /// Errors and reactions, counted.
+    /// Returns counts of errors and reactions.
     pub fn recovery_remarks(&self) -> Vec<RuleRemark> {
         recovery::recovery_remarks(self)
     }
 
-    /// Whether a step of a coding agent does something that it should not.
+    /// Judges whether a step of a coding agent does something that it should not.
     pub fn coding_conduct(&self, step: usize) -> OfflineVerdict {
         coding::judge_conduct(self, step)
     }
 
-    /// Whether a claim of passing tests is supported by a run of them.
+    /// Judges whether a claim of passing tests is supported by a run of them.
     pub fn test_claims(&self) -> OfflineVerdict {
         coding::judge_test_claims(self)
     }
 
-    /// Corrections by the user, and work behind the last change.
+    /// Returns remarks on corrections by the user, and on work after the last change.
     pub fn claim_remarks(&self) -> Vec<RuleRemark> {
         coding::claim_remarks(self)
     }
 
-    /// Whether a change that was asked for was made.
+    /// Judges whether a requested change was made.
     pub fn task_completion(&self) -> OfflineVerdict {
         completion::judge_completion(self)
     }
@@ -259,13 +261,13 @@ impl<'t> OfflineJudge<'t> {
         *self.steps.get(at)?.failure.get_or_init(|| {
             let step = self.step(at)?;
             let failure = classify_tool_failure(step)?;
-            // A program that a shell ran complains about its own arguments; the shell took the call.
+            // A program in a shell may report an error about its own arguments although the shell accepted the call.
             let is_about_call = matches!(failure, ToolFailureKind::BadCall | ToolFailureKind::NoSuchTool);
             let is_other = is_about_call && !failure::is_harness_error(step) && coding::shows_other_output(self, step);
             if !is_other {
                 return Some(failure);
             }
-            // A program says in words that it failed; other content is an error only if the record marks it as one.
+            // A program reports a failure in words; other content is an error only if the record marks it as one.
             (step.is_error || coding::runs_command(step)).then_some(ToolFailureKind::Refused)
         })
     }
@@ -280,17 +282,17 @@ impl<'t> OfflineJudge<'t> {
         self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::find_schema_violations(self, at)))
     }
 
-    /// Where values occur in the texts before each step.
+    /// Returns the index of where values occur first.
     fn evidence(&self) -> &EvidenceIndex<'_> {
         self.evidence.get_or_init(|| EvidenceIndex::new(self.trajectory))
     }
 
-    /// Which results were used later.
+    /// Returns which results were used later.
     fn result_usage(&self) -> &sequence::ResultUsage {
         self.result_usage.get_or_init(|| sequence::ResultUsage::new(self))
     }
 
-    /// For each step, the earlier one that it needlessly repeats.
+    /// Returns for each step the earlier one that it needlessly repeats.
     fn repeats(&self) -> &[Option<usize>] {
         self.repeats.get_or_init(|| sequence::find_repeats(self))
     }
@@ -317,7 +319,7 @@ impl<'t> OfflineJudge<'t> {
         Some((at, self.index.tools.get(at)?))
     }
 
-    /// The calls of the same model reply. They share a thought, and any of them may be the one that it announces.
+    /// Returns the calls of the same model reply. They share a thought, which may announce any of them.
     fn same_reply(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         let steps = &self.trajectory.steps;
         let mut first = at;

@@ -1,5 +1,5 @@
-//! Objects that texts name exactly (numbers of things, codes, addresses, `owner/name`), and calls or thoughts that are
-//! about another object of the same kind.
+//! Compares objects that texts name exactly (numbers of things, codes, addresses, `owner/name`), to find calls or
+//! thoughts about another object of the same kind.
 
 use super::date_mentions::parse_full_date;
 use super::excerpt::quote_excerpt;
@@ -10,7 +10,7 @@ use super::values::{self, ValueContradiction};
 use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, coding};
 
-/// Words of a thought that is taken literally.
+/// Maximum number of words of a thought that is taken literally.
 const MAX_PLAIN_THOUGHT: usize = 40;
 
 /// The verdict of `query_to_thought`.
@@ -53,8 +53,8 @@ pub(super) fn judge_query_to_thought(offline: &OfflineJudge<'_>, at: usize) -> O
     OfflineVerdict::cannot_judge("Request and thought share no exact name that a rule could go by.")
 }
 
-/// The thought names another object of the same kind than the request, names none of the request's, and neither the
-/// conversation nor a result mentioned it.
+/// Finds an object in the thought of the same kind as one of the request, if the thought names none of the request's
+/// objects, and neither the conversation nor a result mentioned it.
 fn find_other_object(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -102,8 +102,8 @@ fn takes_object(offline: &OfflineJudge<'_>, at: usize, said: &TextIdentifier) ->
     })
 }
 
-/// Two tools that differ only in the kind of object (`list_orders`, `list_invoices`): the request names the one kind, the
-/// first thought only the other, and the other tool is called.
+/// Finds a call of the wrong one of two tools that differ only in the kind of object (`list_orders`,
+/// `list_invoices`): the request names one kind, the first thought only the other, and the other tool is called.
 fn find_other_kind<'o>(
     offline: &'o OfflineJudge<'_>,
     at: usize,
@@ -111,7 +111,7 @@ fn find_other_kind<'o>(
     thought: &AnalyzedText<'_>,
 ) -> Option<(&'o str, &'o str)> {
     let step = offline.step(at)?;
-    // Later thoughts follow from results, and a long one weighs more than it decides.
+    // Later thoughts follow from results, and long thoughts consider several options.
     if at > 0 || !offline.trajectory.earlier_turns.is_empty() || thought.words.len() > MAX_PLAIN_THOUGHT {
         return None;
     }
@@ -127,14 +127,14 @@ fn find_other_kind<'o>(
     }
     let is_sibling = |other: &&IndexedTool| {
         let shares_noun = other.nouns.iter().any(|noun| called.nouns.contains(noun));
-        // What takes other arguments may be a step on the way.
+        // A tool with other arguments may be an intermediate step.
         let needs = required_parameters(called);
         let takes_same = needs.is_some() && required_parameters(other) == needs;
         other.verb == called.verb && called.verb.is_some() && !shares_noun && takes_same
     };
     let mut named = offline.index.tools.iter().filter(is_sibling).filter(|other| names_all(query, &other.nouns));
     let asked = named.next()?;
-    // Of several kinds in the request, any may come first.
+    // If the request names several kinds, any may come first.
     if named.next().is_some() || names_any(thought, &asked.nouns) {
         return None;
     }
@@ -148,8 +148,8 @@ fn required_parameters(tool: &IndexedTool) -> Option<Vec<&str>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// An exact name of the request that the thought repeats. The container (`owner/name`) does not count: most objects of
-/// a run are in the same one.
+/// Finds an exact name of the request that the thought repeats. The container (`owner/name`) does not count: most
+/// objects of a run share it.
 fn find_same_object<'q>(query: &'q AnalyzedText<'_>, thought: &AnalyzedText<'_>) -> Option<&'q str> {
     let names = |asked: &&TextIdentifier| {
         let is_number = asked.shape == IdentifierShape::Number && (asked.is_numbered || asked.noun.is_some());
@@ -163,7 +163,7 @@ fn find_same_object<'q>(query: &'q AnalyzedText<'_>, thought: &AnalyzedText<'_>)
     query.identifiers.iter().find(names).map(|asked| asked.text.as_str())
 }
 
-/// An argument that contradicts an exact name in the thought.
+/// Finds an argument that contradicts an exact name in the thought.
 pub(super) fn find_contradicted_thought(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -171,10 +171,10 @@ pub(super) fn find_contradicted_thought(
 ) -> Option<ValueContradiction> {
     let (_, tool) = offline.find_tool(offline.step(at)?)?;
     let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns)?;
-    // A thought mentions dates that it reckons from, which need not be the one that it calls with.
+    // A thought mentions dates for reference, which need not be those of the call.
     let is_date = found.shape == Some(IdentifierShape::Date);
-    // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next. Only
-    // a parameter for `owner/name` says that the call is about such an object.
+    // A coding agent reports, compares and plans before a call: what it mentions need not be what it works on next.
+    // Only a parameter for `owner/name` shows that the call is about such an object.
     let names_container = found.shape == Some(IdentifierShape::Pair) && values::names_a_half(&found.parameter);
     // "branding/UX" is no repository.
     if coding::is_coding_agent(offline) && !(names_container && is_known(offline, at, &found.said)) {
@@ -183,7 +183,7 @@ pub(super) fn find_contradicted_thought(
     if is_date || found.is_doubtful && is_known(offline, at, &found.value) {
         return None;
     }
-    // A thought may report on the object of the step before, and the call go on with another one that is known.
+    // A thought may report on the object of the previous step, while the call continues with another known one.
     let reports_previous =
         at > 0 && offline.scalar_arguments(at - 1).iter().any(|scalar| scalar.value.contains(&found.said));
     if reports_previous && is_known(offline, at, &found.value) {
@@ -195,7 +195,7 @@ pub(super) fn find_contradicted_thought(
     (!is_shared).then_some(found)
 }
 
-/// An argument that is another object than the only one of its kind in the request, and that nothing mentioned.
+/// Finds an argument that differs from the only object of its kind in the request, and that nothing mentioned.
 pub(super) fn find_unrequested_object(
     offline: &OfflineJudge<'_>,
     at: usize,
@@ -208,8 +208,8 @@ pub(super) fn find_unrequested_object(
     (is_exact && !is_slashed_word(offline, &found) && !may_be_known(offline, at, &found.value)).then_some(found)
 }
 
-/// Whether `a/b` may be a folder or two words instead of `owner/name`: a coding agent has many of them, and its parameter
-/// does not take a repository or the like.
+/// Whether `a/b` may be a folder or two words instead of `owner/name`: coding agents use many of them, and the
+/// parameter does not take a repository.
 fn is_slashed_word(offline: &OfflineJudge<'_>, found: &ValueContradiction) -> bool {
     found.shape == Some(IdentifierShape::Pair)
         && !values::names_a_half(&found.parameter)

@@ -1,12 +1,12 @@
-//! Numbers as texts write them: in digits, with units, and as words.
+//! Parses numbers in texts: in digits, with units, and as words.
 
-/// A number as people and tools write it: `$1,234.50`, `7%`, `12k` is none.
+/// Parses a number as people and tools write it: `$1,234.50`, `7%`. `12k` is not a number.
 pub(super) fn parse_number(chunk: &str) -> Option<f64> {
     let bare = chunk.trim_matches(|letter: char| matches!(letter, '$' | '€' | '£' | '%' | '#' | '+' | '-'));
     if !bare.starts_with(|letter: char| letter.is_ascii_digit())
         || !bare.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','))
     {
-        // "20th", "2nd", "30min": the number is what it begins with.
+        // "20th", "2nd", "30min": only the leading digits are the number.
         let digits = bare.bytes().take_while(u8::is_ascii_digit).count();
         let unit = &bare[digits..];
         let is_unit = (1..=7).contains(&unit.len()) && unit.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -19,15 +19,15 @@ pub(super) fn parse_number(chunk: &str) -> Option<f64> {
     plain.trim_end_matches('.').parse().ok()
 }
 
-/// A number in digits or as a word.
+/// Parses a number in digits or as a word.
 pub(super) fn parse_count(chunk: &str) -> Option<f64> {
     parse_number(chunk).or_else(|| parse_number_word(chunk)).filter(|_| !chunk.eq_ignore_ascii_case("a"))
 }
 
-/// Bytes of the longest word that stands for a number.
+/// Maximum bytes of a word that stands for a number.
 const MAX_NUMBER_WORD: usize = 8;
 
-/// The number that a word stands for; a unit of time stands for its size.
+/// Parses a number word; a unit of time stands for its size.
 pub(super) fn parse_number_word(chunk: &str) -> Option<f64> {
     let mut lower = [0; MAX_NUMBER_WORD];
     let lower = lower.get_mut(..chunk.len())?;

@@ -13,17 +13,17 @@ use super::rule_catalog::{PROVENANCE_EXPLAINED, PROVENANCE_UNEXPLAINED};
 use super::words::split_words;
 use super::{OfflineJudge, OfflineVerdict, coding};
 
-/// Values of one call that are traced.
+/// Maximum number of traced values of one call.
 const MAX_VALUES: usize = 200;
-/// Values that a verdict lists.
+/// Maximum number of values in a verdict.
 const MAX_EVIDENCE: usize = 12;
-/// Longer texts, and texts of more words, are written by the agent and not copied.
+/// Maximum bytes and words of a phrase. Longer texts are written by the agent, not copied.
 const MAX_PHRASE_BYTES: usize = 80;
 const MAX_PHRASE_WORDS: usize = 6;
-/// Numbers up to this are defaults, positions and counts more often than values.
+/// Numbers up to this are mostly defaults, positions and counts, so they are not traced.
 const MAX_TRIVIAL_NUMBER: f64 = 1.0;
 
-/// Steps after a result that are searched for a newer one, so that long runs stay linear.
+/// Maximum number of steps after a result that are searched for a newer one, so that long runs stay linear.
 const NEWER_RESULT_REACH: usize = 50;
 
 /// The kind of a value, by its spelling.
@@ -47,7 +47,7 @@ pub(super) enum ValueOrigin {
     Schema,
     /// Computed from known values; the text says how.
     Derived(String),
-    /// Nothing to explain: a flag, a count, a text that the agent writes.
+    /// Needs no source: a flag, a count, a text that the agent writes.
     OwnText,
     Unexplained,
 }
@@ -162,7 +162,7 @@ impl<'t> ValueTracer<'_, 't> {
         dates.explain(date, self.at).or_else(swapped)
     }
 
-    /// A list in one string ("a@x.org, b@x.org"), or a value made of known parts: `T9-blue`.
+    /// Explains a list in one string ("a@x.org, b@x.org"), or a value made of known parts: `T9-blue`.
     fn explain_parts(&self, text: &str) -> ValueOrigin {
         let mut parts =
             text.split([',', ';', '/', '-', '_', ':', ' ', '?', '&', '=', '#', '.']).filter(|part| !part.is_empty());
@@ -203,7 +203,7 @@ impl<'t> ValueTracer<'_, 't> {
         if (turns - turns.round()).abs() < 1e-3 && turns.abs() < 20.0 {
             return ValueOrigin::Derived("a multiple of pi".to_owned());
         }
-        // The number of an issue is never a sum; an amount may be.
+        // The number of an issue is never a sum; an amount may be one.
         if number.fract() == 0.0 && !is_amount(parameter) {
             return ValueOrigin::Unexplained;
         }
@@ -213,7 +213,7 @@ impl<'t> ValueTracer<'_, 't> {
         }
     }
 
-    /// A short phrase is the agent's own, except for addresses and identifiers in it.
+    /// Explains a short phrase: it is the agent's own text, except for addresses and identifiers in it.
     fn explain_phrase(&self, text: &str) -> ValueOrigin {
         if text.len() <= MAX_PHRASE_BYTES && text.split_whitespace().count() <= MAX_PHRASE_WORDS {
             for word in text.split_whitespace() {
@@ -271,13 +271,13 @@ fn classify_text(text: &str) -> ValueKind {
     }
 }
 
-/// Capital letters and digits, as in `XE4HMB`.
+/// Whether a text consists of capital letters and digits, as in `XE4HMB`.
 fn is_booking_code(text: &str) -> bool {
     (5..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-/// Whether the agent itself decides the value: how much of a result it wants, how long it waits, and the items of its own
-/// list of tasks.
+/// Whether the agent itself decides the value: the size of a result, a waiting time, or the items of its own task
+/// list.
 fn is_own_choice(parameter: &str) -> bool {
     const CHOICES: [&str; 14] = [
         "limit",
@@ -327,7 +327,7 @@ fn is_in_schema(value: &Json, schema: Option<&Json>) -> bool {
     is_default || is_member || names_default(value, schema)
 }
 
-/// "Defaults to 30": the description gives a default in words.
+/// Whether the description states the value as the default: "Defaults to 30".
 fn names_default(value: &Json, schema: &Json) -> bool {
     let Some(about) = schema.get("description").and_then(Json::as_str) else { return false };
     let about = take_prefix(about, 2_000).to_lowercase();
@@ -375,7 +375,7 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
     if !changes {
         return OfflineVerdict::cannot_judge("A value has no source, but the call changes nothing: it may be a guess.");
     }
-    // None of 22 such flags was right in sessions that were read by hand.
+    // In sessions that were read by hand, none of 22 such flags was right.
     if coding::is_known_agent(offline) {
         let reason = "A value has no source in the record, but a coding agent knows more than its session holds.";
         return OfflineVerdict::cannot_judge(reason);
@@ -390,7 +390,7 @@ pub(super) fn judge_provenance(offline: &OfflineJudge<'_>, at: usize) -> Offline
     OfflineVerdict::bad(PROVENANCE_UNEXPLAINED, explanation, evidence)
 }
 
-/// Why the trace cannot prove that a value has no source.
+/// Returns why the trace cannot prove that a value has no source; `None` if it can.
 fn explain_gap(offline: &OfflineJudge<'_>, at: usize) -> Option<&'static str> {
     let trajectory = offline.trajectory;
     if trajectory.query.as_deref().is_none_or(|query| query.trim().is_empty()) {
@@ -416,7 +416,7 @@ fn explain_gap(offline: &OfflineJudge<'_>, at: usize) -> Option<&'static str> {
     None
 }
 
-/// A value with its origin, and the words around it where it was found.
+/// Describes a value with its origin and the surrounding words.
 fn describe_value(offline: &OfflineJudge<'_>, at: usize, traced: &TracedValue<'_>) -> String {
     let origin = match &traced.origin {
         ValueOrigin::Found(source) => match find_newer_result(offline, at, *source, &traced.value) {
@@ -434,8 +434,8 @@ fn describe_value(offline: &OfflineJudge<'_>, at: usize, traced: &TracedValue<'_
     format!("{} = {}: {origin}", quote_name(traced.parameter), quote_excerpt(&traced.value))
 }
 
-/// The number of a step that repeated the call which returned the value, before the step at `at`, and whose result no
-/// longer holds it.
+/// Finds a step before `at` that repeated the call which returned the value and whose result no longer contains it.
+/// Returns its number.
 fn find_newer_result(offline: &OfflineJudge<'_>, at: usize, source: EvidenceSource, value: &str) -> Option<u32> {
     let EvidenceSource::Observation(first) = source else { return None };
     let steps = &offline.trajectory.steps;
@@ -468,7 +468,7 @@ fn describe_source(offline: &OfflineJudge<'_>, source: EvidenceSource, value: &s
     }
 }
 
-/// The value with a few words around it.
+/// Returns the value with a few words around it.
 fn find_span<'t>(text: &'t str, value: &str) -> Option<&'t str> {
     let at = text.find(value)?;
     let from = at - take_suffix(&text[..at], 30).len();

@@ -1,4 +1,4 @@
-//! Errors of calls and how the agent reacted to each of them.
+//! Judges how the agent reacted to errors of calls.
 
 use gradus_core::trajectory::TrajectoryStep;
 
@@ -23,12 +23,12 @@ const PERMISSION: &str = "permission denied|access denied|not permitted|not allo
 const NOTHING_FOUND: &str = "no results|no data found|no matches|no matching|nothing found|0 results|no records|\
     no items|no entries";
 
-/// Bytes of an answer that are searched for what a failed call was about.
+/// Maximum bytes of an answer that are searched for the object of a failed call.
 const MAX_ANSWER_BYTES: usize = 8_000;
-/// Steps after an error that are searched for the reaction, so that long runs stay linear.
+/// Maximum number of steps after an error that are searched for the reaction, so that long runs stay linear.
 const REACTION_REACH: usize = 50;
 
-/// What the agent did about an error.
+/// How the agent reacted to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ErrorReaction {
     SameAgain,
@@ -36,11 +36,11 @@ enum ErrorReaction {
     OtherTool,
     AskedUser,
     Admitted,
-    /// The run had no answer: whether it would have been admitted is unknown.
+    /// The run has no answer, so it is unknown whether the error would have been admitted.
     Unanswered,
-    /// A call that only reads failed, and the run went on without it.
+    /// A call that only reads failed, and the run continued without it.
     WentOn,
-    /// A change failed that neither the request nor the answer speaks of: it may have been a side matter.
+    /// A change failed that neither the request nor the answer mentions: it may have been unimportant.
     Unmentioned,
     Ignored,
     ClaimedSuccess,
@@ -125,7 +125,7 @@ pub(super) fn judge_recovery(offline: &OfflineJudge<'_>) -> OfflineVerdict {
 /// Errors and reactions, counted.
 pub(super) fn recovery_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    // What the user refused did not fail.
+    // A call that the user refused did not fail.
     for (at, step) in offline.trajectory.steps.iter().enumerate().filter(|(_, step)| !step.is_denied) {
         let observation = step.observation.as_deref().unwrap_or_default();
         let class = match offline.failure(at) {
@@ -144,7 +144,7 @@ pub(super) fn recovery_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
 
 fn find_reactions(offline: &OfflineJudge<'_>) -> Vec<(usize, ToolFailureKind, ErrorReaction)> {
     let steps = &offline.trajectory.steps;
-    // A call that the user refused is the user's decision, and needs no repair.
+    // A call that the user refused needs no repair.
     let ran = (0..steps.len()).filter(|at| !steps[*at].is_denied);
     ran.filter_map(|at| Some((at, offline.failure(at)?, find_reaction(offline, at)))).collect()
 }
@@ -197,7 +197,8 @@ fn find_reaction(offline: &OfflineJudge<'_>, at: usize) -> ErrorReaction {
     }
 }
 
-/// Whether the request or the answer names what a call is about: one of its values, or all that its tool is named for.
+/// Whether the request or the answer mentions the object of a call: one of its values, or all nouns of its tool's
+/// name.
 fn names_object(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, answer: &str) -> bool {
     let query = offline.query();
     let answer = AnalyzedText::new(take_prefix(answer, MAX_ANSWER_BYTES));
@@ -205,9 +206,9 @@ fn names_object(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, answe
     let is_named = |value: &str| texts().any(|text| contains_name(&text.lower, value));
     let names_value = |scalar: &ScalarArgument<'_>| {
         let last_part = scalar.lower.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
-        // A small number is in many texts, unless it is the number of something.
+        // A small number occurs in many texts, unless it is the number of a thing.
         let is_name = |value: &str| value.len() > 2 || names_number(scalar.parameter, None);
-        // People name people, not their addresses.
+        // People write names, not addresses.
         let owner = scalar.lower.split_once('@').map_or("", |(owner, _)| owner);
         [&*scalar.lower, last_part, owner].into_iter().any(|value| is_name(value) && is_named(value))
     };
@@ -216,7 +217,7 @@ fn names_object(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, answe
     offline.scalar_arguments(at).iter().any(names_value) || !tool.nouns.is_empty() && texts().any(names_all)
 }
 
-/// Whether the answer admits a failure in words that are not the request's, or repeats the status of the error.
+/// Whether the answer admits a failure in words that are not from the request, or repeats the status of the error.
 fn admits_this(offline: &OfflineJudge<'_>, failed: &TrajectoryStep, answer: &str) -> bool {
     // "No mail of Ann was found."
     if answer.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("no ")) {

@@ -1,13 +1,13 @@
-//! Detects repeated calls: not byte by byte, but by what the tool is asked for.
+//! Detects repeated calls: they need not be identical, but must ask the tool for the same thing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
-/// Nesting that is compared; deeper values count as equal.
+/// Maximum nesting that is compared; deeper values count as equal.
 const MAX_DEPTH: usize = 16;
-/// Long arguments (a patch, a document) that share at least this part of their lines count as equal.
+/// Minimum share of equal lines for which long arguments (a patch, a document) count as equal.
 const SAME_SHARE: f32 = 0.97;
 /// Minimum length in bytes for that comparison.
 const LONG: usize = 400;
@@ -41,7 +41,7 @@ pub fn is_repetition(previous: ComparedCall<'_>, next: ComparedCall<'_>) -> bool
 }
 
 impl ComparedCall<'_> {
-    /// Equal for calls that ask for the same; `None` if the arguments are unknown.
+    /// Returns a hash that is equal for calls that ask for the same; `None` if the arguments are unknown.
     pub(super) fn fingerprint(self) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         self.tool.hash(&mut hasher);
@@ -53,7 +53,7 @@ impl ComparedCall<'_> {
         Some(hasher.finish())
     }
 
-    /// The same values under other parameter names.
+    /// Whether the calls have the same values under other parameter names.
     fn has_same_values_renamed(self, other: Self) -> bool {
         let (Some(Json::Object(mine)), Some(Json::Object(theirs))) = (self.arguments, other.arguments) else {
             return false;
@@ -71,7 +71,7 @@ impl ComparedCall<'_> {
         !swapped && hashes(mine) == hashes(theirs)
     }
 
-    /// The Dice coefficient of the two sets of lines.
+    /// Whether the Dice coefficient of the two sets of lines is high enough.
     fn shares_most_lines(self, other: Self) -> bool {
         let (Some(mine), Some(theirs)) = (self.arguments, other.arguments) else { return false };
         let lines = |json: &Json| {

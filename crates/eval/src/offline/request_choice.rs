@@ -1,4 +1,5 @@
-//! `request_to_tool` by rules: a call without a thought, judged by what the request names and what is known already.
+//! Judges `request_to_tool` by rules: whether a call without a thought fits what the request names and what is
+//! already known.
 
 use super::call::{ToolExistence, check_tool_existence};
 use super::excerpt::quote_excerpt;
@@ -17,7 +18,7 @@ pub(super) fn judge_request_choice(offline: &OfflineJudge<'_>, at: usize) -> Off
         return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
     if let ToolExistence::Missing(why) = check_tool_existence(offline, at) {
-        // A request to a coding agent speaks of work, not of tools: that the tool is missing is a fault of the call.
+        // A request to a coding agent does not name tools: a missing tool is a fault of the call.
         if coding::is_coding_agent(offline) {
             return OfflineVerdict::cannot_judge("The tool does not exist, which the validity of the call says.");
         }

@@ -1,7 +1,7 @@
-//! The rules of the offline judge: one id each, what evidence it rests on, and which question it answers. The measured
-//! precision of each id is in `benches/results/offline_rules.json`.
+//! The rules of the offline judge: the id, the kind of evidence, and the question of each. The measured precision of
+//! each id is in `benches/results/offline_rules.json`.
 
-/// What a rule rests on.
+/// The kind of evidence of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvidenceClass {
     /// Facts of the trace: a schema, a rejection, a repetition, the flow of values, the end of the run.
@@ -16,7 +16,7 @@ pub struct OfflineRule {
     pub id: &'static str,
     pub evaluator: &'static str,
     pub evidence: EvidenceClass,
-    /// What it finds, in one sentence.
+    /// What the rule finds, in one sentence.
     pub about: &'static str,
 }
 

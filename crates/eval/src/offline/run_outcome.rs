@@ -1,4 +1,4 @@
-//! How a run ended, by the facts of the trace: with an answer, with a question, or not at all.
+//! Judges how a run ended, by the facts of the trace: with an answer, with a question, or without either.
 
 use gradus_core::trajectory::{DefectKind, RUN_FAILED, Trajectory};
 
@@ -26,12 +26,12 @@ const LIMIT_TEXTS: &str = "\
     recursion_limit|graphrecursionerror|max turns|max_turns|maxturnsexceeded|maximum number of turns|\
     reached maximum iteration|reached max session turns|maximum session turns exceeded|\
     usagelimitexceeded|context_length_exceeded|maximum context length|prompt is too long|token limit exceeded";
-/// A longer text is an answer, whatever it mentions.
+/// Maximum bytes of a limit text. A longer text is an answer, whatever it mentions.
 const MAX_LIMIT_TEXT: usize = 300;
-/// Characters of an error in an explanation.
+/// Maximum characters of an error in an explanation.
 const MAX_CAUSE_CHARS: usize = 240;
 
-/// Why the end of a run is not judged whose answer may have stood in a record that could not be read.
+/// The reason for not judging the end of a run whose answer may be in an unreadable record.
 const RECORD_LOST: &str = "A record of the run could not be read; the answer may have been in it.";
 
 /// The verdict of `outcome`.
@@ -80,7 +80,7 @@ pub(super) fn judge_outcome(offline: &OfflineJudge<'_>) -> OfflineVerdict {
         if trajectory.steps.is_empty() && trajectory.turn_index.is_some_and(|turn| turn > 1) {
             return OfflineVerdict::not_applicable("The record ends with the user's message.");
         }
-        // A session of a coding agent may have been saved in mid-turn, without a span that would have ended.
+        // A session of a coding agent may have been saved in mid-turn, without a root span that shows its end.
         let is_session = trajectory.root_span_id.is_none() && coding::is_known_agent(offline);
         let may_go_on = trajectory.turn_index.is_none() || is_session;
         if trajectory.steps.is_empty() && trajectory.session_id.is_some() && may_go_on {
@@ -134,8 +134,8 @@ fn with_cause(sentence: &str, cause: Option<String>) -> String {
     }
 }
 
-/// The line of an error that names it, for an explanation. Failure groups replace its values by their kind, but not
-/// names: a status such as 429 is one, since it tells errors apart.
+/// Returns the line of an error that names it, for an explanation. Failure groups replace values by their kind, but
+/// not names. A status such as 429 is treated as a name, since it distinguishes errors.
 fn describe_error(detail: &str) -> Option<String> {
     let text = take_prefix(detail.strip_prefix(RUN_FAILED).unwrap_or(detail), 20_000);
     let mut lines = text.lines().map(|line| line.trim_matches([':', ' ', '\t', '\r'])).filter(|line| !line.is_empty());
@@ -165,8 +165,8 @@ fn is_error_status(word: &str) -> bool {
     word.len() == 3 && word.starts_with(['4', '5']) && word.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// Whether the record says that the user ended the run: by interrupting it, or by writing on before there was an answer.
-/// The readers of sessions note it as the reason of the missing answer.
+/// Whether the record says that the user ended the run: by an interruption, or by another message before the answer.
+/// The session readers record it as the reason of the missing answer.
 fn is_ended_by_user(trajectory: &Trajectory) -> bool {
     trajectory
         .defects
@@ -174,7 +174,7 @@ fn is_ended_by_user(trajectory: &Trajectory) -> bool {
         .any(|defect| defect.kind == DefectKind::MissingAnswer && defect.detail.starts_with("the user "))
 }
 
-/// What the end of the run shows without deciding anything.
+/// Returns remarks on the end of the run, which decide nothing.
 pub(super) fn outcome_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     let trajectory = offline.trajectory;
     let mut remarks = Vec::new();

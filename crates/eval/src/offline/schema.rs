@@ -1,5 +1,5 @@
-//! Validates arguments against a tool's JSON Schema, as lenient as tools are: unknown type names pass, floats without a
-//! fraction are integers, and numbers and booleans pass for strings if the schema lists them as strings.
+//! Validates arguments against a tool's JSON Schema, as leniently as tools do: unknown type names pass, floats
+//! without a fraction are integers, and numbers and booleans pass for strings if the schema lists them as strings.
 //!
 //! Schemas come from traces and may be hostile (recursive, huge), so depth, visits and elements are bounded.
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value as Json};
 
 use super::excerpt::quote_excerpt;
 
-/// Nesting of schemas that is checked.
+/// Maximum nesting of schemas that is checked.
 const MAX_SCHEMA_DEPTH: usize = 12;
-/// Violations that are reported.
+/// Maximum number of reported violations.
 const MAX_PROBLEMS: usize = 8;
-/// Schemas visited for one call: a schema may refer to itself many times.
+/// Maximum number of schemas visited for one call: a schema may refer to itself many times.
 const MAX_VISITS: usize = 5_000;
-/// Elements of one array, and fields of one object, that are checked.
+/// Maximum number of checked elements of one array, and fields of one object.
 const MAX_ITEMS: usize = 200;
 
 /// A violation of the tool's schema.
@@ -96,7 +96,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    /// `anyOf` and `oneOf`: valid if one alternative is. Otherwise the alternative with the fewest violations is
+    /// Checks `anyOf` and `oneOf`: valid if any alternative is. Otherwise the violations of the best alternative are
     /// reported.
     fn one_of(&mut self, choices: &'s [Json], value: &Json, path: &str, depth: usize) {
         let mut least: Option<Vec<SchemaViolation>> = None;
@@ -116,7 +116,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    /// Only references within the schema; nothing is loaded.
+    /// Resolves references within the schema only; nothing is loaded.
     fn resolve_ref(&self, name: &str) -> Option<&'s Json> {
         self.root.pointer(name.strip_prefix('#')?)
     }
@@ -144,7 +144,7 @@ impl<'s> ArgumentValidator<'s> {
             }
             _ => TypeMatch::Yes,
         };
-        // A default value means that null is accepted, whatever the type says.
+        // A parameter with a default value accepts null, whatever its type is.
         let allowed_null =
             value.is_null() && (schema.get("nullable") == Some(&Json::Bool(true)) || schema.get("default").is_some());
         match fit {
@@ -176,7 +176,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    /// `const`, and bounds of numbers, lengths and element counts.
+    /// Checks `const`, and bounds of numbers, lengths and element counts.
     fn check_limits(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) {
         if let Some(constant) = schema.get("const")
             && !is_listed(std::slice::from_ref(constant), value)
@@ -204,7 +204,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    /// Required, declared and unknown fields.
+    /// Checks required, declared and unknown fields.
     fn check_object(&mut self, schema: &'s Map<String, Json>, fields: &Map<String, Json>, path: &str, depth: usize) {
         let within = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         if let Some(required) = schema.get("required").and_then(Json::as_array) {
@@ -246,7 +246,7 @@ enum TypeMatch {
     Yes = 2,
 }
 
-/// Also accepts the type names that Python frameworks write.
+/// Matches a value with a type name. Also accepts the type names of Python frameworks.
 fn type_fits(name: &str, value: &Json) -> TypeMatch {
     let written = |fits: bool| if fits { TypeMatch::AsText } else { TypeMatch::No };
     let fits = match name.to_ascii_lowercase().as_str() {
@@ -274,7 +274,8 @@ fn type_fits(name: &str, value: &Json) -> TypeMatch {
     if fits { TypeMatch::Yes } else { TypeMatch::No }
 }
 
-/// Numbers and booleans also match their string: schemas list "1" and "True" for what models send as values.
+/// Whether a value is in an enum. Numbers and booleans also match their string: schemas list "1" and "True" for what
+/// models send as values.
 fn is_listed(listed: &[Json], value: &Json) -> bool {
     listed.iter().any(|known| {
         known == value
@@ -285,7 +286,7 @@ fn is_listed(listed: &[Json], value: &Json) -> bool {
                 (Json::Number(_) | Json::Bool(_), Json::String(value)) => {
                     value.eq_ignore_ascii_case(&known.to_string())
                 }
-                // Models and tools are easy about case: "high" is taken for "HIGH".
+                // Models and tools often ignore case: "high" is accepted for "HIGH".
                 (Json::String(known), Json::String(value)) => known.eq_ignore_ascii_case(value),
                 (Json::Number(known), Json::Number(value)) => known.as_f64() == value.as_f64(),
                 _ => false,

@@ -19,11 +19,11 @@ use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, coding};
 use crate::rule_remark::RuleRemark;
 
-/// Detours that one verdict lists.
+/// Maximum number of detours in one verdict.
 const MAX_REASONS: usize = 8;
-/// Steps that a remark lists.
+/// Maximum number of steps in a remark.
 const MAX_LISTED: usize = 10;
-/// Shorter results ("ok", "[]") are equal by chance.
+/// Minimum bytes of results that are compared. Shorter ones ("ok", "[]") are equal by chance.
 const MIN_RESULT_BYTES: usize = 40;
 
 /// The verdict of `sequence_optimality`. The first finding becomes the explanation, all of them the evidence.
@@ -63,14 +63,14 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     }
     let usage = offline.result_usage();
     let is_valid = |at: usize| offline.schema_violations(at).is_empty() && !is_malformed(&steps[at]);
-    // A result that only the answer mentions may have been superfluous, unless it was the last one.
+    // A result that only the answer mentions may have been unnecessary, unless it was the last one.
     let is_needed = |at: usize| {
         usage.used_by_call[at]
             || at + 1 == steps.len() && usage.is_used(at)
             || offline.has_changed_something(at) && !is_unasked_deletion(offline, at)
     };
     let all_fine = (0..steps.len()).all(|at| is_valid(at) && offline.has_succeeded(at) && is_needed(at));
-    // Who admits a failure or asks back may have stopped too early.
+    // An agent that admits a failure or asks a question may have stopped too early.
     let is_answered = offline
         .trajectory
         .final_answer
@@ -88,8 +88,8 @@ pub(super) fn judge_sequence(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     OfflineVerdict::cannot_judge("No call was repeated, but no rule can tell whether each one was needed.")
 }
 
-/// Whether a step deletes something although the request asks for nothing of the kind. Such a step may be wrong, so it
-/// is not known to be needed.
+/// Whether a step deletes something that the request does not ask for. Such a step may be wrong, so it does not count
+/// as needed.
 fn is_unasked_deletion(offline: &OfflineJudge<'_>, at: usize) -> bool {
     const ENDINGS: ActionFlags = DELETE | CANCEL | CLOSE;
     let deletes = offline.find_tool(&offline.trajectory.steps[at]).is_some_and(|(_, tool)| tool.deeds & DELETE != 0);
@@ -97,7 +97,7 @@ fn is_unasked_deletion(offline: &OfflineJudge<'_>, at: usize) -> bool {
     deletes && !offline.query().is_some_and(is_asked)
 }
 
-/// Results that nothing uses, and results that told nothing new.
+/// Returns remarks on results that nothing uses, and on results without new information.
 pub(super) fn sequence_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     let steps = &offline.trajectory.steps;
     if steps.is_empty() {
@@ -125,7 +125,7 @@ pub(super) fn sequence_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     remarks
 }
 
-/// For each step, the earlier one that it repeats although nothing had changed in between.
+/// Returns for each step the earlier one that it repeats although nothing changed in between.
 pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
     let steps = &offline.trajectory.steps;
     let mut last: HashMap<u64, usize, RandomState> = HashMap::default();
@@ -139,24 +139,24 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
         }
         let failure = offline.failure(at);
         let may_change = failure.is_none() && offline.find_tool(step).is_none_or(|(_, tool)| tool.may_change())
-            // A command that failed or was stopped may have done a part of its work.
+            // A command that failed or was stopped may have done part of its work.
             || failure.is_some() && coding::runs_changes(step)
-            // Waiting changes nothing itself, but what is waited for does; and an error that tells the agent to read a
-            // file again makes the next look, and the next try, other calls.
+            // Waiting changes nothing itself, but what is waited for does. After an error that tells the agent to
+            // read a file again, the next read and the next attempt are not repetitions.
             || coding::waits(step) || coding::demands_reading(step);
         changes[at + 1] = changes[at] + u32::from(may_change);
         let call = ComparedCall::from(step);
         let Some(before) = call.fingerprint().and_then(|print| last.insert(print, at)) else { continue };
-        // The change by the repeated call itself does not count, otherwise no writing call could be a repetition.
-        // A compaction counts as one: the summary may leave out what the call before had returned.
+        // The change by the repeated call itself does not count, otherwise no writing call could be a repetition. A
+        // compaction counts as a change: the summary may leave out the earlier result.
         let has_changed_between = changes[at] > changes[before + 1] || compacted_at > before;
         let is_retry = matches!(offline.failure(before), Some(ToolFailureKind::Passing))
             || at > before + 1 && coding::demands_reading(&steps[before])
             || offline.failure(before).is_some() && failure.is_none();
-        // Without a result nobody knows whether the call brought anything.
+        // Without a result it is unknown whether the call returned anything useful.
         let is_same =
             step.observation.is_some() && steps[before].observation.is_some() && same_result(&steps[before], step);
-        // An edit that is done twice changed something twice: the text that it replaces was there again.
+        // An edit that succeeded twice changed something twice: the replaced text was present again.
         let is_done_again = failure.is_none() && coding::edits_files(step);
         // Calls of one reply were made without knowing each other's results.
         let is_parallel = offline.same_reply(at).any(|(other, _)| other == before);
@@ -167,7 +167,7 @@ pub(super) fn find_repeats(offline: &OfflineJudge<'_>) -> Vec<Option<usize>> {
     repeats
 }
 
-/// The first of two or three steps that are repeated in turn, and how many they are.
+/// Finds a cycle of two or three steps that are repeated in turn. Returns its first step and its length.
 fn find_cycle(repeats: &[Option<usize>]) -> Option<(usize, usize)> {
     [2, 3].into_iter().find_map(|period| {
         let is_cycle = |window: &[Option<usize>], at: usize| {
@@ -179,7 +179,7 @@ fn find_cycle(repeats: &[Option<usize>]) -> Option<(usize, usize)> {
     })
 }
 
-/// Equal apart from white space.
+/// Whether two results are equal apart from white space.
 fn same_result(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     match (&before.observation, &after.observation) {
         (Some(before), Some(after)) => before == after || before.split_whitespace().eq(after.split_whitespace()),
@@ -187,7 +187,7 @@ fn same_result(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     }
 }
 
-/// Which results were used later: a value that a result brought up first stands in a later call or in the answer.
+/// Which results were used later: a value that a result contained first occurs in a later call or in the answer.
 #[derive(Debug)]
 pub(super) struct ResultUsage {
     used: Vec<bool>,
@@ -202,7 +202,7 @@ impl ResultUsage {
         let mut used_by_call = vec![false; trajectory.steps.len()];
         let index = offline.evidence();
         for (at, step) in trajectory.steps.iter().enumerate() {
-            // Thoughts repeat what they read, so only calls and the answer count.
+            // Thoughts repeat results, so only calls and the answer count.
             if let Some(arguments) = step.arguments_text() {
                 index.mark_used(&arguments, at, &mut used_by_call);
             }
@@ -220,7 +220,8 @@ impl ResultUsage {
         ResultUsage { used, used_by_call, same_as }
     }
 
-    /// A step without new words counts as used if it says the same as one that was: it confirmed something.
+    /// Whether a result was used. A result without new words counts as used if it equals one that was used: it
+    /// confirmed something.
     fn is_used(&self, at: usize) -> bool {
         self.used.get(at).copied().unwrap_or(false)
     }

@@ -1,4 +1,4 @@
-//! Splits texts at separators, byte by byte where a text is ASCII: results of tools are long, and every one is split.
+//! Splits texts at separators, byte by byte for ASCII, because every tool result is split and results are long.
 
 /// The letters that separate pieces: the kind of each ASCII letter, and a rule for all others.
 pub(super) struct PieceSeparators {
@@ -37,8 +37,8 @@ impl PieceSeparators {
         PieceSeparators { ascii, others }
     }
 
-    /// Calls `take` with each piece that is not empty, and whether it is a plain word, of which all letters are `a` to
-    /// `z`: most are.
+    /// Calls `take` with each piece that is not empty, and with whether all its letters are `a` to `z`, as in most
+    /// pieces.
     pub(super) fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str, bool)) {
         let bytes = text.as_bytes();
         let (mut start, mut at, mut is_plain) = (0, 0, true);
@@ -77,7 +77,7 @@ impl PieceSeparators {
     }
 }
 
-/// Without what is neither letter nor digit at both ends.
+/// Removes everything but letters and digits at both ends.
 pub(super) fn trim_piece(piece: &str) -> &str {
     match piece.as_bytes() {
         [first, .., last] if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() => piece,

@@ -1,5 +1,5 @@
-//! Judges whether the called tool is the one that the thought speaks of, and whether it is used on the things that the
-//! thought names.
+//! Judges whether the called tool is the one that the thought announces, and whether it is used on the objects that
+//! the thought names.
 
 use super::call::{self, ToolExistence};
 use super::excerpt::quote_excerpt;
@@ -7,7 +7,7 @@ use super::rule_catalog::{THOUGHT_NAMES_TOOL, THOUGHT_OTHER_OBJECT, THOUGHT_OTHE
 use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, coding, named_objects};
 
-/// The verdict of `thought_to_tool`. Only names decide: of the tool, and of the things it is used on.
+/// The verdict of `thought_to_tool`. Only names decide: of the tool, and of the objects it is used on.
 pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
@@ -18,7 +18,7 @@ pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> Offlin
     let evidence =
         || vec![format!("thought: {}", quote_excerpt(&thought.source)), format!("call: {}", quote_excerpt(&step.tool))];
     if let ToolExistence::Missing(why) = call::check_tool_existence(offline, at) {
-        // A coding agent speaks of its work, not of its tools: that the tool is missing is a fault of the call.
+        // A coding agent describes its work, not its tools: a missing tool is a fault of the call.
         let is_named = || find_tool_mentions(thought, &step.tool).next().is_some();
         if coding::is_coding_agent(offline) && !is_named() {
             return OfflineVerdict::cannot_judge("The tool does not exist, which the validity of the call says.");
@@ -62,7 +62,7 @@ enum NamedTool {
     None,
 }
 
-/// The tool name that the thought plans to use. If it plans several, the last one counts.
+/// Finds the tool that the thought plans to use. If it plans several, the last one counts.
 fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> NamedTool {
     let Some(step) = offline.step(at) else { return NamedTool::None };
     if find_tool_mentions(thought, &step.tool).any(|mention| mention.planned) {
@@ -95,7 +95,7 @@ struct ToolMention {
     ordered: bool,
 }
 
-/// At most 20 mentions of a name, with the words around them evaluated.
+/// Finds at most 20 mentions of a name, and classifies them by the words around them.
 fn find_tool_mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl Iterator<Item = ToolMention> + 's {
     let source: &str = &thought.source;
     // A single plain word ("search") is a tool name only in quotation marks.
@@ -132,7 +132,7 @@ fn find_tool_mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl 
                     | "previous"
             )
         });
-        // "First find the mail, then use X": what comes later is not this call.
+        // "First find the mail, then use X": the later tool is not this call.
         let is_later =
             words.iter().any(|word| matches!(*word, "then" | "after" | "afterwards" | "later" | "once" | "next"));
         let next = after

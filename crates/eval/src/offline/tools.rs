@@ -1,4 +1,4 @@
-//! An index of the tools that a trajectory could choose from: what each one does, and to what.
+//! An index of the tools of a trajectory: the action and the object of each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::excerpt::take_prefix;
 use super::vocabulary::{self, ActionFlags};
 use super::words::{AnalyzedText, split_words, stem_word};
 
-/// Indexed tools of one trajectory.
+/// Maximum number of indexed tools of one trajectory.
 const MAX_TOOLS: usize = 400;
 
 /// Built once per set of tools; trajectories with the same tools share it.
@@ -22,7 +22,7 @@ pub struct ToolIndex {
     by_name: HashMap<String, usize, RandomState>,
 }
 
-/// One tool, as far as the rules need it.
+/// The properties of one tool that the rules need.
 #[derive(Debug)]
 pub(super) struct IndexedTool {
     pub name: String,
@@ -30,12 +30,12 @@ pub(super) struct IndexedTool {
     pub nouns: Vec<Box<str>>,
     /// The stem of its verb, if its name has one.
     pub verb: Option<Box<str>>,
-    /// Whether a verb in its name only reads: `post_search` searches.
+    /// Whether its name contains a verb that only reads: `post_search` searches.
     names_reading: bool,
     /// What it does, by its name and description.
     pub deeds: ActionFlags,
     pub schema: Option<Json>,
-    /// Executes whatever it is given (code, shell, SQL), so it fits any intention.
+    /// Whether it executes arbitrary input (code, shell, SQL), so that it fits any intention.
     pub runs_anything: bool,
     /// Passes the conversation to another agent.
     pub hands_over: bool,
@@ -83,7 +83,8 @@ impl ToolIndex {
     }
 }
 
-/// Some frameworks record only the map of parameters: `{"city": {"type": "string"}}`.
+/// Wraps a bare map of parameters into a schema, since some frameworks record only the map: `{"city": {"type":
+/// "string"}}`.
 fn wrap_parameters(schema: Json) -> Json {
     let Some(fields) = schema.as_object() else { return schema };
     let keywords =
@@ -123,7 +124,7 @@ impl IndexedTool {
         if deeds == 0 {
             deeds = told.first().copied().unwrap_or(0);
         } else if told.contains(&vocabulary::CREATE) && deeds & vocabulary::CREATE != 0 {
-            // "Open a new ticket": of the two things that "open" may mean, the description picks one.
+            // "Open a new ticket": the description decides which meaning of "open" is used.
             deeds = vocabulary::CREATE;
         }
         let says = |words: &[&str]| plain.iter().any(|word| words.contains(&word.as_str()));
@@ -188,12 +189,12 @@ impl IndexedTool {
         }
     }
 
-    /// Fits any intention and any request.
+    /// Whether the tool fits any intention and any request.
     pub(super) fn serves_any(&self) -> bool {
         self.runs_anything || self.hands_over || self.ends_run
     }
 
-    /// Whether a call may change the world. A tool with unknown action may.
+    /// Whether a call may change something. A tool with an unknown action may.
     pub(super) fn may_change(&self) -> bool {
         self.runs_anything
             || self.deeds == 0
@@ -201,18 +202,18 @@ impl IndexedTool {
             || self.deeds & vocabulary::CREATE != 0
     }
 
-    /// Whether its name can mean a change: `return_order` gives something back, `return_value` may not.
+    /// Whether its name can mean a change: `return_order` is one, `return_value` may not be.
     pub(super) fn names_change(&self) -> bool {
         !self.serves_any() && !self.names_reading && self.deeds & vocabulary::CHANGES & !vocabulary::RUN != 0
     }
 
-    /// Whether its name says that it changes something. A tool with unknown action does not say so.
+    /// Whether its name clearly means a change. A tool with an unknown action does not.
     pub(super) fn surely_changes(&self) -> bool {
         !self.serves_any() && self.deeds & vocabulary::CHANGES != 0 && self.deeds & vocabulary::RETRIEVE == 0
     }
 }
 
-/// The name without its namespace: `email.search_mails` searches, it does not send.
+/// Returns the name without its namespace: `email.search_mails` searches, it does not send.
 fn own_name(name: &str) -> &str {
     let name = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
     name.rsplit("__").next().unwrap_or(name)

@@ -1,4 +1,4 @@
-//! Compares argument values with a text, to find the right tool called on the wrong thing.
+//! Compares argument values with a text, to find calls of the right tool on the wrong object.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
 use super::words::{AnalyzedText, split_words, stem_word};
 
-/// Scalar arguments of one call that are compared.
+/// Maximum number of compared scalar arguments of one call.
 const MAX_VALUES: usize = 60;
 
 /// An argument that contradicts the text.
@@ -33,7 +33,7 @@ pub(super) struct ScalarArgument<'a> {
     pub lower: Box<str>,
 }
 
-/// Scalar arguments in order, nested ones included. Long strings are skipped: they are content, not names.
+/// Collects scalar arguments in order, nested ones included. Long strings are skipped: they are content, not names.
 pub(super) fn collect_scalars(step: &TrajectoryStep) -> Vec<ScalarArgument<'_>> {
     let mut found = Vec::new();
     if let Some(arguments) = &step.arguments {
@@ -65,7 +65,7 @@ fn collect_nested_scalars<'a>(name: &'a str, json: &'a Json, found: &mut Vec<Sca
     }
 }
 
-/// The first argument that names another thing than the text. `nouns` is what the tool is about.
+/// Finds the first argument that names another object than the text. `nouns` are the objects of the tool.
 pub(super) fn find_value_contradiction(
     text: &AnalyzedText<'_>,
     values: &[ScalarArgument<'_>],
@@ -77,7 +77,7 @@ pub(super) fn find_value_contradiction(
     let source = &text.lower;
     let used = |said: &str| {
         let said = said.to_lowercase();
-        // Either may be the longer one: "#17" in a title, a path below the one that was named.
+        // Either may contain the other: "#17" in a title, a path below the named one.
         values
             .iter()
             .any(|ScalarArgument { lower, .. }| lower.contains(&said) || (lower.len() > 3 && said.contains(&**lower)))
@@ -125,7 +125,7 @@ pub(super) fn find_value_contradiction(
     None
 }
 
-/// "issue 17" against `issue_number: 21`.
+/// Finds another number in the text: "issue 17" against `issue_number: 21`.
 fn other_number<'t>(
     text: &'t AnalyzedText<'_>,
     parameter: &str,
@@ -151,7 +151,7 @@ fn other_number<'t>(
     (!said_at_all).then_some(first)
 }
 
-/// "#17" against `issue_number: 21`: the text names exactly one number of a thing, and it is another one.
+/// Finds the only numbered object of the text if it differs: "#17" against `issue_number: 21`.
 fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t TextIdentifier> {
     let mut names = false;
     split_words(parameter, |word| names |= matches!(&*word.to_lowercase(), "number" | "id" | "no" | "num"));
@@ -160,7 +160,8 @@ fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t
     numbered.all(|other| other.text == first.text).then_some(first)
 }
 
-/// `notes-old.md` if the text names `notes.md` and says nothing about old.
+/// Finds the file of the text that the value extends: `notes-old.md` if the text names `notes.md` and does not
+/// mention "old".
 fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
@@ -180,7 +181,7 @@ fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextId
     (alone && extension == said_extension && !is_spoken_of).then_some(first)
 }
 
-/// Another file than the one that the text names. Files that share a word with the text may be meant by it.
+/// Finds another file that the text names. A value that shares a word with the text may be meant by it.
 fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
@@ -208,7 +209,7 @@ fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIde
     (!same(first) && !named.any(same) && extension(&last(&first.text)) == extension(&wanted)).then_some(first)
 }
 
-/// `owner/name` given as two arguments, of which the second is another name.
+/// Finds `owner/name` in the text if two arguments give the same owner and another name.
 fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at: usize) -> Option<&'t TextIdentifier> {
     let value = &*values[at].value;
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
@@ -217,13 +218,13 @@ fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at:
     let mut pairs = text.identifiers.iter().filter(|said| said.shape == IdentifierShape::Pair);
     let first = pairs.next()?;
     let (owner, name) = first.text.split_once('/')?;
-    // Arguments stand in any order: the owner is one, the name is none, and this one is called like a name of things.
+    // Arguments come in any order: one is the owner, none is the name, and this parameter takes a name.
     let given = |half: &str| values.iter().any(|other| other.value.eq_ignore_ascii_case(half));
     let is_name = names_a_half(values[at].parameter);
     if !given(owner) || given(name) || value.eq_ignore_ascii_case(owner) || !is_name {
         return None;
     }
-    // With a second pair in the text, which of them is meant is anyone's guess.
+    // With a second pair in the text it is unclear which one is meant.
     pairs.all(|other| other.text == first.text).then_some(first)
 }
 
@@ -237,7 +238,8 @@ pub(super) fn names_number(parameter: &str, noun: Option<&str>) -> bool {
     names
 }
 
-/// `repo`, `project_name`: the container itself, not something inside it like a path, a branch or a title.
+/// Whether a parameter takes the name of the container itself (`repo`, `project_name`), not of something inside it
+/// like a path, a branch or a title.
 pub(super) fn names_a_half(parameter: &str) -> bool {
     let mut last = String::new();
     let mut first = String::new();

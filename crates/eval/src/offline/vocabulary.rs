@@ -28,9 +28,9 @@ pub(super) const CANCEL: ActionFlags = 1 << 13;
 pub(super) const MOVE: ActionFlags = 1 << 14;
 pub(super) const PLAY: ActionFlags = 1 << 15;
 
-/// Reads without changing anything. These are interchangeable: what one finds, another may find as well.
+/// Actions that only read. They are interchangeable: what one finds, another may find as well.
 pub(super) const RETRIEVE: ActionFlags = READ | LIST | SEARCH | COMPUTE;
-/// Changes the world.
+/// Actions that change something.
 pub(super) const CHANGES: ActionFlags =
     CREATE | UPDATE | DELETE | CLOSE | MERGE | SEND | RUN | BUY | CANCEL | MOVE | HAND_OVER | PLAY;
 
@@ -101,16 +101,16 @@ const VERBS: &[(ActionFlags, &str)] = &[
     (PLAY | UPDATE, "paus"),
 ];
 
-/// What is known about a stem.
+/// Properties of a stem.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StemTraits {
-    /// What it does; 0 for words that are no known verbs.
+    /// Its actions; 0 for unknown verbs.
     pub deeds: ActionFlags,
     /// It is the first word of a phrase in `PHRASES`.
     pub opens_phrase: bool,
 }
 
-/// Built once from the lists below. Unknown stems have no traits.
+/// Looks up the traits of a stem, in a table built once from the lists in this file. Unknown stems have none.
 pub(super) fn stem_traits(stem: &str) -> StemTraits {
     static TABLE: LazyLock<HashMap<String, StemTraits, RandomState>> = LazyLock::new(|| {
         let mut table: HashMap<String, StemTraits, RandomState> = HashMap::default();
@@ -131,7 +131,7 @@ pub(super) fn stem_traits(stem: &str) -> StemTraits {
     known.or_else(again).unwrap_or_default()
 }
 
-/// What the stem does; 0 for words that are no known verbs.
+/// Returns the actions of a stem; 0 for unknown verbs.
 pub(super) fn lookup_actions(stem: &str) -> ActionFlags {
     stem_traits(stem).deeds
 }
@@ -160,7 +160,7 @@ pub(super) fn is_stop(word: &str) -> bool {
 const ANNOUNCING: &str = "will ll let lets shall should must need needs going gonna have try want wants can could \
     plan now first then next please would to";
 
-/// Those of them that can also state what a thing will do.
+/// Announcing words that can also state what a thing will do.
 const MODALS: &str = "will shall should must can could would";
 
 /// Words that may stand between the announcement and its verb.
@@ -218,7 +218,7 @@ pub(super) const PHRASES: &[(&str, ActionFlags)] = &[
     ("shut down", CLOSE),
 ];
 
-/// Phrases by which an answer admits a failure, in the languages that agents usually answer in.
+/// Phrases by which an answer admits a failure, in common languages of answers.
 pub(super) const OWNS_UP: &str = "\
     sorry|could not|couldn't|couldn’t|cannot|can't|can’t|can not|unable|not able|fail|error|\
     unfortunately|however|problem|denied|forbidden|not found|not possible|does not exist|\

@@ -1,6 +1,6 @@
 //! The ending "y" in stems.
 
-/// Gives "query" and "queries" the same stem.
+/// Normalizes the ending, so that "query" and "queries" have the same stem.
 pub(super) fn normalize_y_ending(stem: String) -> String {
     if is_soft(stem.as_bytes()) { replace_final_y(&stem) } else { stem }
 }

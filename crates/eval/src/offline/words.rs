@@ -1,4 +1,4 @@
-//! Texts as the rules see them: sentences of stemmed words, and the identifiers between them.
+//! Splits texts for the rules: into sentences of stemmed words, and the identifiers between them.
 
 use crate::offline::word_form::{is_soft, replace_final_y};
 use std::borrow::Cow;
@@ -7,9 +7,9 @@ use super::excerpt::{take_prefix, take_suffix};
 use super::identifiers::{TextIdentifier, read_chunk};
 use super::vocabulary::{self, ActionFlags, PHRASES, WordTraits};
 
-/// Bytes from the beginning that are analyzed: they tell what a thought is about.
+/// Maximum bytes analyzed at the beginning, which contains the subject of a thought.
 const HEAD: usize = 4_000;
-/// Bytes from the end that are analyzed: they contain the decision.
+/// Maximum bytes analyzed at the end, which contains the decision.
 const TAIL: usize = 3_000;
 
 /// An analyzed request, thought or description.
@@ -27,7 +27,7 @@ pub(super) struct AnalyzedText<'a> {
 /// One word.
 #[derive(Debug)]
 pub(super) struct AnalyzedWord<'a> {
-    /// In lower case; borrowed if it was written so.
+    /// In lower case; borrowed if the text has it in lower case.
     pub plain: Cow<'a, str>,
     /// Length of the stem within `plain`.
     stem_bytes: u32,
@@ -83,7 +83,7 @@ impl<'a> AnalyzedText<'a> {
         text
     }
 
-    /// Returns the number of the sentence that the next line begins with.
+    /// Analyzes a line. Returns the number of the sentence that the next line begins with.
     fn take_line(&mut self, line: &'a str, mut sentence: u32) -> u32 {
         each_chunk(line, |chunk| {
             self.take_chunk(chunk, sentence);
@@ -143,7 +143,8 @@ impl<'a> AnalyzedText<'a> {
         });
     }
 
-    /// Chinese and Japanese have no spaces between words, so pairs of characters (bigrams) stand for them.
+    /// Analyzes text without spaces between words, such as Chinese and Japanese: pairs of characters (bigrams)
+    /// replace words.
     fn take_unspaced(&mut self, part: &'a str, sentence: u32) {
         let letters: Vec<char> = part.chars().filter(|letter| letter.is_alphanumeric()).collect();
         for pair in letters.windows(2) {
@@ -183,7 +184,7 @@ impl<'a> AnalyzedText<'a> {
         }
     }
 
-    /// Verbs after announcing words, and verbs at the beginning of a sentence (imperatives).
+    /// Finds verbs after announcing words, and verbs at the beginning of a sentence (imperatives).
     fn find_announced(&self) -> Vec<(usize, ActionFlags)> {
         let mut verbs = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
@@ -212,7 +213,7 @@ impl<'a> AnalyzedText<'a> {
             let Some(found) = self.words.get(verb).filter(|found| found.sentence == word.sentence) else {
                 continue;
             };
-            // Nobody announces a plan in the third person: "also gets a name".
+            // Plans are not announced in the third person: "also gets a name".
             let third_person = found.plain.ends_with('s') && !found.plain.ends_with("ss");
             if found.deeds != 0 && !(opens && third_person) && !verbs.contains(&(verb, found.deeds)) {
                 verbs.push((verb, found.deeds));
@@ -222,7 +223,7 @@ impl<'a> AnalyzedText<'a> {
     }
 }
 
-/// Splits at white space.
+/// Calls `take` for each chunk between white space.
 fn each_chunk<'t>(line: &'t str, mut take: impl FnMut(&'t str)) {
     if !line.is_ascii() {
         return line.split_whitespace().for_each(take);

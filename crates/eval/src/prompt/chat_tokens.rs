@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Beginnings of the tokens by which models tell messages apart. `<|` begins those of Llama, Qwen, Phi, Granite, Command
-/// and gpt-oss, and with the full-width bar those of DeepSeek; the others are Gemma's and Mistral's.
+/// Beginnings of the tokens that separate messages. `<|` begins those of Llama, Qwen, Phi, Granite, Command and
+/// gpt-oss, and with the full-width bar those of DeepSeek; the others are Gemma's and Mistral's.
 const CHAT_TOKENS: [&str; 12] = [
     "<|",
     "<\u{ff5c}",
@@ -23,7 +23,7 @@ const CHAT_TOKENS: [&str; 12] = [
     "[/SYSTEM_PROMPT]",
 ];
 
-/// The text without tokens of chat templates: `<|im_end|>` becomes `\u{3c}|im_end|>`.
+/// Escapes tokens of chat templates: `<|im_end|>` becomes `\u{3c}|im_end|>`.
 pub fn escape_chat_tokens(text: &str) -> Cow<'_, str> {
     let begins_token = |at: usize| CHAT_TOKENS.iter().any(|token| text[at..].starts_with(token));
     let mut out = String::new();

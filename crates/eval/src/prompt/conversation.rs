@@ -12,8 +12,8 @@ use super::MAX_EARLIER_RESULT_BYTES;
 use super::recording::{EntryField, NOTE_BYTES, PromptEntry, format_left_out};
 use super::shorten::compute_size_limit;
 
-/// Calls of one turn that are shown. Of longer turns the first and the last ones are: they tell what was asked for and
-/// what the agent ended with.
+/// Maximum number of shown calls of one turn. Of longer turns the first and the last calls are shown, which contain
+/// the request and the result.
 const MAX_CALLS_PER_TURN: usize = 20;
 
 /// The earlier turns of a trajectory, as a value of a prompt.
@@ -22,7 +22,7 @@ pub(super) struct ConversationValue<'t> {
     turns: &'t [Arc<EarlierTurn>],
     /// The number of the first of `turns`: earlier ones may not be in the source.
     first_number: usize,
-    /// Bytes of all turns; an estimate, since only the turns that fit are looked at.
+    /// Estimated bytes of all turns, since only the turns that fit are rendered.
     total_bytes: usize,
 }
 
@@ -44,8 +44,7 @@ impl<'t> ConversationValue<'t> {
         self.total_bytes
     }
 
-    /// Writes the turns in about `room` bytes. The second value is whether anything was cut that would otherwise be
-    /// shown.
+    /// Writes the turns in about `room` bytes. The second value is whether anything was cut for lack of space.
     pub(super) fn write(&self, room: usize) -> (String, bool) {
         let (entries, is_cut) = self.fit_entries(room.saturating_sub(NOTE_BYTES));
         let skipped = self.first_number - 1 + self.turns.len() - entries.len();
@@ -56,7 +55,7 @@ impl<'t> ConversationValue<'t> {
         }
         let min_bytes: usize = entries.iter().map(|entry| entry.min_len() + 1).sum();
         let extras: Vec<usize> = entries.iter().map(|entry| entry.len() - entry.min_len()).collect();
-        // Each turn gets its shortest form, and the rest of the room is shared.
+        // Each turn gets its shortest form, and the rest of the space is shared.
         let each = compute_size_limit(&extras, room.saturating_sub(NOTE_BYTES + min_bytes));
         for (entry, extra) in entries.iter().zip(extras) {
             if !out.is_empty() {
@@ -68,8 +67,8 @@ impl<'t> ConversationValue<'t> {
         (out, !is_whole)
     }
 
-    /// The newest turns whose shortest forms fit, oldest first, and whether something was left out for that. The newest
-    /// turn is always there, without its calls if need be.
+    /// Returns the newest turns whose shortest forms fit, oldest first, and whether something was left out. The
+    /// newest turn is always included, without its calls if necessary.
     fn fit_entries(&self, room: usize) -> (Vec<PromptEntry<'t>>, bool) {
         let mut entries = Vec::new();
         let (mut left, mut is_cut) = (room, false);
@@ -90,7 +89,7 @@ impl<'t> ConversationValue<'t> {
     }
 }
 
-/// A turn as an entry. `with_calls` is off where there is no room for them.
+/// Builds the entry of a turn, with or without its calls.
 fn build_turn(number: usize, turn: &EarlierTurn, with_calls: bool) -> PromptEntry<'_> {
     let mut fields = vec![EntryField::new("request", turn.query.as_deref().map(Cow::Borrowed), "(not recorded)")];
     let shown = if with_calls { turn.calls.len().min(MAX_CALLS_PER_TURN) } else { 0 };
@@ -114,9 +113,9 @@ fn push_call<'t>(fields: &mut Vec<EntryField<'t>>, call: &'t EarlierCall) {
     fields.push(result.with_max_bytes(MAX_EARLIER_RESULT_BYTES));
 }
 
-/// Bytes of a turn without looking at its texts, so that a long conversation costs nothing where it is not shown.
+/// Estimates the bytes of a turn without rendering it, so that turns that are not shown cost nothing.
 fn estimate_turn_bytes(turn: &EarlierTurn) -> usize {
-    /// Headings and quote marks of a call, about.
+    /// Estimated bytes of headings and quote marks of a call.
     const CALL_BYTES: usize = 40;
     let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let shown = turn.calls.len().min(MAX_CALLS_PER_TURN);

@@ -13,11 +13,11 @@ use std::fmt::Write;
 /// Maximum number of bytes that the delimiters add to a value.
 pub(super) const LENGTH: usize = 2 * (MARK_LETTERS + "<<data >>\n\n".len());
 
-/// Letters of a mark. 16 of 26 letters are 75 bits: too many to find a text that holds its own mark. Hexadecimal digits
-/// would take two to three times as many tokens, in every block of every question.
+/// Number of letters of a mark. 16 of 26 letters are 75 bits: too many to find a text that contains its own mark.
+/// Hexadecimal digits would take two to three times as many tokens, in every block of every question.
 const MARK_LETTERS: usize = 16;
 
-/// The mark of a block.
+/// Derives the mark of a block from a digest of its text.
 fn derive_delimiter(value: &str) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 fence around recorded data");
     hasher.update(value.as_bytes());
@@ -42,7 +42,7 @@ pub(super) fn push_delimited(text: &mut String, value: &str) {
     let _ = write!(text, "<<data {mark}>>\n{value}\n<<end {mark}>>");
 }
 
-/// Appends text after a block, on a new line: the judge is told to accept a mark only as a whole line.
+/// Appends text after a block, on a new line: the judge is instructed to accept a mark only as a whole line.
 pub(super) fn push_text(text: &mut String, more: &str) {
     if text.ends_with(">>") && !more.starts_with(['\n', '\r']) {
         text.push('\n');

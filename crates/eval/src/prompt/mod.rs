@@ -25,8 +25,8 @@ use crate::rubric::{Rubric, RubricSubject, RubricTemplatePiece, RubricVariable};
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationCase<'t> {
     pub trajectory: &'t Trajectory,
-    /// Index into the trajectory's steps, from 0; `None` for the whole trajectory. The number of steps stands for the
-    /// thought before the final answer.
+    /// Index into the trajectory's steps, from 0; `None` for the whole trajectory. An index equal to the number of
+    /// steps means the thought before the final answer.
     pub step: Option<usize>,
     pub tools: &'t ToolText,
 }
@@ -56,12 +56,11 @@ pub struct PromptWindow {
     pub bytes: usize,
 }
 
-/// A low estimate, so that prompts fit: text that is dense in tokens (JSON, hashes, other scripts) has about this many
-/// bytes per token.
+/// Estimated bytes per token. A low value, so that prompts fit: text that is dense in tokens (JSON, hashes, other
+/// scripts) has about this many.
 pub(crate) const BYTES_PER_TOKEN: usize = 3;
 
-/// How much of the result of each earlier step or call is shown, in bytes. The thought after it usually says what
-/// mattered.
+/// Maximum bytes shown of the result of each earlier step or call. The thought after it usually says what mattered.
 const MAX_EARLIER_RESULT_BYTES: usize = 400;
 
 impl PromptWindow {
@@ -96,9 +95,9 @@ JSON, put them into `explanation` and `label`. Otherwise answer in this form:
 EXPLANATION: your reasoning
 LABEL: ";
 
-/// Why the question does not apply to this case; `None` if it does.
+/// Returns why the question does not apply to this case; `None` if it does.
 pub fn explain_not_applicable(rubric: &Rubric, case: &EvaluationCase<'_>) -> Option<String> {
-    // A rubric that reads the answer can judge a run without calls by it.
+    // A rubric that reads the answer can judge a run without calls.
     let has_answer = || {
         rubric.template.variables().any(|variable| variable == RubricVariable::FinalAnswer)
             && values::is_there(RubricVariable::FinalAnswer, case)
@@ -136,9 +135,9 @@ pub struct PromptRenderer {
 }
 
 impl PromptRenderer {
-    /// Splits the template at the first variable that differs between cases. Everything before it is constant. Of
-    /// `case`, only what such cases share is used: the tools and the system prompt. If not all tools fit, the trajectory
-    /// decides which of them are shown (`is_bound_to_trajectory`).
+    /// Splits the template at the first variable that differs between cases. Everything before it is constant. Only
+    /// what such cases share is used of `case`: the tools and the system prompt. If not all tools fit, the trajectory
+    /// decides which ones are shown (`is_bound_to_trajectory`).
     pub fn new(rubric: &Rubric, case: &EvaluationCase<'_>, window: PromptWindow) -> PromptRenderer {
         let varies = |piece: &RubricTemplatePiece| matches!(piece, RubricTemplatePiece::Variable(variable) if !variable.is_shared());
         let pieces = &rubric.template.pieces;
@@ -172,7 +171,7 @@ impl PromptRenderer {
         PromptRenderer { system: system.into(), system_digest, tail, answer, shortened, window }
     }
 
-    /// Whether the constant part was chosen for the trajectory that it was made with: not all tools fit.
+    /// Whether the constant part depends on the trajectory that it was made with, because not all tools fit.
     pub(crate) fn is_bound_to_trajectory(&self) -> bool {
         self.shortened.iter().any(|cut| cut.variable == RubricVariable::ToolDefinitions.name())
     }

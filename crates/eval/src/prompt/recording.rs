@@ -15,9 +15,9 @@ use super::shorten::compute_size_limit;
 const QUOTE: &str = "> ";
 /// Upper estimate of the length of a note on omitted text.
 pub(super) const NOTE_BYTES: usize = 64;
-/// The shortest form of a field that still says something: a note and about 100 characters.
+/// Minimum bytes of a field: a note and about 100 characters.
 const MIN_FIELD_BYTES: usize = NOTE_BYTES + 100;
-/// The shortest form of an entry: its headings, and a note in place of each field.
+/// Minimum bytes of an entry: its headings, and a note in place of each field.
 const MIN_ENTRY_BYTES: usize = 340;
 
 /// One recorded text, with line ends normalized and invisible characters escaped.
@@ -74,7 +74,7 @@ impl<'t> QuotedText<'t> {
     }
 }
 
-/// The offset after as many characters as fit into `bytes`, quote marks included; `None` if not even one fits. A
+/// Finds the offset after as many characters as fit into `bytes`, quote marks included; `None` if none fits. A
 /// reversed iterator gives the beginning of the tail.
 fn find_fitting_end(characters: impl Iterator<Item = (usize, char)>, bytes: usize) -> Option<usize> {
     let mut left = bytes.checked_sub(QUOTE.len())?;
@@ -99,13 +99,13 @@ fn quote_lines(out: &mut String, text: &str) {
     }
 }
 
-/// What stands below the heading of a field.
+/// The content below the heading of a field.
 #[derive(Clone, Debug)]
 enum FieldContent<'t> {
     Recorded(QuotedText<'t>),
-    /// Our own text where nothing was recorded.
+    /// Our own text if nothing was recorded.
     Absent(&'static str),
-    /// Our own line on what was left out between two fields.
+    /// A note on what was left out between two fields.
     LeftOut(String),
 }
 
@@ -115,7 +115,7 @@ pub(super) struct EntryField<'t> {
     /// Empty if the entry has only this field, and for notes.
     name: &'static str,
     content: FieldContent<'t>,
-    /// Additional limit of this field, whatever room there is.
+    /// Maximum bytes of this field, even if there is more space.
     max_bytes: usize,
 }
 
@@ -181,7 +181,7 @@ impl<'t> EntryField<'t> {
     }
 }
 
-/// The line in place of something that is left out.
+/// Formats the line in place of something that is left out.
 pub(super) fn format_left_out(what: &str) -> String {
     format!("[... {what} left out by gradus ...]")
 }
@@ -189,7 +189,7 @@ pub(super) fn format_left_out(what: &str) -> String {
 /// A step, a tool or a turn: a numbered heading with fields below it.
 #[derive(Clone, Debug)]
 pub(super) struct PromptEntry<'t> {
-    /// What it is: `step`, `tool` or `turn`.
+    /// `step`, `tool` or `turn`.
     kind: &'static str,
     number: usize,
     fields: Vec<EntryField<'t>>,
@@ -209,7 +209,7 @@ impl<'t> PromptEntry<'t> {
         self.kind.len() + self.number.checked_ilog10().unwrap_or(0) as usize + " 1:\n".len() + fields
     }
 
-    /// Bytes of the shortest form that is worth showing: its headings, and the ends of each recording.
+    /// Returns the bytes of the shortest useful form: its headings, and the ends of each recording.
     pub(super) fn min_len(&self) -> usize {
         let shortest = |field: &EntryField<'_>| field.len().min(MIN_FIELD_BYTES);
         self.heading_len() + self.fields.iter().map(shortest).sum::<usize>()
@@ -242,7 +242,7 @@ pub(super) fn write_entries(entries: &[PromptEntry<'_>], room: usize) -> String 
         all(&mut out, entries, each);
         return out;
     }
-    // How many entries fit in their shortest form.
+    // Number of entries that fit in their shortest form.
     let kept = (room.saturating_sub(NOTE_BYTES) / MIN_ENTRY_BYTES).max(2);
     if each >= MIN_ENTRY_BYTES || kept >= entries.len() {
         all(&mut out, entries, each.max(MIN_ENTRY_BYTES) - 1);

@@ -13,8 +13,8 @@ pub struct TruncatedValue {
     pub total_bytes: usize,
 }
 
-/// The size limit per text so that all texts fit into `room`: short ones stay whole, long ones share the rest equally
-/// (max-min fairness). `usize::MAX` if all fit as they are.
+/// Computes the size limit per text so that all texts fit into `room`: short ones stay whole, long ones share the
+/// rest equally (max-min fairness). `usize::MAX` if all fit unchanged.
 pub(super) fn compute_size_limit(sizes: &[usize], room: usize) -> usize {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();

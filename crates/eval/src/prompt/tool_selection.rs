@@ -1,6 +1,6 @@
-//! Which tools a judge sees in full if not all of them fit. A tool that the agent called, or that the request or a
-//! thought mentions, decides a question; others are alternatives that nobody thought of. So tools that have no word in
-//! common with the run lose their definition first, down to their name, which always stays as long as there is room.
+//! Selects the tools that a judge sees in full if not all of them fit. A tool that the agent called, or that the
+//! request or a thought mentions, is relevant for a question; others are unused alternatives. So tools that have no
+//! word in common with the run lose their definition first. Their names are shown as long as there is space.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ enum ToolRelevance {
     Called,
 }
 
-/// Names of tools may take one part in this many of the room.
+/// The space is divided by this number to get the part that names of tools may take.
 const MAX_NAMES_SHARE: usize = 3;
 
 impl<'t> ToolListing<'t> {
@@ -76,7 +76,8 @@ impl<'t> ToolListing<'t> {
         self.write_selection(&details, room)
     }
 
-    /// Writes the definitions that are shown, then the names of the other tools. Both are cut if even this is too long.
+    /// Writes the definitions that are shown, then the names of the other tools. Both are cut if they are still too
+    /// long.
     fn write_selection(&self, details: &[ToolDetail], room: usize) -> String {
         let is_shown = |at: &usize| details[*at] != ToolDetail::NameOnly;
         let shown: Vec<PromptEntry<'t>> =
@@ -113,7 +114,7 @@ impl<'t> ToolListing<'t> {
     }
 }
 
-/// Stands above the names of tools whose definition is left out.
+/// The heading above the names of tools whose definition is left out.
 const NAMES_HEADING: &str = "their names:";
 /// Upper estimate of the note and the heading.
 const NAMES_HEADING_BYTES: usize = 80;
@@ -130,8 +131,8 @@ fn rank_tool(tool: &ToolDefinition, called: &HashSet<&str>, mentioned: &HashSet<
     }
 }
 
-/// Words in lower case, also those of `snake_case` and `camelCase`, without a plural `s`. Short words are left out: they
-/// are in every text.
+/// Words in lower case, also those of `snake_case` and `camelCase`, without a plural `s`. Short words are left out:
+/// they occur in every text.
 fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
     const MIN_WORD: usize = 4;
     text.split(|c: char| !c.is_alphanumeric()).flat_map(split_camel_case).filter_map(|word| {

@@ -9,7 +9,7 @@ use gradus_core::trajectory::ToolDefinition;
 use super::recording::{EntryField, PromptEntry};
 use crate::offline::ToolIndex;
 
-/// A set of tools in the form of a prompt, shared by all trajectories that offer it.
+/// A set of tools as text of a prompt, shared by all trajectories that offer it.
 #[derive(Clone, Debug)]
 pub struct ToolText {
     tools: Arc<[ToolDefinition]>,
@@ -68,7 +68,7 @@ pub struct ToolTexts {
     made: Vec<(Arc<[ToolDefinition]>, Arc<ToolText>)>,
 }
 
-/// An agent has a few sets of tools. A store with traces of many agents may have many, so the cache is bounded; the
+/// Maximum number of cached texts. An agent has a few sets of tools, but a store with many agents has many; the
 /// oldest entry is dropped.
 const KEPT: usize = 64;
 
@@ -77,7 +77,8 @@ impl ToolTexts {
         ToolTexts { given, notes, made: Vec::new() }
     }
 
-    /// The text of a set of tools. Sets are compared by pointer first, since assembly shares them between trajectories.
+    /// Returns the text of a set of tools. Sets are compared by pointer first, since assembly shares them between
+    /// trajectories.
     pub fn get_or_render(&mut self, tools: &Arc<[ToolDefinition]>) -> Arc<ToolText> {
         let known = self.made.iter().rposition(|(set, _)| Arc::ptr_eq(set, tools) || set == tools);
         if let Some(at) = known {
@@ -91,7 +92,7 @@ impl ToolTexts {
         text
     }
 
-    /// Recorded definitions, then the user's: fields that the user's file leaves out keep their recorded value.
+    /// Merges recorded definitions with the user's: fields that the user's file leaves out keep their recorded value.
     fn complete_definitions(&self, tools: &Arc<[ToolDefinition]>) -> Arc<[ToolDefinition]> {
         if self.given.is_empty() && self.notes.is_empty() {
             return Arc::clone(tools);

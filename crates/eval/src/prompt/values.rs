@@ -12,7 +12,7 @@ use super::{EvaluationCase, MAX_EARLIER_RESULT_BYTES, RubricVariable};
 
 const NOT_RECORDED: &str = "(not recorded)";
 const NO_THOUGHT: &str = "(no thought)";
-/// How much of the result of a failed call is shown, in bytes: messages often have their reason at the end.
+/// Maximum bytes shown of the result of a failed call: messages often have their reason at the end.
 const MAX_FAILURE_BYTES: usize = 2_000;
 /// The tool of the last row: the agent thought, and then it answered.
 const NO_TOOL: &str = "(No tool used)";
@@ -43,7 +43,7 @@ pub(super) fn is_there(variable: RubricVariable, case: &EvaluationCase<'_>) -> b
     }
 }
 
-/// The thought that a question is about: that of its step, or the one before the final answer.
+/// Returns the thought that a question is about: that of its step, or the one before the final answer.
 fn thought_of_case<'t>(case: &EvaluationCase<'t>) -> Option<&'t str> {
     let trajectory = case.trajectory;
     if case.is_final_thought() {
@@ -55,7 +55,7 @@ fn thought_of_case<'t>(case: &EvaluationCase<'t>) -> Option<&'t str> {
 /// A value before it is shortened.
 enum PromptValue<'t> {
     Text(QuotedText<'t>),
-    /// Nothing was recorded. This text of ours takes its place, outside of any quotation.
+    /// Nothing was recorded. Our own text replaces it, outside of any quotation.
     Absent(&'static str),
     Entries(Vec<PromptEntry<'t>>),
     Tools(ToolListing<'t>),
@@ -74,7 +74,7 @@ impl PromptValue<'_> {
         }
     }
 
-    /// The value as it stands in a prompt, in at most `room` bytes. A value that is cut is added to `shortened`.
+    /// Writes the value for a prompt, in at most `room` bytes. A value that is cut is added to `shortened`.
     fn write(&self, variable: RubricVariable, room: usize, shortened: &mut Vec<TruncatedValue>) -> String {
         let mut is_cut = self.len() > room;
         let text = match self {
@@ -100,7 +100,7 @@ impl PromptValue<'_> {
     }
 }
 
-/// Values of these variables, shortened so that together they take at most `room` bytes.
+/// Returns the values of these variables, shortened so that together they take at most `room` bytes.
 pub(super) fn fill_variables(
     variables: &[RubricVariable],
     case: &EvaluationCase<'_>,
@@ -178,8 +178,8 @@ fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> 
     }
 }
 
-/// What the agent did with a result: its next reply, which is a call or the answer. Calls of the same reply as the
-/// judged one were made before the result was there. `None` if nothing follows.
+/// Builds the entry of what the agent did with a result: its next reply, which is a call or the answer. Calls of the
+/// same reply as the judged one were made before the result was known. `None` if nothing follows.
 fn next_step<'t>(case: &EvaluationCase<'t>) -> Option<PromptEntry<'t>> {
     let trajectory = case.trajectory;
     let after = trajectory.steps.get(case.step? + 1..)?;
@@ -202,8 +202,8 @@ fn next_step<'t>(case: &EvaluationCase<'t>) -> Option<PromptEntry<'t>> {
     Some(PromptEntry::new("step", number, fields))
 }
 
-/// Whether a call failed, or its result begins like an error. This decides only what a judge is asked about, so it
-/// rather takes one call too many: many frameworks report errors as ordinary text.
+/// Whether a call failed, or its result begins like an error. This only decides what a judge is asked about, so it
+/// errs towards too many calls: many frameworks report errors as ordinary text.
 fn may_have_failed(step: &TrajectoryStep) -> bool {
     const WORDS: [&str; 8] = ["error", "exception", "failed", "failure", "not found", "invalid", "denied", "traceback"];
     let Some(observation) = step.observation.as_deref() else { return step.is_error };
@@ -215,7 +215,7 @@ fn may_have_failed(step: &TrajectoryStep) -> bool {
     step.is_error || beginning.trim().is_empty() || WORDS.iter().any(|word| beginning.contains(word))
 }
 
-/// A call with more of its result than an earlier step shows.
+/// Returns the fields of a call, with more of its result than for an earlier step.
 fn result_fields(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
     let result = EntryField::new("result", step.observation.as_deref().map(Cow::Borrowed), NOT_RECORDED);
     let mut fields = call_fields(step);
@@ -235,7 +235,7 @@ fn call_fields(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
     ]
 }
 
-/// An earlier step as context. Its result is cut short so that a long history fits.
+/// Returns the fields of an earlier step as context. Its result is cut so that a long history fits.
 fn whole_step(step: &TrajectoryStep) -> Vec<EntryField<'_>> {
     let result = if step.is_error { "result (the call failed)" } else { "result" };
     let result = EntryField::new(result, step.observation.as_deref().map(Cow::Borrowed), NOT_RECORDED);

@@ -1,4 +1,4 @@
-//! What the agent itself cost: as the traces state it, otherwise estimated from tokens and the price table.
+//! The cost of the agent itself: as the traces state it, otherwise estimated from tokens and the price table.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::TokenCount;
 
-/// Models without a price that are listed.
+/// Maximum number of listed models without a price.
 const MAX_UNPRICED_MODELS: usize = 50;
 /// The name of calls that name no model.
 const UNNAMED_MODEL: &str = "(no model named)";
@@ -117,7 +117,7 @@ impl<'t> StatedUsage<'t> {
         }
     }
 
-    /// The recorded cost, otherwise the estimated one. `None` where a price or the tokens are not known.
+    /// Returns the recorded cost, otherwise the estimated one. `None` if a price or the tokens are unknown.
     pub(super) fn known_cost(&self, prices: &PriceTable) -> Option<f64> {
         match find_run_cost(self, prices) {
             RunCost::Recorded(usd) | RunCost::Estimated(usd) => Some(usd),
@@ -126,14 +126,14 @@ impl<'t> StatedUsage<'t> {
     }
 }
 
-/// What the agent's own model calls cost: as the trace states it, otherwise estimated from tokens and prices. `None`
-/// where a price or the tokens are not known.
+/// Returns the cost of the agent's own model calls: as the trace states it, otherwise estimated from tokens and
+/// prices. `None` if a price or the tokens are unknown.
 pub fn known_agent_cost(trajectory: &Trajectory, prices: &PriceTable) -> Option<f64> {
     StatedUsage::from_trajectory(trajectory).known_cost(prices)
 }
 
-/// A recorded cost counts as it is. An estimate needs the price of every model of the run: a part of the cost would look
-/// like all of it.
+/// Returns the cost of a run. A recorded cost is used unchanged. An estimate needs the price of every model of the
+/// run: a partial cost would look complete.
 fn find_run_cost<'t>(usage: &StatedUsage<'t>, prices: &PriceTable) -> RunCost<'t> {
     if let Some(usd) = usage.cost_usd.filter(|usd| usd.is_finite() && *usd >= 0.0) {
         return RunCost::Recorded(usd);

@@ -3,7 +3,7 @@
 use crate::evaluator::REQUEST_TO_TOOL;
 use crate::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
 
-/// How one question ended, for combining several of them.
+/// The status of one question, for combining several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum QuestionStatus {
     Right,
@@ -39,7 +39,8 @@ impl StepStatuses {
         [self.of_thought[0], self.of_thought[1], self.of_request]
     }
 
-    /// A step with a thought needs both answers about it. One without is judged by the request alone.
+    /// Combines the answers. A step with a thought needs both answers about it; one without is judged by the request
+    /// alone.
     pub(super) fn combine(&self) -> QuestionStatus {
         if self.all().contains(&QuestionStatus::Unasked) {
             return QuestionStatus::Unasked;
@@ -56,8 +57,8 @@ impl StepStatuses {
     }
 }
 
-/// Combines how a run ended with the answers on its steps and its sequence. A run that died is never right. One that
-/// ended well is right only if another question was answered: an answer without any step proves nothing.
+/// Combines how a run ended with the answers on its steps and its sequence. A run that crashed is never right. One
+/// that ended well is right only if another question was answered: an answer without any step proves nothing.
 pub(super) fn combine_trajectory(ending: QuestionStatus, others: &[QuestionStatus]) -> QuestionStatus {
     match (combine_all(others), ending) {
         (QuestionStatus::Unasked, _) | (_, QuestionStatus::Unasked) => QuestionStatus::Unasked,
@@ -67,8 +68,8 @@ pub(super) fn combine_trajectory(ending: QuestionStatus, others: &[QuestionStatu
     }
 }
 
-/// Right if all applicable questions are right. A failed or undecided question leaves the whole open, even if another
-/// one was answered with wrong: otherwise missing answers could only ever lower the share.
+/// Returns `Right` if all applicable questions are right. A failed or undecided question leaves the result open, even
+/// if another one is wrong: otherwise missing answers could only lower the share.
 fn combine_all(statuses: &[QuestionStatus]) -> QuestionStatus {
     use QuestionStatus::{Absent, Abstained, Failed, Right, Unasked, Wrong};
     let precedence = [Unasked, Failed, Abstained, Wrong, Right];

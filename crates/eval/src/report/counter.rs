@@ -22,9 +22,10 @@ use crate::run::{EvaluatorRecord, RunManifest, RunState};
 use crate::scale::ScoreScale;
 use gradus_stats::interval::{self, ScoreCluster};
 
-/// Findings that a summary contains.
+/// Maximum number of findings in a summary.
 const MAX_FINDINGS: usize = 50;
-/// Distinct reasons that are counted. Some contain ids and differ every time; the rest is counted as "other reasons".
+/// Maximum number of distinct reasons that are counted. Some contain ids and differ every time; the rest is counted
+/// as "other reasons".
 const MAX_REASONS: usize = 500;
 
 /// One metric while it is being counted.
@@ -42,7 +43,7 @@ struct MetricTally {
 impl MetricTally {
     /// The value is the mean over all scores, not over trajectories; the interval accounts for the clusters.
     fn to_metric(&self, name: &str, title: &str, judge: &str, of_steps: bool, scale: ScoreScale) -> MetricResult {
-        // From 0: the sum of nothing is -0.
+        // Starts from 0, because the empty sum is -0.
         let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
         let numerator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
         MetricResult {
@@ -65,7 +66,7 @@ impl MetricTally {
 }
 
 impl MetricTally {
-    /// Counts a combined question. One that was not asked counts nowhere.
+    /// Counts a combined question. One that was not asked is not counted.
     fn count_status(&mut self, status: QuestionStatus, cluster: &mut ScoreCluster) {
         match status {
             QuestionStatus::Right | QuestionStatus::Wrong => {
@@ -162,7 +163,7 @@ impl SummaryBuilder {
         }
         self.count_combined(trajectory, outcomes);
         self.agent_cost.add(trajectory);
-        // Measurements of the simulator are no verdicts.
+        // Measurements of the simulator are not verdicts.
         let is_wrong = |line: &&OutcomeLine| &*line.judge != SIMULATOR && self.ending_of(line) == QuestionStatus::Wrong;
         let wrong: Vec<&OutcomeLine> = outcomes.iter().filter(is_wrong).collect();
         self.count_flagged(&wrong);
@@ -356,7 +357,7 @@ impl SummaryBuilder {
                 tally.to_metric(&known.name, &known.title, &known.judge, known.of_steps, known.scale())
             })
             .collect();
-        // How a run ended comes before any opinion about its steps; the sort is stable.
+        // The outcome of runs comes first; the sort is stable.
         metrics.sort_by_key(|metric| metric.name != OUTCOME);
         let title = if has(REQUEST_TO_TOOL) { "Combined (whole step correct)" } else { "Combined (both correct)" };
         let mut tools: Vec<ToolUse> = self.tools.into_values().collect();

@@ -17,15 +17,15 @@ use super::reason_pattern::{ReasonAuthor, make_reason_pattern};
 use super::similar_reasons::merge_similar_groups;
 use crate::outcome::{OutcomeLine, OutcomeSpans};
 
-/// Groups that are distinguished while a run is read.
+/// Maximum number of groups that are distinguished while a run is read.
 const MAX_TRACKED_GROUPS: usize = 2_000;
-/// Groups in a summary.
+/// Maximum number of groups in a summary.
 pub const MAX_FAILURE_GROUPS: usize = 100;
-/// Characters of the request in an example.
+/// Maximum characters of the request in an example.
 const MAX_REQUEST_CHARS: usize = 120;
-/// Bytes of a tool name. Longer names are cut.
+/// Maximum bytes of a tool name. Longer names are cut.
 const MAX_TOOL_BYTES: usize = 200;
-/// The reason of groups that stand for many.
+/// The reason of groups in which further reasons are counted together.
 const OTHER_REASONS: &str = "other reasons";
 /// The reason of verdicts without an explanation.
 const NO_REASON: &str = "no explanation";
@@ -99,23 +99,24 @@ impl GroupSubject {
 /// The failure group of one wrong verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictGroup {
-    /// That of [`FailureGroup::key`].
+    /// The key, as in [`FailureGroup::key`].
     pub key: String,
     pub evaluator: String,
     pub tool: Option<String>,
     pub rule: Option<String>,
     pub label: String,
-    /// As [`FailureGroup::reason`].
+    /// The reason, as in [`FailureGroup::reason`].
     pub reason: String,
 }
 
 impl VerdictGroup {
-    /// The group that a wrong verdict belongs to, unless the run has so many groups that some are counted together.
+    /// Returns the group that a wrong verdict belongs to, unless the run has so many groups that some are counted
+    /// together.
     pub fn from_verdict(trajectory: &Trajectory, line: &OutcomeLine) -> VerdictGroup {
         VerdictGroup::from_subject(GroupSubject::from_verdict(trajectory, line))
     }
 
-    /// The same, where the tool of the step is known and the trajectory is not at hand.
+    /// Like [`VerdictGroup::from_verdict`], if the tool of the step is known but the trajectory is not available.
     pub fn with_tool(tool: Option<&str>, line: &OutcomeLine) -> VerdictGroup {
         VerdictGroup::from_subject(GroupSubject::with_tool(tool, line))
     }
@@ -133,7 +134,7 @@ impl VerdictGroup {
         format!("{}: {}", parts.join(" "), self.reason)
     }
 
-    /// The words of a reason that a model gave; empty for a rule, whose reasons are templates.
+    /// Returns the signature of a model's reason; empty for a rule, whose reasons are templates.
     pub fn signature(&self) -> TextSignature {
         match self.rule {
             Some(_) => TextSignature::default(),
@@ -182,7 +183,7 @@ impl FailureGroupBuilder {
         }
     }
 
-    /// All groups: the largest first, those of the same size by evaluator, tool, rule, label and reason.
+    /// Returns all groups: the largest first, those of the same size by evaluator, tool, rule, label and reason.
     pub fn finish(self) -> Vec<FailureGroup> {
         let runs = self.trajectories.max(1) as f64;
         let mut groups: Vec<FailureGroup> = merge_similar_groups(self.groups)

@@ -1,6 +1,6 @@
 //! Gates: a condition on a number of a run that passes or fails.
 //!
-//! The point estimate decides by default. How certain that is stands beside it: whether the 95 % interval excludes the
+//! The point estimate decides by default. The certainty is reported with it: whether the 95 % interval excludes the
 //! bar, and about how many more runs would decide.
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ pub struct GateResult {
     pub explanation: String,
 }
 
-/// What gates are checked against.
+/// The input of a gate check.
 #[derive(Clone, Copy, Debug)]
 pub struct GateContext<'c> {
     pub summary: &'c EvaluationSummary,
@@ -107,7 +107,7 @@ pub struct GateContext<'c> {
     /// Values of the baseline by the name of the metric; empty without one.
     pub baseline: &'c BTreeMap<String, f64>,
     pub basis: GateBasis,
-    /// Decide also if the run ended early.
+    /// Whether gates are also decided if the run ended early.
     pub allow_partial: bool,
 }
 
@@ -121,7 +121,7 @@ impl QualityGate {
         let at = from + text[from..].find(['<', '>']).ok_or_else(form)?;
         let (name, rest) = text.split_at(at);
         let (comparison, rest) = GateOperator::split_from(rest);
-        // A text without a bar is no gate, whatever it names.
+        // A text without a bar is not a gate, whatever it names.
         if GateBar::parse(rest.trim(), true) == Err(BarFault::Form) {
             return Err(form());
         }
@@ -144,7 +144,7 @@ impl QualityGate {
         matches!(self.bar, GateBar::Baseline(_))
     }
 
-    /// Refuses a gate that needs a baseline where there is none, or one without this metric.
+    /// Refuses a relative gate if there is no baseline, or if the baseline lacks the metric.
     pub fn check_baseline(&self, values: Option<&BTreeMap<String, f64>>) -> Result<(), GateError> {
         let metric = self.metric.to_string();
         match values {
@@ -157,7 +157,7 @@ impl QualityGate {
         }
     }
 
-    /// Checks a run. A gate on a number that does not exist fails, because a pipeline must not pass if nothing was
+    /// Checks the gate. A gate on a number that does not exist fails, because a pipeline must not pass if nothing was
     /// judged.
     pub fn check(&self, context: &GateContext<'_>) -> GateResult {
         let measured = self.metric.measure(context.summary, context.more_metrics);
@@ -180,7 +180,7 @@ impl QualityGate {
         };
         if let Some(decided) = context.summary.early_gates.iter().find(|decided| decided.gate == result.gate) {
             result.verdict = if decided.passes { GateVerdict::Pass } else { GateVerdict::Fail };
-            // An interval that holds for one moment only would not belong to the decision.
+            // A fixed-time interval does not belong to a sequential decision.
             (result.value, result.interval, result.count) = (decided.value, None, decided.count);
             result.is_certain = true;
             result.explanation = decided.explanation.clone();
@@ -202,12 +202,12 @@ impl QualityGate {
         result.is_certain = ends.is_some_and(|(low, high)| low == high);
         result.more_runs = measured
             .interval
-            // A corrected number is limited by labels rather than by runs.
+            // More labels, not more runs, narrow the interval of a corrected number.
             .filter(|_| !result.is_certain && measured.raw_value.is_none())
             .and_then(|interval| count_more_runs(value, bar, interval, &measured));
         let is_exact = self.metric.is_exact();
         let passes = match (context.basis, ends) {
-            // Without an interval nothing shows that the unfavourable end meets the bar.
+            // Without an interval it is unknown whether the unfavourable end meets the bar.
             (GateBasis::Lower, None) => is_exact && meets(value),
             (GateBasis::Estimate, _) | (GateBasis::Upper, None) => meets(value),
             (GateBasis::Lower, Some((low, high))) => low && high,
@@ -249,7 +249,7 @@ impl QualityGate {
     }
 }
 
-/// The names of a baseline that resemble a metric: the same evaluator, else a few.
+/// Lists the metrics of a baseline that resemble a metric: those of the same evaluator, else a few.
 fn list_near(values: &BTreeMap<String, f64>, metric: &str) -> String {
     const MAX_LISTED: usize = 12;
     let stem = |name: &str| name.split(['{', '.']).next().unwrap_or_default().to_owned();
@@ -264,7 +264,7 @@ fn list_near(values: &BTreeMap<String, f64>, metric: &str) -> String {
     }
 }
 
-/// The verdict in words: what decided, and how sure that is.
+/// Explains the verdict in words: what decided, and how certain that is.
 fn explain_verdict(result: &GateResult, is_met: bool, passes: bool, has_interval: bool) -> String {
     let word = if is_met { "met" } else { "missed" };
     let more = match result.more_runs {
@@ -275,24 +275,24 @@ fn explain_verdict(result: &GateResult, is_met: bool, passes: bool, has_interval
     match (has_interval, result.is_certain) {
         (false, _) | (_, true) => word.to_owned(),
         (true, false) if is_met == passes => format!("{word}, but the interval contains the bar{more}"),
-        // Another end of the interval than the estimate decided.
+        // An end of the interval decided, not the estimate.
         (true, false) if passes => format!("{word}, but the favourable end of the interval meets it{more}"),
         (true, false) => format!("{word}, but the unfavourable end of the interval does not meet it{more}"),
     }
 }
 
-/// More runs than this are no advice.
+/// Maximum number of further runs that is recommended.
 const MAX_ADVISED_RUNS: f64 = 100_000.0;
 
-/// How many more runs it takes until the end of the interval that faces the bar reaches it.
+/// Returns how many more runs are needed until the end of the interval nearer to the bar reaches it.
 ///
-/// An interval shrinks with the square root of the number of runs. That of a share also changes its form: Wilson's end
-/// `e` of a share `p` solves `(p - e)² = z² e (1 - e) / n`. The present end gives `z² / n`, and the bar in the place of
-/// `e` gives the number that is needed.
+/// An interval shrinks with the square root of the number of runs. That of a share also changes its form: Wilson's
+/// end `e` of a share `p` solves `(p - e)² = z² e (1 - e) / n`. The present end gives `z² / n`, and the bar in place
+/// of `e` gives the needed number.
 fn count_more_runs(value: f64, bar: f64, interval: ConfidenceInterval, measured: &GateMeasurement) -> Option<u64> {
     let end = if bar > value { interval.high } else { interval.low };
     let (distance, reach, run_count) = ((value - bar).abs(), (end - value).abs(), measured.run_count);
-    // At the bar itself no number of runs decides.
+    // At the bar itself, no number of runs decides.
     if distance <= 1e-9 || run_count == 0 || !reach.is_finite() {
         return None;
     }

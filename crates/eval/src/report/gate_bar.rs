@@ -11,7 +11,7 @@ pub enum GateBar {
     Baseline(BaselineOffset),
 }
 
-/// How far the bar is from the value of the baseline.
+/// The distance of the bar from the value of the baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BaselineOffset {
     /// In the unit of the metric; points of a share are 0.01 each.
@@ -25,7 +25,7 @@ impl BaselineOffset {
     pub fn apply(self, baseline: f64) -> f64 {
         match self {
             BaselineOffset::Difference(offset) => baseline + offset,
-            // A baseline below 0 is no amount; its size is what a part is taken of.
+            // The absolute value, since a baseline may be negative.
             BaselineOffset::Part(part) => baseline + part * baseline.abs(),
         }
     }
@@ -40,7 +40,7 @@ pub enum GateOperator {
     Less,
 }
 
-/// Why the text behind the operator is no bar.
+/// Why the text after the operator is not a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BarFault {
     /// Neither a number nor a baseline with an offset.
@@ -125,7 +125,7 @@ impl fmt::Display for GateBar {
         let (number, unit) = match self {
             GateBar::Value(bar) => return write!(f, "{bar}"),
             GateBar::Baseline(BaselineOffset::Difference(offset)) => (*offset, ""),
-            // Ten digits are more than anyone writes, and fewer than rounding spoils.
+            // Ten digits: more than users write, and few enough to hide rounding errors.
             GateBar::Baseline(BaselineOffset::Part(part)) => ((part * 1e10).round() / 1e8, "%"),
         };
         match number {
@@ -136,7 +136,7 @@ impl fmt::Display for GateBar {
     }
 }
 
-/// The number, and whether it was written in percent; it is divided by 100 then.
+/// Parses a number, and returns whether it was in percent; then it is divided by 100.
 fn parse_number(text: &str) -> Option<(f64, bool)> {
     let text = text.trim();
     let (number, is_percent) = match text.strip_suffix('%') {

@@ -1,4 +1,5 @@
-//! Measures what gates need beside the summary of a run: parts of it by tool and by tag, and what the agent used.
+//! Measures what gates need in addition to the summary of a run: parts of it by tool and by tag, and the agent's
+//! usage.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,13 +17,14 @@ use crate::outcome::OutcomeLine;
 use crate::run::{EvaluatorRecord, RunFileError};
 use crate::scale::ScoreScale;
 
-/// Tools and tags whose numbers a baseline stores: the most used ones.
+/// Maximum number of tools and of tags whose numbers a baseline stores: the most used ones.
 const MAX_STORED_TOOLS: usize = 50;
 const MAX_STORED_TAGS: usize = 50;
-/// Longer names of tools and tags are left out of baselines, which are text for a repository.
+/// Maximum bytes of names of tools and tags in baselines. Longer ones are left out, since baselines are text for a
+/// repository.
 const MAX_STORED_NAME: usize = 100;
 
-/// The trials that a run is about, as far as gates ask for them.
+/// The trials of a run, for gates on them.
 pub struct GateTrials<'t> {
     pub index: &'t TrialIndex,
     /// The metrics of the trials with a tag, under their plain names.
@@ -35,7 +37,7 @@ impl fmt::Debug for GateTrials<'_> {
     }
 }
 
-/// Measures what these metrics need beside the summary; reads the run again only if one of them does.
+/// Measures these metrics if they are not in the summary. Reads the run again only if that is necessary.
 pub fn measure_gate_metrics<'g>(
     metrics: impl Iterator<Item = &'g GateMetric>,
     reader: &mut RunReader,
@@ -66,7 +68,7 @@ pub fn measure_gate_metrics<'g>(
             let trial = trials.index.find_trial(&head.trajectory_id, session);
             let tags = trials.index.find_tags(&head.trajectory_id, session);
             position += 1;
-            // Trajectories of one trial are one value: the agents that an agent calls are a part of what it used.
+            // Trajectories of one trial are one value: called agents are part of the usage of their caller.
             let key = trial.map_or((1, position), |trial| (0, trial));
             usage.iter_mut().for_each(|values| values.add(key, head, tags));
             ControlFlow::Continue(())
@@ -86,8 +88,8 @@ pub fn measure_gate_metrics<'g>(
     Ok(found)
 }
 
-/// All numbers of a run that a later gate can be relative to, by the name of the metric. What judging cost is left out:
-/// it depends on what was in the cache.
+/// Returns all numbers of a run that a later gate can be relative to, by the name of the metric. The cost of judging
+/// is left out: it depends on the cache.
 pub fn collect_gate_values(
     vocabulary: &GateVocabulary,
     summary: &EvaluationSummary,
@@ -104,7 +106,7 @@ pub fn collect_gate_values(
     measure_gate_values(metrics.iter(), summary, reader, trials)
 }
 
-/// The values of these metrics by name; those without one are left out.
+/// Returns the values of these metrics by name; those without one are left out.
 pub fn measure_gate_values<'g>(
     metrics: impl Iterator<Item = &'g GateMetric> + Clone,
     summary: &EvaluationSummary,
@@ -119,7 +121,7 @@ pub fn measure_gate_values<'g>(
     Ok(values.collect())
 }
 
-/// What the agent used, for each trial or trajectory.
+/// The usage of the agent, for each trial or trajectory.
 struct UsageValues<'g> {
     name: String,
     usage: UsageMetric,
@@ -151,17 +153,17 @@ impl<'g> UsageValues<'g> {
             return;
         };
         let known = self.values.entry(key).or_insert(0.0);
-        // Agents that are called work while the caller waits; everything else adds up.
+        // Called agents work while the caller waits, so latency is not added up; everything else is.
         *known = if self.usage == UsageMetric::Latency { known.max(value) } else { *known + value };
     }
 
-    /// A mean over runs with Student's interval; without one for fewer than two runs. Runs of unknown cost count as
-    /// failed.
+    /// Returns the mean over runs with Student's interval; without one for fewer than two runs. Runs of unknown cost
+    /// count as failed.
     fn to_metric(&self) -> MetricResult {
         let values: Vec<f64> = self.values.values().copied().collect();
         let count = values.len() as f64;
         let sum = values.iter().fold(0.0, |sum, value| sum + value);
-        // An agent that only calls other agents has no tokens of its own, and their cost is all.
+        // An agent that only calls other agents has no tokens of its own, so their cost is complete.
         let unpriced = self.unpriced.iter().filter(|(key, has_tokens)| **has_tokens || !self.values.contains_key(key));
         MetricResult {
             name: self.name.clone(),

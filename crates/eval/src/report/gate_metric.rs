@@ -70,7 +70,7 @@ pub enum GateMetricError {
     UnknownTag { tag: String, known: String },
 }
 
-/// The value of a metric, with what a gate says about it.
+/// The value of a metric, with the details that a gate reports.
 #[derive(Clone, Debug)]
 pub(super) struct GateMeasurement {
     pub value: Option<f64>,
@@ -112,7 +112,7 @@ impl UsageMetric {
 }
 
 impl GateMetric {
-    /// Whether it is a figure of this run and no estimate: it has no interval, and needs none.
+    /// Whether it is an exact figure of this run, not an estimate, so that it needs no interval.
     pub(super) fn is_exact(&self) -> bool {
         matches!(self, GateMetric::Failed | GateMetric::JudgeCost)
     }
@@ -128,14 +128,14 @@ impl GateMetric {
             raw_value: None,
             is_uncalibrated: false,
         };
-        // A corrected number decides where there is one.
+        // The corrected number decides if there is one.
         let corrected = |metric: Option<&MetricResult>| metric.and_then(MetricResult::corrected).cloned();
         let from_metric = |metric: Option<&MetricResult>, missing_reason| GateMeasurement {
             value: corrected(metric).map(|found| found.value).or(metric.and_then(|metric| metric.value)),
             interval: corrected(metric).map(|found| found.interval).or(metric.and_then(|metric| metric.interval)),
             is_share: metric.is_none_or(|metric| metric.is_share),
             count: metric.map_or(0, |metric| metric.denominator),
-            // A run that ended early has read more runs than it judged.
+            // An evaluation that ended early has read more runs than it judged.
             run_count: metric.map_or(0, |metric| metric.denominator.min(summary.trajectories)),
             missing_reason,
             raw_value: corrected(metric).and(metric.and_then(|metric| metric.value)),
@@ -150,7 +150,7 @@ impl GateMetric {
         match self {
             GateMetric::Named(name) => from_metric(summary.find_metric(name), "nothing was judged"),
             GateMetric::Selected { .. } => {
-                // Corrections are of whole metrics; a part of one stays as the judge gave it.
+                // Only whole metrics are corrected; a part of one stays raw.
                 let name = self.to_string();
                 let whole = summary.find_metric(name.split('{').next().unwrap_or_default());
                 let is_uncalibrated = whole.is_some_and(|metric| metric.calibration.is_some());

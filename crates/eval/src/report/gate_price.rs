@@ -3,8 +3,9 @@
 use super::gate::{GateContext, GateResult, GateVerdict};
 use super::gate_metric::UsageMetric;
 
-/// Names the runs whose cost is not known beside a gate on the cost. The mean of the others can be far from that of all,
-/// so the gate does not pass on them alone unless parts of a run may decide. A bar that the others miss stays missed.
+/// Adds the runs of unknown cost to the explanation of a gate on the cost. The mean of the others can differ much
+/// from that of all, so the gate does not pass on them alone unless partial runs are allowed. A gate that fails on
+/// the others still fails.
 pub fn explain_unpriced_runs(result: &mut GateResult, context: &GateContext<'_>) {
     let name = result.metric.split('{').next().unwrap_or_default();
     if UsageMetric::from_name(name) != Some(UsageMetric::AgentCost) || result.value.is_none() {

@@ -1,5 +1,5 @@
-//! What gates can be about in one run: its evaluators, the metrics of its trials, and the tags of their items. Gates are
-//! parsed with it before the run begins, so that one which could never pass is refused before anything is paid for.
+//! The metrics that gates of one run can use: its evaluators, the metrics of its trials, and the tags of their items.
+//! Gates are parsed with it before the run begins, so that invalid ones are refused before anything is paid for.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use crate::evaluator::{OUTCOME, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_T
 use crate::offline::OUTCOME_LABELS;
 use crate::run::EvaluatorRecord;
 
-/// Metrics that combine the verdicts of several evaluators, with those that they need.
+/// Metrics that combine several evaluators, with the evaluators that they need.
 const COMBINED_METRICS: [(&str, &[&str]); 2] = [
     ("combined", &[THOUGHT_TO_TOOL, QUERY_TO_THOUGHT]),
     ("trajectories_right", &[THOUGHT_TO_TOOL, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY]),
 ];
-/// Tags that a message lists.
+/// Maximum number of tags in a message.
 const MAX_LISTED_TAGS: usize = 20;
 
-/// What the trials of a benchmark or an experiment measure.
+/// The names of what the trials of a benchmark or an experiment measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrialMetricNames {
     /// Metrics from 0 to 1.
@@ -39,7 +39,7 @@ impl TrialMetricNames {
 #[derive(Clone, Debug, Default)]
 pub struct GateVocabulary {
     evaluators: Vec<EvaluatorRecord>,
-    /// `None` for a run that is about no trials.
+    /// `None` for a run without trials.
     trials: Option<TrialMetricNames>,
 }
 
@@ -89,7 +89,7 @@ impl GateVocabulary {
         }
     }
 
-    /// A metric on a part of the run, `NAME{tool=X}` or `NAME{tag=X}`.
+    /// Parses a metric on a part of the run, `NAME{tool=X}` or `NAME{tag=X}`.
     fn parse_selected(&self, text: &str, name: &str, selector: &str) -> Result<GateMetric, GateMetricError> {
         let bad_selector = || GateMetricError::Selector { text: text.to_owned() };
         let (key, value) =
@@ -172,7 +172,7 @@ impl GateVocabulary {
         GateMetricError::Unknown { name: name.to_owned(), known: known.join(", ") }
     }
 
-    /// The metrics that a baseline stores for gates of later runs: all but those of single tools and tags.
+    /// Returns the metrics that a baseline stores for gates of later runs: all but those of single tools and tags.
     pub(super) fn plain_metrics(&self) -> Vec<GateMetric> {
         let evaluators = self.evaluators.iter().map(|known| known.name.as_str());
         let mut named: Vec<&str> = evaluators.chain(self.trials.iter().flat_map(TrialMetricNames::all_names)).collect();
@@ -186,7 +186,7 @@ impl GateVocabulary {
         metrics
     }
 
-    /// Every step evaluator for this tool.
+    /// Returns a metric of each step evaluator for this tool.
     pub(super) fn tool_metrics<'v>(&'v self, tool: &'v str) -> impl Iterator<Item = GateMetric> + 'v {
         self.evaluators.iter().filter(|known| known.of_steps).map(|known| GateMetric::Selected {
             evaluator: known.name.clone(),
@@ -194,7 +194,7 @@ impl GateVocabulary {
         })
     }
 
-    /// Everything that can be restricted to this tag.
+    /// Returns each metric that can be restricted to this tag.
     pub(super) fn tag_metrics<'v>(&'v self, tag: &'v str) -> impl Iterator<Item = GateMetric> + 'v {
         let selected = self.evaluators.iter().map(|known| GateMetric::Selected {
             evaluator: known.name.clone(),

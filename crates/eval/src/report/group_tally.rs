@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Examples of one group.
+/// Maximum number of examples of one group.
 pub(super) const MAX_EXAMPLES: usize = 3;
 
 /// One wrong verdict of a group.
@@ -16,14 +16,14 @@ pub struct FailureExample {
     pub request: Option<String>,
 }
 
-/// What a group is about. The order of the fields is the order of groups of the same size.
+/// The identity of a group. Groups of the same size are sorted by these fields in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupSubject {
     pub(super) evaluator: String,
     pub(super) tool: Option<String>,
     pub(super) rule: Option<String>,
     pub(super) label: String,
-    /// In lower case: models do not care about it.
+    /// In lower case, because models vary in case.
     pub(super) reason: String,
 }
 

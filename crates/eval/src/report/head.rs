@@ -29,7 +29,7 @@ pub(super) struct OutcomeHead<'l> {
     pub(super) evaluator: Cow<'l, str>,
 }
 
-/// What summaries and comparisons need of a trajectory beside its verdicts.
+/// The fields of a trajectory that summaries and comparisons need in addition to its verdicts.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct JudgedHead<'l> {
     #[serde(borrow)]
@@ -44,7 +44,7 @@ pub struct JudgedHead<'l> {
     pub steps: ItemCount,
     #[serde(default)]
     pub tokens: TokenUsage,
-    /// What the agent cost: as the trace states it. [`RunReader`](super::RunReader) adds estimates.
+    /// The agent's cost as the trace states it. [`RunReader`](super::RunReader) adds estimates.
     #[serde(default)]
     pub cost_usd: Option<f64>,
     #[serde(borrow, default)]
@@ -95,7 +95,7 @@ pub struct VerdictHead {
     pub score: Option<f64>,
 }
 
-/// An outcome with who gave which answers, without explanations.
+/// An outcome with the answers of each judge, without explanations.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct AnswerHead {
     /// Index into the evaluators of the run's manifest.
@@ -170,7 +170,7 @@ impl<'l> JudgedHead<'l> {
         serde_json::from_slice(line).ok()
     }
 
-    /// From the first to the last span, in seconds; `None` if the trace has no times.
+    /// Returns the seconds from the first to the last span; `None` if the trace has no times.
     pub fn duration_seconds(&self) -> Option<f64> {
         let parse = |text: &Option<Cow<'_, str>>| text.as_deref()?.parse::<jiff::Timestamp>().ok();
         let seconds = parse(&self.end)?.duration_since(parse(&self.start)?).as_secs_f64();
@@ -207,7 +207,7 @@ struct JsonLineScanner<'l>(&'l [u8]);
 impl<'l> JsonLineScanner<'l> {
     /// `None` for an incomplete line, whatever its beginning.
     fn from_line(line: &'l [u8]) -> Option<Self> {
-        // A line that was cut off is none, however it begins.
+        // A line that was cut off does not count.
         let mut fields = line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(JsonLineScanner)?;
         // Lines of answered questions begin with their cache key.
         let _ = fields.read_text("k");

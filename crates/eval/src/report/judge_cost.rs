@@ -1,4 +1,4 @@
-//! What judging cost. A cost that is not known says why, and is never shown as 0.
+//! Computes the cost of judging. An unknown cost has a reason and is never shown as 0.
 
 use super::summary::{CostSummary, EvaluatorCost, UnknownCost};
 use crate::outcome::OutcomeLine;
@@ -14,14 +14,14 @@ impl EvaluatorCost {
             self.tokens.cached_prompt += tokens.cached_prompt;
         }
         if line.calls > 0 {
-            // If an endpoint does not report its usage, the sum is unknown, not smaller.
+            // If an endpoint does not report its usage, the sum is unknown, not lower.
             self.usd = self.usd.zip(line.cost_usd).map(|(sum, more)| sum + more);
         }
     }
 }
 
 impl CostSummary {
-    /// The total is unknown if the cost of one evaluator is. Without calls nothing was spent, at any price.
+    /// The total is unknown if the cost of one evaluator is. Without calls it is 0, whatever the price.
     pub(super) fn from_evaluator_costs(mut by_evaluator: Vec<EvaluatorCost>, is_priced: bool) -> CostSummary {
         let mut total = CostSummary { usd: Some(0.0), ..CostSummary::default() };
         for cost in &mut by_evaluator {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::{EscalationReason, JudgeVote, OutcomeKind, OutcomeLine};
 use crate::run::{EvaluatorRecord, PanelRecord};
 
-/// Disputed questions that a summary contains.
+/// Maximum number of disputed questions in a summary.
 const MAX_DISPUTED: usize = 50;
 
 /// The votes of a run with several judges or repeats.
@@ -308,7 +308,7 @@ impl PanelSummaryBuilder {
         }
     }
 
-    /// The sort is stable, so ties keep the order of the source.
+    /// Keeps the questions with the most disagreement. The sort is stable, so ties keep the order of the source.
     fn keep_most_disputed(&mut self) {
         self.disputed.sort_by(|one, other| other.disagreement.total_cmp(&one.disagreement));
         self.disputed.truncate(MAX_DISPUTED);
@@ -333,8 +333,8 @@ impl PanelSummaryBuilder {
         }
     }
 
-    /// The price of asking the better judge every question, less that of the votes. Answers from the cache count with
-    /// the mean cost of those that were paid for, since a first run would have paid for them.
+    /// Returns the cost of asking the better judge every question, less that of the votes. Cached answers count with
+    /// the mean cost of the paid ones, since a first run would have paid for them.
     fn saved_dollars(&self) -> Option<f64> {
         let mean_cost = |number: usize| match self.paid[number] {
             (0, _) => None,

@@ -1,5 +1,5 @@
-//! Reads a run's files: each trajectory with its outcomes, in the order of the source, in whatever order the outcomes
-//! arrived. Memory holds offsets, not contents.
+//! Reads a run's files: each trajectory with its outcomes, in the order of the source, regardless of the order in
+//! which outcomes arrived. Memory holds offsets, not contents.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -19,7 +19,7 @@ use crate::run::{RunFileError, RunFolder, RunManifest};
 #[derive(Debug)]
 pub struct RunReader {
     pub record: RunManifest,
-    /// For the cost of agents whose traces state none.
+    /// For estimating the cost of agents whose traces do not state it.
     prices: PriceTable,
     trajectories: LineFile,
     /// Offset and length of each trajectory's line, in the order of the source.
@@ -29,7 +29,7 @@ pub struct RunReader {
     outcomes: LineFile,
     /// Offsets of each trajectory's outcomes, sorted by step and evaluator; outcomes of the whole come last.
     by_trajectory: Vec<Vec<OutcomePosition>>,
-    /// Outcomes of questions that were asked again. They do not count, but they were paid for.
+    /// Outcomes of questions that were asked again. Only their cost counts.
     superseded: Vec<OutcomePosition>,
     calibration_path: PathBuf,
 }
@@ -103,7 +103,7 @@ impl RunReader {
         })
     }
 
-    /// Where the files of the run are.
+    /// Returns the folder of the run.
     pub fn run_folder(&self) -> Option<&Path> {
         self.calibration_path.parent()
     }
@@ -186,8 +186,8 @@ impl RunReader {
         Ok(())
     }
 
-    /// Visits the verdicts on all trajectories in the same order, without explanations and steps. That is a fraction of
-    /// the work if only numbers are needed. `take` may stop the visit.
+    /// Visits the verdicts on all trajectories in the same order, without explanations and steps, which is much
+    /// faster. `take` may stop the visit.
     pub fn visit_verdicts(
         &mut self,
         take: impl FnMut(&JudgedHead<'_>, &[VerdictHead]) -> ControlFlow<()>,
@@ -195,7 +195,7 @@ impl RunReader {
         self.visit_heads(VerdictHead::read, take)
     }
 
-    /// The same with the answers behind each verdict, which takes longer.
+    /// Like [`RunReader::visit_verdicts`], with the answers behind each verdict, which takes longer.
     pub fn visit_answers(
         &mut self,
         take: impl FnMut(&JudgedHead<'_>, &[AnswerHead]) -> ControlFlow<()>,
@@ -301,7 +301,7 @@ impl LineFile {
 
     fn load_chunk(&mut self, at: u64, end: u64) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        // A quarter of the chunk lies before the line, since outcomes arrive slightly out of order.
+        // A quarter of the chunk is before the line, since outcomes arrive slightly out of order.
         self.chunk_at = at.saturating_sub(CHUNK / 4);
         let length = CHUNK.max(end - self.chunk_at);
         file.seek(SeekFrom::Start(self.chunk_at))?;

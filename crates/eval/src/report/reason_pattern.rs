@@ -2,25 +2,25 @@
 //! (`"TP-88213"` becomes `<text>`, `2026-03-05` becomes `<date>`), so that explanations that differ only in values
 //! are equal. It is linear in the text, which is cut before.
 
-/// Bytes of an explanation that are looked at.
+/// Maximum bytes of an explanation that are read.
 const MAX_SOURCE_BYTES: usize = 4_096;
-/// Characters of a pattern.
+/// Maximum characters of a pattern.
 const MAX_PATTERN_CHARS: usize = 200;
-/// Bytes between two quotation marks. Without a limit, text full of unpaired marks would be quadratic.
+/// Maximum bytes between two quotation marks. Without a limit, text full of unpaired marks would take quadratic time.
 const MAX_QUOTED_BYTES: usize = 400;
 
 /// Who wrote an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasonAuthor {
-    /// Says what is wrong with a value in the second sentence, and has names of tools and parameters, which are no
-    /// values, in backticks.
+    /// A rule: the second sentence says what is wrong with a value, and names of tools and parameters, which are not
+    /// values, are in backticks.
     Rule,
-    /// Repeats itself after the first sentence, and has anything in backticks.
+    /// A model: it repeats itself after the first sentence, and backticks may contain anything.
     Model,
 }
 
-/// The pattern of an explanation: its first sentences, on one line, with kinds in place of values. A sentence in
-/// parentheses is left out: it tells how often the same happened.
+/// Returns the pattern of an explanation: its first sentences, on one line, with kinds in place of values. A sentence
+/// in parentheses is left out: it counts how often the same happened.
 pub(super) fn make_reason_pattern(explanation: &str, author: ReasonAuthor) -> String {
     let max_sentences = if author == ReasonAuthor::Rule { 2 } else { 1 };
     let text = &explanation[..explanation.floor_char_boundary(MAX_SOURCE_BYTES)];
@@ -98,8 +98,8 @@ fn is_opening_quote(c: char) -> bool {
     matches!(c, '"' | '\'' | '`' | '\u{201c}' | '\u{2018}' | '\u{ab}')
 }
 
-/// A quotation at the beginning of a text: the brackets before it, the punctuation after it, and the rest. An
-/// apostrophe inside of a word ends nothing.
+/// Splits a quotation off the beginning of a text: the brackets before it, the punctuation after it, and the rest. An
+/// apostrophe inside a word does not end it.
 fn split_quotation(text: &str) -> Option<(&str, &str, &str)> {
     let start = text.find(|c: char| !matches!(c, '(' | '[' | '{'))?;
     let open = text[start..].chars().next().filter(|c| is_opening_quote(*c))?;
@@ -123,12 +123,12 @@ fn split_quotation(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..start], marks, rest))
 }
 
-/// Bytes of punctuation at the beginning of what follows a value.
+/// Returns the bytes of punctuation directly after a value.
 fn count_trailing_marks(text: &str) -> usize {
     text.find(|c: char| !matches!(c, '.' | ',' | ';' | ':' | ')' | ']' | '}' | '!' | '?')).unwrap_or(text.len())
 }
 
-/// A word as it is, or the kind of value that it is.
+/// Returns a word unchanged, or the kind of value that it is.
 fn classify_word(word: &str) -> ReasonPiece<'_> {
     let start = word.find(|c: char| !matches!(c, '(' | '[' | '{' | '<')).unwrap_or(word.len());
     let marks = |c: char| matches!(c, '.' | ',' | ';' | ':' | ')' | ']' | '}' | '>' | '!' | '?' | '…');
@@ -139,7 +139,7 @@ fn classify_word(word: &str) -> ReasonPiece<'_> {
     }
 }
 
-/// What a word without surrounding punctuation stands for; `None` for words of a language.
+/// Returns the kind of value of a word without surrounding punctuation; `None` for ordinary words.
 fn find_value_kind(word: &str) -> Option<&'static str> {
     let has = |found: fn(&char) -> bool| word.chars().any(|c| found(&c));
     let has_digit = has(char::is_ascii_digit);
@@ -156,7 +156,7 @@ fn find_value_kind(word: &str) -> Option<&'static str> {
         return Some("path");
     }
     if !has_digit {
-        // A SHA of letters only is too rare to risk words for it.
+        // A SHA of letters only is rarer than words that look like one.
         return None;
     }
     if is_timestamp(word) {
@@ -213,7 +213,7 @@ impl ReasonPiece<'_> {
         }
     }
 
-    /// What stands between the values of a list.
+    /// Whether the piece separates the values of a list.
     fn is_joiner(&self) -> bool {
         matches!(self, ReasonPiece::Space | ReasonPiece::Word("and" | "or" | "&" | "," | ";"))
     }

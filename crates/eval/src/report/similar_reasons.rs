@@ -7,7 +7,7 @@ use gradus_core::text_signature::TextSignature;
 
 use super::group_tally::{GroupSubject, GroupTally};
 
-/// A group that others join: the most frequent of those that say the same.
+/// A group that similar groups are merged into: the most frequent one of them.
 struct LeadingGroup {
     subject: GroupSubject,
     tally: GroupTally,
@@ -17,8 +17,9 @@ struct LeadingGroup {
 /// Evaluator, tool and label of verdicts.
 type VerdictSubject = (String, Option<String>, String);
 
-/// Reasons of rules are templates and stay as they are. Larger groups come first, groups of the same size in the order of
-/// their subjects, and each joins the first similar one with the same evaluator, tool and label.
+/// Merges groups with similar reasons of models; those of rules are templates and are not merged. Larger groups come
+/// first, groups of the same size in the order of their subjects, and each joins the first similar one with the same
+/// evaluator, tool and label.
 pub(super) fn merge_similar_groups(groups: BTreeMap<GroupSubject, GroupTally>) -> BTreeMap<GroupSubject, GroupTally> {
     let mut merged = BTreeMap::new();
     // By evaluator, tool and label, since only such groups can be the same.

@@ -6,8 +6,8 @@ use super::summary::EvaluationSummary;
 use crate::run::RunFileError;
 
 impl EvaluationSummary {
-    /// Trajectories are visited one at a time, so memory does not grow with the run. Superseded outcomes count only
-    /// with their cost.
+    /// Summarises a run. Trajectories are visited one at a time, so memory does not grow with the run. Only the cost
+    /// of superseded outcomes counts.
     pub fn from_run(reader: &mut RunReader) -> Result<EvaluationSummary, RunFileError> {
         let mut counter = SummaryBuilder::new(&reader.record);
         reader.visit_trajectories(|trajectory, outcomes| {

@@ -19,7 +19,7 @@ use gradus_stats::interval::ConfidenceInterval;
 /// its values come from.
 const CONFIRMING_RULES: [&str; 3] = [OUTCOME, CALL_VALIDITY, ARGUMENT_PROVENANCE];
 
-/// Judges that are no models: their errors are published, or there are none.
+/// Judges that are not models: their errors are published, or there are none.
 const KNOWN_INSTRUMENTS: [&str; 4] = [OFFLINE, RULES, SIMULATOR, "none"];
 
 /// The document that `gradus eval --json` writes.
@@ -245,7 +245,7 @@ impl MetricResult {
 }
 
 impl MetricCalibration {
-    /// What holds for the numbers of a judge before any calibration is applied.
+    /// Returns the calibration state of a judge's numbers before any calibration is applied.
     pub fn for_judge(judge: &str) -> Option<MetricCalibration> {
         (!KNOWN_INSTRUMENTS.contains(&judge)).then_some(MetricCalibration::Uncalibrated)
     }

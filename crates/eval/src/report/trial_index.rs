@@ -1,4 +1,4 @@
-//! Which trial of an experiment or a benchmark a trajectory belongs to. The agents that an agent calls have trajectories
+//! Maps trajectories to the trials of an experiment or a benchmark. The agents that an agent calls have trajectories
 //! of their own; they belong to the trial of the caller.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub struct TrialIndex {
 }
 
 impl TrialIndex {
-    /// `session_id` is only given where every trajectory of the session is one of this trial.
+    /// Adds a trial. `session_id` is only given if every trajectory of the session belongs to this trial.
     pub fn add_trial(&mut self, trajectory_id: Option<String>, session_id: Option<String>, tags: Vec<String>) {
         let position = self.tags.len();
         self.tags.push(tags);

@@ -43,7 +43,7 @@ pub enum RubricError {
     Empty,
 }
 
-/// Names that gates and tables already use: a gate could not tell which of two metrics it is about.
+/// Names that gates and tables already use: a gate on such a name would be ambiguous.
 const RESERVED: [&str; 31] = [
     "steps",
     "tokens",
@@ -80,7 +80,7 @@ const RESERVED: [&str; 31] = [
     "test_claims",
 ];
 
-/// Whether no rubric may have this name.
+/// Whether rubrics may not have this name.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
@@ -95,7 +95,7 @@ struct FrontMatter {
     about: String,
     applies_to: RubricSubject,
     requires: Option<Vec<String>>,
-    /// The opposite of `requires`: the question is left to others where one of these was recorded.
+    /// The opposite of `requires`: the question does not apply if one of these was recorded.
     #[serde(default)]
     unless: Vec<String>,
     /// Also asks about the thought before the final answer.

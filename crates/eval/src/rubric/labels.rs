@@ -1,4 +1,4 @@
-//! Labels of a rubric and their scores, and which labels a prompt asks for.
+//! Labels of a rubric with their scores, and the labels that a prompt asks for.
 
 use std::collections::BTreeMap;
 
@@ -93,8 +93,8 @@ impl RubricLabels {
         self.0.iter().find(|(known, _)| known == label).map(|(_, score)| *score)
     }
 
-    /// The label that a text spells, apart from case, quotes, spaces and markup. `None` if the text holds anything
-    /// else.
+    /// Finds the label that a text spells, ignoring case, quotes, spaces and markup. `None` if the text contains
+    /// anything else.
     pub fn find(&self, text: &str) -> Option<&str> {
         let text = normalize_label(text);
         self.names().find(|label| normalize_label(label) == text)
@@ -106,8 +106,8 @@ pub(crate) fn normalize_label(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// The labels that a prompt asks for: what follows `LABEL:`, and what is quoted in a sentence about the answer. It is a
-/// heuristic: a prompt that asks in other words yields nothing and is accepted.
+/// Returns the labels that a prompt asks for: what follows `LABEL:`, and what is quoted in a sentence about the
+/// answer. This is a heuristic: a prompt with other words yields nothing and is accepted.
 pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
     let mut asked = Vec::new();
     for line in prompt.lines() {
@@ -130,8 +130,8 @@ fn behind_label(line: &str) -> Option<&str> {
     rest.strip_prefix([':', '='])
 }
 
-/// Quoted words if there are any, otherwise the words between `|`, `/`, commas and `or`. A placeholder such as `[your
-/// label]` offers nothing.
+/// Returns the quoted words if there are any, otherwise the words between `|`, `/`, commas and `or`. A placeholder
+/// such as `[your label]` yields nothing.
 fn parse_alternatives(text: &str) -> Vec<String> {
     let found = extract_quoted(text);
     if !found.is_empty() {
@@ -147,7 +147,7 @@ fn is_decoration(c: char) -> bool {
     !c.is_alphanumeric()
 }
 
-/// A sentence that names the answer and prescribes its form. Quotes elsewhere in a prompt are not labels.
+/// Whether a sentence names the answer and prescribes its form. Quotes elsewhere in a prompt are not labels.
 fn is_about_the_answer(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -163,7 +163,7 @@ fn extract_quoted(text: &str) -> Vec<String> {
     for (open, close) in PAIRS {
         let mut rest = text;
         while let Some(start) = rest.find(open) {
-            // An apostrophe inside a word opens nothing.
+            // An apostrophe inside a word does not open a quotation.
             let is_apostrophe = open == '\'' && rest[..start].ends_with(char::is_alphanumeric);
             rest = &rest[start + open.len_utf8()..];
             if is_apostrophe {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Rubric, RubricError, RubricOrigin};
 
-/// The order here is the order of questions and of rows in reports.
+/// The built-in rubrics, in the order of questions and of rows in reports.
 const BUILT_IN: [&str; 11] = [
     include_str!("../../rubrics/query_to_thought.md"),
     include_str!("../../rubrics/thought_to_tool.md"),
@@ -54,7 +54,7 @@ impl RubricLibrary {
         RubricLibrary { rubrics: BUILT_IN.iter().map(parse).collect() }
     }
 
-    /// The file of a built-in rubric, for `gradus rubrics show`: a copy is a good start for a rubric of one's own.
+    /// Returns the file of a built-in rubric, for `gradus rubrics show`: a copy is a good start for a custom rubric.
     pub fn built_in_text(name: &str) -> Option<&'static str> {
         let named = |text: &&&str| Rubric::parse(text, RubricOrigin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
         BUILT_IN.iter().find(named).copied()

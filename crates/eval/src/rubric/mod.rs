@@ -33,7 +33,7 @@ pub struct Rubric {
     pub template: RubricTemplate,
     /// The name of its annotations in Phoenix.
     pub phoenix_name: String,
-    /// Changes with every change of the file or of the fixed texts around every prompt. It is part of the cache key.
+    /// A hash of the file and of the fixed texts around every prompt. It is part of the cache key.
     pub hash: String,
     /// The file's text, to be shown unchanged.
     pub source: Arc<str>,

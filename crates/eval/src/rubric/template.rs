@@ -1,8 +1,8 @@
 //! Prompt templates: text with `{variable}` placeholders. A template is split once, and filled-in values are never
 //! parsed again, so braces in recorded data have no effect.
 
-/// The variables of a template. Where Phoenix's evaluators have a variable, it has their name here, so that their
-/// prompts can be reused unchanged.
+/// The variables of a template. Variables that Phoenix's evaluators also have use their names, so that their prompts
+/// can be reused unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RubricVariable {
     OriginalQuestion,
@@ -77,7 +77,7 @@ impl RubricVariable {
         ALL.map(RubricVariable::name).join(", ")
     }
 
-    /// Whether it exists only for a single step. Rubrics for trajectories may not use it.
+    /// Whether the variable exists only for a single step. Rubrics for trajectories may not use it.
     pub fn is_of_step(self) -> bool {
         matches!(
             self,

@@ -18,8 +18,8 @@ use crate::verdict::ParsedVerdict;
 pub struct CachedVerdict {
     pub label: String,
     pub explanation: String,
-    /// Values that the judge saw only in part because the endpoint rejected a longer prompt. Empty if the prompt was
-    /// sent as first rendered.
+    /// Values that the judge saw only in part because the endpoint rejected a longer prompt. Empty if the first
+    /// prompt was accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<TruncatedValue>,
     /// How probable the model found its label. `None` if the endpoint reports no log-probabilities.

@@ -1,4 +1,5 @@
-//! How `--stop-early` decided the gates of a run, kept with it: the files of the part that was judged do not show it.
+//! How `--stop-early` decided the gates of a run. Stored with the run, because it cannot be derived from the judged
+//! part.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -129,8 +129,9 @@ impl RunManifest {
         self.name.as_deref().unwrap_or(&self.run_id)
     }
 
-    /// A folder of runs may come from someone else. Its ids become file names and are printed on terminals, so only the
-    /// characters that Gradus itself uses are accepted: no path separators, no escape sequences.
+    /// Whether all names in the manifest are safe. A folder of runs may come from someone else, and ids become file
+    /// names and are printed on terminals, so only the characters that Gradus itself uses are accepted: no path
+    /// separators, no escape sequences.
     fn has_harmless_names(&self) -> bool {
         let fits =
             |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -161,15 +162,15 @@ pub enum RunState {
     Finished,
 }
 
-/// How many of the latest runs are searched for one to resume, or for answers that the cache lost. Older ones are
-/// unlikely candidates, and a folder may contain thousands.
+/// Maximum number of latest runs that are searched for one to resume, or for answers that the cache lost. Older ones
+/// are unlikely candidates, and a folder may contain thousands.
 pub(super) const MAX_RUNS_LOOKED_AT: usize = 100;
 
 impl StateFolder {
     /// Creates the folder if it does not exist.
     pub fn open(path: &Path) -> Result<StateFolder, RunFileError> {
         let make = || {
-            // Trajectories may contain private data, so only the owner may read the folder.
+            // Trajectories may contain private data, so only the owner can read the folder.
             let mut builder = fs::DirBuilder::new();
             builder.recursive(true);
             #[cfg(unix)]
@@ -177,7 +178,7 @@ impl StateFolder {
             builder.create(path)?;
             fs::create_dir_all(path.join("cache"))?;
             fs::create_dir_all(path.join("runs"))?;
-            // Runs do not belong into the repository that the folder may lie in.
+            // Runs should not be committed to the repository that may contain the folder.
             let ignore = path.join(".gitignore");
             if !ignore.exists() {
                 fs::write(ignore, "*\n")?;
@@ -188,7 +189,7 @@ impl StateFolder {
         Ok(StateFolder(path.to_owned()))
     }
 
-    /// The folder as it is, for reading. It need not exist.
+    /// Returns the folder for reading. It need not exist.
     pub fn from_path(path: &Path) -> StateFolder {
         StateFolder(path.to_owned())
     }
@@ -208,7 +209,7 @@ impl StateFolder {
         ids
     }
 
-    /// Resumes the latest run with this fingerprint, if it is not finished and no process holds it.
+    /// Resumes the latest run with this fingerprint, if it is not finished and no process has locked it.
     pub fn resume_run(&self, fingerprint: &str) -> Option<RunFolder> {
         for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
@@ -224,7 +225,7 @@ impl StateFolder {
         None
     }
 
-    /// Whether a living process holds this run. It tries the lock and releases it at once.
+    /// Whether a living process has locked this run. It tries the lock and releases it at once.
     pub fn is_held(&self, id: &str) -> bool {
         matches!(lock_run_folder(&self.0.join("runs").join(id)), Ok(None))
     }

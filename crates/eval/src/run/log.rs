@@ -22,7 +22,7 @@ impl AppendLog {
     pub fn open(path: &Path) -> Result<AppendLog, RunFileError> {
         let open = || -> std::io::Result<File> {
             let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-            // A crash may have left an incomplete last line. A line feed keeps it from swallowing the next line.
+            // A crash may have left an incomplete last line. A line feed separates it from the next line.
             let length = file.seek(SeekFrom::End(0))?;
             if length > 0 {
                 let mut last = [0];
@@ -80,13 +80,13 @@ impl AppendLog {
         self.buffer.len()
     }
 
-    /// Hands all lines to the operating system; from then on they survive this process, but not a power cut. Returns
-    /// the offset at which they begin.
+    /// Passes all lines to the operating system; they then survive this process, but not a power failure. Returns the
+    /// offset at which they begin.
     pub fn write(&mut self) -> Result<u64, RunFileError> {
         let length = self.buffer.len() as u64;
         let written = self.file.write_all(&self.buffer).and_then(|()| self.file.stream_position());
         self.buffer.clear();
-        // The memory of one long batch is released.
+        // Releases the memory of a long batch.
         self.buffer.shrink_to(1 << 20);
         written.map(|end| end.saturating_sub(length)).map_err(|reason| RunFileError::new(&self.path, reason))
     }

@@ -1,4 +1,4 @@
-//! A run's files: what is on disk survives the process, so a run that was cut off is taken up where it stopped.
+//! A run's files. What is on disk survives the process, so an interrupted run resumes where it stopped.
 //!
 //! ```text
 //! STATE/cache/verdicts.jsonl           verdicts by what was asked, for all runs

@@ -1,6 +1,5 @@
-//! The raw answers of the judge, in a file of their own beside the outcomes of a run. Summaries and exports never read
-//! it, and neither the verdict cache nor the store of a server has them: an answer is needed only by somebody who doubts
-//! how it was parsed.
+//! The raw answers of the judge, in a separate file of a run. Summaries and exports never read it, and neither the
+//! verdict cache nor the store of a server contains them: an answer is only needed to check how it was parsed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +11,7 @@ use super::question_key::QuestionKey;
 use super::{RunFileError, RunFolder};
 use crate::outcome::{JudgeVote, OutcomeLine};
 
-/// Bytes that are stored of an answer. Explanations are far shorter; reasoning of open models may be longer.
+/// Maximum stored bytes of an answer. Explanations are far shorter; reasoning of open models may be longer.
 pub const MAX_RESPONSE_BYTES: usize = 8 << 10;
 
 /// A line of `responses.jsonl`.
@@ -33,8 +32,8 @@ pub struct JudgeAnswer {
 }
 
 impl JudgeAnswer {
-    /// The answer to a question; without a text, the reference to that of an identical question. The client has masked
-    /// the secrets of the configuration before anything else saw the text.
+    /// Builds the answer to a question; without a text, a reference to the answer of an identical question. The
+    /// client has already masked the secrets of the configuration.
     pub fn new(line: &OutcomeLine, key: QuestionKey, text: Option<&str>) -> JudgeAnswer {
         let cut = text.map(|text| &text[..text.floor_char_boundary(MAX_RESPONSE_BYTES)]);
         JudgeAnswer {
@@ -99,7 +98,7 @@ impl JudgeAnswers {
         Ok(JudgeAnswers { file: Some(file), path, keys, places })
     }
 
-    /// The answer that an outcome was parsed from. `None` if no model was asked for it in this run.
+    /// Returns the answer that an outcome was parsed from. `None` if no model was asked for it in this run.
     pub fn find_answer(&mut self, line: &OutcomeLine) -> Result<Option<JudgeAnswer>, RunFileError> {
         let subject = digest_subject(&line.trajectory_id, line.step_index, &line.evaluator);
         let place = self.keys.get(&subject).and_then(|key| self.places.get(key)).copied();

@@ -1,5 +1,5 @@
-//! Restores answers into the verdict cache that only the outcome file of a run still has: a power cut may lose one file
-//! and keep the other. An answer that was paid for and is in either of them is not paid for again.
+//! Restores answers into the verdict cache that only the outcome file of a run still contains: a power failure may
+//! damage one file and not the other. A paid answer that is in either of them is not paid for again.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use super::{CachedVerdict, QuestionKey, RunFileError, RunState, VerdictCache, li
 use crate::outcome::{OutcomeKind, OutcomeLine};
 
 impl StateFolder {
-    /// Searches the outcomes of runs that died and that no process holds.
+    /// Restores answers from the outcomes of interrupted runs that no process has locked.
     pub fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
         for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
@@ -22,7 +22,8 @@ impl StateFolder {
 }
 
 impl RunFolder {
-    /// Searches the part of this run's outcomes that has not been searched yet. The file `restored` holds the offset.
+    /// Restores answers from the part of this run's outcomes that has not been searched yet. The file `restored`
+    /// holds the offset.
     pub(crate) fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
         let path = self.outcomes_path();
         let io = |reason| RunFileError::new(&path, reason);

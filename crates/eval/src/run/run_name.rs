@@ -2,10 +2,10 @@
 
 use super::folder::StateFolder;
 
-/// Names the latest run, if no run is called that.
+/// The name of the latest run, unless a run has this name.
 pub const LATEST_RUN: &str = "latest";
 
-/// Why a text names no run.
+/// Why a text does not identify a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunNameError {
     #[error("there is no such run")]
@@ -14,7 +14,8 @@ pub enum RunNameError {
     Ambiguous { count: usize },
 }
 
-/// The id of a run: an id, then a name, of which the latest run counts, then `latest`, then the beginning of an id.
+/// Finds the id of a run by its id, by its name (the latest run with it), by `latest`, or by the beginning of an id,
+/// in this order.
 pub fn find_run_id(state: &StateFolder, wanted: &str) -> Result<String, RunNameError> {
     let ids = state.run_ids();
     let is_named = |id: &&String| state.read_run(id).is_ok_and(|run| run.record.name.as_deref() == Some(wanted));

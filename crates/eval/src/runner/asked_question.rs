@@ -1,4 +1,4 @@
-//! A question to one judge, and what its task comes back with.
+//! A question to one judge, and the result of its task.
 
 use std::time::Duration;
 
@@ -43,16 +43,16 @@ pub(super) enum FinishedTask {
 
 /// Why this process did not ask.
 pub(super) enum UnaskedReason {
-    /// Another process did. With what the judge would have seen only in part here.
+    /// Another process asked. With the values that the judge would have seen only in part here.
     Answered(CachedVerdict, Vec<TruncatedValue>),
     /// A limit over all processes is reached.
     Refused(String),
-    /// The same for a limit that is lifted later: the run stops.
+    /// The limit is lifted later: the run stops.
     Exhausted(String),
 }
 
 impl AskedQuestion {
-    /// The cost that the endpoint reported, and what counts against a budget: without a complete report, the upper
+    /// Returns the reported cost, and the cost that counts against a budget: without a complete report, the upper
     /// bound.
     pub(super) fn costs(&self, price: Option<TokenPrice>) -> (f64, f64) {
         let reported_usd = price.zip(self.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
@@ -61,7 +61,7 @@ impl AskedQuestion {
         (reported_usd, counted_usd)
     }
 
-    /// The part of the answer that later questions may use; `None` without a verdict.
+    /// Returns the part of the answer that is cached; `None` without a verdict.
     pub(super) fn cached_verdict(&self) -> Option<CachedVerdict> {
         let reading = self.judgement.result.as_ref().ok()?;
         let verdict = CachedVerdict::new(reading, &self.judgement.prompt.shortened)

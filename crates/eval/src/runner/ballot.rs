@@ -1,17 +1,17 @@
-//! The votes on one question, and what they come to.
+//! The votes on one question, and their result.
 //!
-//! Labels are decided by the most votes; the same number of votes for two labels is a tie, which no judge resolves. On a
-//! scale (labels with more than two different scores) the score is the mean, and the label is the nearest one. Either
-//! needs answers from more than half of the votes that were asked for.
+//! Labels are decided by the most votes; the same number of votes for two labels is a tie, which no judge resolves.
+//! On a scale (labels with more than two different scores) the score is the mean, and the label is the nearest one.
+//! Both need answers to more than half of the requested votes.
 
 use crate::outcome::{JudgeVote, TokenCount};
 use crate::prompt::TruncatedValue;
 use crate::rubric::RubricLabels;
 
-/// Bytes of an explanation that are stored with a vote. The outcome has one explanation in full.
+/// Maximum bytes of an explanation that are stored with a vote. The outcome has one explanation in full.
 const MAX_VOTE_EXPLANATION: usize = 300;
 
-/// A vote with what the outcome needs of it beside its record.
+/// A vote with the details that the outcome needs in addition to its record.
 #[derive(Clone, Debug)]
 pub(super) struct CastVote {
     /// Index of the judge in the panel.
@@ -22,7 +22,7 @@ pub(super) struct CastVote {
     pub(super) shortened: Vec<TruncatedValue>,
 }
 
-/// What votes come to.
+/// The result of the votes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PanelDecision {
     Decided { label: String, score: f64, vote_count: u32, explanation: String },
@@ -30,7 +30,7 @@ pub(super) enum PanelDecision {
     Unanswered { reason: String },
 }
 
-/// Votes that differ from the most frequent label, as a share of those with a label; `None` without any.
+/// Returns the share of votes with a label that differ from the most frequent one; `None` without any.
 pub(super) fn disagreement_share(labels: &RubricLabels, votes: &[CastVote]) -> Option<f64> {
     let counts = count_labels(labels, votes);
     let total: u32 = counts.iter().map(|(_, count)| count).sum();
@@ -38,7 +38,7 @@ pub(super) fn disagreement_share(labels: &RubricLabels, votes: &[CastVote]) -> O
     (total > 0).then(|| f64::from(total - most) / f64::from(total))
 }
 
-/// Decides a question by all votes that were asked for, answered or not.
+/// Decides a question by all requested votes, answered or not.
 pub(super) fn decide_votes(labels: &RubricLabels, votes: &[CastVote]) -> PanelDecision {
     let counts = count_labels(labels, votes);
     let answered: u32 = counts.iter().map(|(_, count)| count).sum();
@@ -84,7 +84,7 @@ pub(super) fn shorten_vote(mut vote: JudgeVote) -> JudgeVote {
     vote
 }
 
-/// More than two different scores: a mean says more than a majority.
+/// Whether there are more than two different scores: then a mean is better than a majority.
 fn is_scale(labels: &RubricLabels) -> bool {
     let scale = labels.scale();
     labels.iter().any(|(_, score)| score != scale.worst && score != scale.best)
@@ -104,7 +104,8 @@ fn mean_score(votes: &[CastVote]) -> f64 {
     if count > 0.0 { sum / count } else { 0.0 }
 }
 
-/// The label whose score is nearest to the mean, and its votes. Half way between two it is the worse one.
+/// Returns the label whose score is nearest to the mean, and its votes. Half way between two labels the worse one is
+/// used.
 fn nearest_label<'l>(labels: &'l RubricLabels, counts: &[(&str, u32)], mean: f64) -> (&'l str, u32) {
     let mut nearest = (labels.best(), f64::INFINITY);
     // Best first, so that `<=` prefers the worse of two. Means of equal votes differ in the last bits.
@@ -118,7 +119,8 @@ fn nearest_label<'l>(labels: &'l RubricLabels, counts: &[(&str, u32)], mean: f64
     (nearest.0, votes)
 }
 
-/// The explanation of the first vote with the label; on a scale nobody need have given it, and the nearest vote speaks.
+/// Returns the explanation of the first vote with the label; on a scale no vote may have it, and the nearest vote is
+/// used.
 fn nearest_explanation(votes: &[CastVote], label: &str, score: f64) -> String {
     let with_label = votes.iter().find(|cast| cast.vote.label.as_deref() == Some(label));
     let distance = |cast: &CastVote| cast.vote.score.map_or(f64::INFINITY, |given| (given - score).abs());

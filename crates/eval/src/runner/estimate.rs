@@ -1,4 +1,4 @@
-//! Estimates what a run would ask and spend, without asking.
+//! Estimates the questions and the cost of a run, without asking.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::run::{QuestionKey, RunFileError, VerdictCache};
 /// Typical length of an answer in tokens: a few sentences and a label.
 pub const ANSWER_TOKENS: u64 = 150;
 
-/// What one evaluator would ask.
+/// The questions of one evaluator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvaluatorEstimate {
     pub questions: u64,
@@ -47,7 +47,7 @@ impl Default for EvaluatorEstimate {
     }
 }
 
-/// Sums up what trajectories would cost. It plans questions exactly as a run does, and shares its cache keys.
+/// Sums up the estimated cost of trajectories. It plans questions exactly as a run does, with the same cache keys.
 #[derive(Debug)]
 pub struct CostEstimator {
     planner: QuestionPlanner,
@@ -108,7 +108,7 @@ impl CostEstimator {
         Ok(())
     }
 
-    /// The cost of one vote: 0 if there is an answer already. Votes that are not certain are not counted.
+    /// Estimates the cost of one vote: 0 if it is already answered. Optional votes are not counted.
     fn add_ask(
         &mut self,
         number: usize,

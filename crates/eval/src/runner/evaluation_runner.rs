@@ -1,5 +1,5 @@
-//! The state of a run: starts questions within its limits, and records what becomes of them. `voting` has the part that
-//! only panels need.
+//! The state of a run: starts questions within its limits, and records their results. `voting` has the part that only
+//! panels need.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use crate::prompt::TruncatedValue;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
 use crate::shared::{QuestionCoordinator, QuestionIntent};
 
-/// Identical questions that may wait for one answer. Beyond that, reading waits, too, since each holds its trajectory.
+/// Maximum number of questions that wait for the answer to an identical one. Beyond that, reading pauses, since each
+/// holds its trajectory.
 const MAX_WAITING: usize = 10_000;
 
 /// The state of a run. Only the dispatching task touches it, so it needs no lock.
@@ -40,7 +41,8 @@ pub(super) struct EvaluationRunner<'w> {
     pub(super) progress: RunProgress,
     /// Planned questions.
     pub(super) pending: VecDeque<JudgeJob>,
-    /// Questions to one judge that go before all of `pending`: votes of open ballots, and what did not fit a moment ago.
+    /// Questions to one judge that precede all of `pending`: votes of open ballots, and questions that did not fit
+    /// into the limits.
     pub(super) next_asks: VecDeque<JudgeAsk>,
     pub(super) tasks: JoinSet<FinishedTask>,
     /// Questions that wait for an identical one in flight. Every question in flight has an entry.
@@ -49,14 +51,14 @@ pub(super) struct EvaluationRunner<'w> {
     waiting_asks: usize,
     /// Ballots with outstanding votes, by number. Empty unless there is a panel.
     pub(super) ballots: HashMap<u64, OpenBallot>,
-    /// Ballots that were opened so far.
+    /// Number of ballots opened so far.
     pub(super) ballot_count: u64,
-    /// Questions that were sent so far.
+    /// Number of questions sent so far.
     asked: u64,
     /// Upper bound in dollars of the questions in flight.
     reserved_usd: f64,
-    /// Upper bound in dollars of what may have been billed beyond the costs of the recorded outcomes: answers without
-    /// reported usage, and votes of open ballots.
+    /// Upper bound in dollars of costs that are not in recorded outcomes: answers without reported usage, and votes
+    /// of open ballots.
     pub(super) unrecorded_usd: f64,
     /// Set once: no further question is started.
     pub(super) stopping: Option<RunTermination>,
@@ -66,11 +68,11 @@ pub(super) struct EvaluationRunner<'w> {
     ignore_cache: bool,
     /// Added to the number of every repetition: other numbers are other questions to the cache.
     first_repeat: u32,
-    /// Decides with other processes who asks; `None` for a run that is alone.
+    /// Coordinates with other processes who asks; `None` for a run in a single process.
     coordinator: Option<Arc<dyn QuestionCoordinator>>,
 }
 
-/// A question with votes that are still to come.
+/// A question with outstanding votes.
 pub(super) struct OpenBallot {
     pub(super) job: JudgeJob,
     /// In the order of arrival.
@@ -84,7 +86,7 @@ pub(super) struct OpenBallot {
 /// Which votes of a ballot are being asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BallotStage {
-    /// The first answer of the only member. It may show how sure the judge is.
+    /// The first answer of the only member, which may report the probability of its label.
     FirstAnswer,
     /// All answers of the members.
     Members,
@@ -247,7 +249,7 @@ impl<'w> EvaluationRunner<'w> {
         QuestionIntent { key, trajectory_id, step_index, rubric_hash, judge, max_cost_usd }
     }
 
-    /// Records the answer that an identical question has had.
+    /// Records the cached answer of an identical question.
     pub(super) fn record_cached(
         &mut self,
         ask: &JudgeAsk,
@@ -323,7 +325,7 @@ impl<'w> EvaluationRunner<'w> {
             None => Some(self.record_answer(&asked, price)?),
         };
         for ask in waiting {
-            // An identical question shares the answer, which is paid for once.
+            // Identical questions share the answer, which is paid for once.
             let effort = QuestionCost { is_endpoint_at_fault, ..QuestionCost::default() };
             self.ledger.asked(ask.job.trajectory_id(), effort);
             let Some(line) = &recorded else {
@@ -339,7 +341,7 @@ impl<'w> EvaluationRunner<'w> {
         Ok(())
     }
 
-    /// Ends a question in flight: frees what was reserved for it, and returns the questions that wait for its answer.
+    /// Ends a question in flight: releases its reserved cost, and returns the questions that wait for its answer.
     pub(super) fn take_waiting(&mut self, key: QuestionKey, reserved_usd: f64) -> Vec<JudgeAsk> {
         self.reserved_usd = (self.reserved_usd - reserved_usd).max(0.0);
         let waiting = self.waiting.remove(&key).unwrap_or_default();
@@ -356,8 +358,8 @@ impl<'w> EvaluationRunner<'w> {
         self.ledger.asked(asked.ask.job.trajectory_id(), effort);
     }
 
-    /// Notes whether the judge answers, and stops the run where it cannot go on. Returns false if the question stays
-    /// open.
+    /// Records whether the judge answered, and stops the run if it cannot continue. Returns false if the question
+    /// stays open.
     fn judge_is_usable(&mut self, asked: &AskedQuestion) -> bool {
         let number = asked.ask.judge;
         match &asked.judgement.result {

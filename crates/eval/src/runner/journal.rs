@@ -1,4 +1,4 @@
-//! Writes down what a run finds: verdicts for later runs, outcomes and trajectories for its own report.
+//! Writes the results of a run: verdicts for later runs, outcomes and trajectories for its own report.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,9 +13,9 @@ use super::ledger::RunLedger;
 use crate::outcome::OutcomeLine;
 use crate::run::{AppendLog, CachedVerdict, JudgeAnswer, QuestionKey, RunFileError, RunFolder, VerdictCache};
 
-/// Buffered lines are written when they exceed this size, if not earlier.
+/// Buffered bytes above which lines are written, if not earlier.
 const BATCH_BYTES: usize = 256 << 10;
-/// Observations are stored for reading, not for judging, so only their beginning is kept.
+/// Maximum stored bytes of an observation: they are stored for reading, not for judging.
 const RESULT_BYTES: usize = 2_000;
 
 /// The ledger of `gradus eval`: four append-only files and a thread that syncs them.
@@ -102,8 +102,8 @@ impl RunLedger for RunJournal {
         self.cache.add(key, verdict)
     }
 
-    /// Hands verdicts and outcomes to the operating system; from then on they survive this process. Verdicts come
-    /// first: an answer that was paid for must be known to later runs even if the process dies between the two writes.
+    /// Passes verdicts and outcomes to the operating system; they then survive this process. Verdicts come first:
+    /// later runs must know a paid answer even if the process dies between the two writes.
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
         // Trajectories before outcomes: readers drop an outcome without its trajectory.
@@ -159,7 +159,7 @@ fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
 
 /// A thread that waits for `fsync`, which may take tens of milliseconds.
 struct JournalSyncer {
-    /// Holds one request: several requests while the thread is busy become one.
+    /// A queue of one request: requests while the thread is busy are merged.
     wishes: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
@@ -178,7 +178,7 @@ impl JournalSyncer {
     }
 
     fn request_sync(&self) {
-        // A request that already waits covers this one as well.
+        // A waiting request covers this one as well.
         let _ = self.wishes.try_send(());
     }
 

@@ -1,12 +1,12 @@
-//! Which judges of a run still answer. A panel decides without a judge that does not, as long as more than half of its
-//! members are left.
+//! Tracks which judges of a run still answer. A panel continues without a dead judge, as long as more than half of
+//! its members are left.
 
 use std::sync::Arc;
 
 use super::panel::JudgePanel;
 use crate::judge::ModelJudge;
 
-/// After this many consecutive failures a judge counts as dead.
+/// Maximum number of consecutive failures, after which a judge counts as dead.
 const FAILURES_IN_A_ROW: u32 = 50;
 /// The same at the end of a run, when no further questions can show whether it recovered.
 const FAILURES_AT_THE_END: u32 = 10;
@@ -23,7 +23,7 @@ struct JudgeState {
     /// Reset by every answer, readable or not.
     failures_in_a_row: u32,
     last_failure: String,
-    /// Why it is not asked any more.
+    /// Why it is no longer asked.
     dropped_because: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl JudgeHealth {
         &self.judges[number].name
     }
 
-    /// Why the judge is not asked any more.
+    /// Returns why the judge is no longer asked.
     pub(super) fn dropped_because(&self, number: usize) -> Option<&str> {
         self.judges[number].dropped_because.as_deref()
     }
@@ -61,7 +61,7 @@ impl JudgeHealth {
         self.judges[number].failures_in_a_row = 0;
     }
 
-    /// Counts a failed request. Returns false if the judge is dead by now and the run cannot do without it.
+    /// Counts a failed request. Returns false if the judge is now dead and the run cannot continue without it.
     pub(super) fn record_failure(&mut self, number: usize, reason: String) -> bool {
         let state = &mut self.judges[number];
         state.failures_in_a_row += 1;
@@ -69,7 +69,7 @@ impl JudgeHealth {
         state.failures_in_a_row < FAILURES_IN_A_ROW || self.drop_judge(number, reason)
     }
 
-    /// Asks the judge nothing more, if the rest of the panel can decide. Returns false if it cannot.
+    /// Stops asking the judge if the rest of the panel can decide. Returns false if it cannot.
     pub(super) fn drop_judge(&mut self, number: usize, reason: String) -> bool {
         let is_member = number < self.member_count;
         let left = self.members().enumerate().filter(|(at, state)| *at != number && state.dropped_because.is_none());
@@ -80,7 +80,8 @@ impl JudgeHealth {
         true
     }
 
-    /// The last failure, if so many judges failed at the end of the run that no question could be decided any more.
+    /// Returns the last failure, if so many judges failed at the end of the run that no further question could be
+    /// decided.
     pub(super) fn death_at_the_end(&self) -> Option<&str> {
         let is_failing = |state: &&JudgeState| state.failures_in_a_row >= FAILURES_AT_THE_END;
         let is_out = |state: &&JudgeState| is_failing(state) || state.dropped_because.is_some();

@@ -1,42 +1,42 @@
-//! The ledger of a run: where it writes what it finds. `gradus eval` writes files, the server writes to its store.
+//! The ledger of a run: where its results are stored. `gradus eval` writes files, the server writes to its store.
 
 use gradus_core::trajectory::Trajectory;
 
 use crate::outcome::OutcomeLine;
 use crate::run::{CachedVerdict, QuestionKey, RunFileError};
 
-/// What a question cost, whether it was answered or not.
+/// The cost of a question, answered or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QuestionCost {
     pub calls: u32,
-    /// What counts against a budget: the reported cost or, without a report, its upper bound.
+    /// The cost that counts against a budget: the reported cost or, without a report, its upper bound.
     pub cost_usd: f64,
     /// Whether the price of a call is known.
     pub is_priced: bool,
-    /// There is no answer because of the endpoint: it is down, overloaded, or violates its protocol.
+    /// Whether the endpoint is the reason for a missing answer: it is down, overloaded, or violates its protocol.
     pub is_endpoint_at_fault: bool,
 }
 
-/// The memory of a run. The runner calls it from one task, in this order per trajectory: `trajectory`, `planned`, then
-/// `asked` and `outcome` or `answered` for each question.
+/// Stores the results of a run. The runner calls it from one task: per trajectory, it first stores the trajectory,
+/// then sets the number of questions, then records the cost and the outcome of each question.
 pub trait RunLedger {
     /// Stores a trajectory. Returns true if the run has stored exactly this one before, so that its earlier answers
     /// still hold.
     fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError>;
 
-    /// The number of questions about a trajectory. As many outcomes follow, unless the run is stopped.
+    /// Sets the number of questions about a trajectory. As many outcomes follow, unless the run is stopped.
     fn planned(&mut self, _trajectory_id: &str, _questions: usize) {}
 
     /// Records an outcome that cost nothing: by rules, from the cache, not applicable, or failed.
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
 
-    /// Records the outcome of a question that a model answered. The verdict was handed to [`RunLedger::cache`] before.
+    /// Records the outcome of a question that a model answered. Its verdict was stored before.
     fn answered(&mut self, line: &OutcomeLine, _key: QuestionKey) -> Result<(), RunFileError> {
         self.outcome(line)
     }
 
-    /// Keeps the raw answer of the judge that the outcome before it was parsed from. `None` stands for the answer to an
-    /// identical question, which was kept with the same key. By default answers are not kept.
+    /// Stores the raw answer of the judge that the previous outcome was parsed from. `None` refers to the answer to
+    /// an identical question, which was stored with the same key. By default answers are not stored.
     fn raw_response(
         &mut self,
         _line: &OutcomeLine,
@@ -55,7 +55,7 @@ pub trait RunLedger {
     /// Stores a verdict for later runs.
     fn cache(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError>;
 
-    /// Makes everything so far survive this process. The runner calls it after each batch of answers.
+    /// Writes everything so far, so that it survives this process. The runner calls it after each batch of answers.
     fn write(&mut self) -> Result<(), RunFileError>;
 
     /// Writes if much is buffered. Called while planning, when no answers arrive.

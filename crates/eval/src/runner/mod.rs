@@ -1,5 +1,5 @@
-//! Runs the evaluators over trajectories: plans the questions, keeps a bounded number of them in flight, and writes
-//! down every answer before it starts the next question.
+//! Runs the evaluators over trajectories: plans the questions, keeps a bounded number of them in flight, and records
+//! every answer before it starts the next question.
 //!
 //! One task dispatches, and each question to a model is a task of its own. A question counts as in flight until its
 //! outcome is in the journal. So whenever the process dies, at most the questions in flight are asked again.
@@ -48,8 +48,8 @@ use crate::shared::QuestionCoordinator;
 use evaluation_runner::EvaluationRunner;
 use journal::RunJournal;
 
-/// Questions that are planned ahead: enough to show a total for most runs, few enough that their trajectories fit in
-/// memory.
+/// Maximum number of questions that are planned ahead: enough to show a total for most runs, few enough that their
+/// trajectories fit in memory.
 const PLANNED_AHEAD: usize = 500;
 /// Interval of progress reports and of syncing the journal.
 const TICK: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// Interrupts a run: the first message lets questions in flight finish, the second one drops them.
 pub type InterruptReceiver = mpsc::UnboundedReceiver<()>;
 
-/// Judges trajectories until the channel closes, and keeps the outcomes in the run's folder. A resumed run skips
+/// Judges trajectories until the channel closes, and stores the outcomes in the run's folder. A resumed run skips
 /// questions that its journal already answers.
 pub async fn run_evaluation(
     plan: RunPlan,
@@ -70,7 +70,7 @@ pub async fn run_evaluation(
     run_selected(plan, None, folder, cache, trajectories, interrupts, watcher).await
 }
 
-/// The same for a selection of the questions; `None` asks all of them.
+/// Like [`run_evaluation`], for a selection of the questions; `None` asks all of them.
 pub async fn run_selected(
     plan: RunPlan,
     selection: Option<QuestionSelection>,
@@ -88,18 +88,18 @@ pub async fn run_selected(
     run_all_questions(runner.with_selection(selection), trajectories, interrupts).await
 }
 
-/// Which questions a run asks, and with whom it agrees on them.
+/// The questions that a run asks, and the coordinator of the processes that share them.
 #[derive(Debug, Default)]
 pub struct QuestionScope {
     /// `None` asks all of them.
     pub selection: Option<QuestionSelection>,
-    /// `None` for a process that judges alone.
+    /// `None` for a single process.
     pub coordinator: Option<Arc<dyn QuestionCoordinator>>,
 }
 
-/// The same with any ledger, and with answers and limits that several processes may share. A question that a shared limit
-/// refuses is recorded as failed, and the run goes on: rules still judge, and others may have answered what is asked
-/// next. A limit that is only exhausted for now stops the run.
+/// Like [`run_selected`], with any ledger, and with answers and limits that several processes may share. A question
+/// that a shared limit refuses is recorded as failed, and the run continues: rules still judge, and other processes
+/// may have answered later questions. A temporarily exhausted limit stops the run.
 pub async fn run_shared(
     plan: RunPlan,
     run_id: &str,

@@ -1,5 +1,5 @@
-//! Who is asked each question of a run: one judge, several judges, one judge several times, or a cheap judge before an
-//! expensive one.
+//! The judges that are asked each question of a run: one judge, several judges, one judge several times, or a cheap
+//! judge before an expensive one.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use crate::judge::ModelJudge;
 use crate::prompt::PromptWindow;
 use crate::run::{JudgeModelRecord, PanelRecord};
 
-/// Repeats of a single first judge whose endpoint reports no log-probabilities, if the user names no number.
+/// Default number of repeats of a single first judge whose endpoint reports no log-probabilities.
 pub const DEFAULT_ESCALATION_REPEATS: u32 = 3;
-/// Votes on a question at most: judges times repeats. More of them cost money and hardly change a majority.
+/// Maximum votes on a question: judges times repeats. More cost money and hardly change a majority.
 pub const MAX_VOTES: usize = 9;
 
 /// The judges of a run, with how often and in which order they are asked.
@@ -24,11 +24,11 @@ pub struct JudgePanel {
     escalation: Option<EscalationPolicy>,
 }
 
-/// When a question goes to a better judge, and which.
+/// The policy for escalating questions to a better judge.
 #[derive(Clone, Debug)]
 pub struct EscalationPolicy {
     pub judge: Arc<ModelJudge>,
-    /// The first judge is unsure if it finds its label less probable than this.
+    /// The first judge counts as unsure if the probability of its label is below this.
     pub min_probability: f64,
     /// The share of questions that are escalated although the first judge is sure, to check it.
     pub audit_share: f64,
@@ -109,7 +109,7 @@ impl JudgePanel {
         self.members.len() == 1 && self.repeats == 1 && self.escalation.is_none()
     }
 
-    /// Those that are asked about every question.
+    /// Returns the judges that are asked about every question.
     pub fn members(&self) -> &[Arc<ModelJudge>] {
         &self.members
     }

@@ -95,7 +95,7 @@ struct CachedRenderer {
     renderer: PromptRenderer,
 }
 
-/// Bound of that cache: sources with many different agents would fill the memory.
+/// Maximum number of cached renderers: sources with many different agents would fill the memory.
 const KEPT_RENDERERS: usize = 64;
 
 impl QuestionPlanner {
@@ -204,7 +204,7 @@ impl QuestionPlanner {
     fn renderer_for_job(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {
         let uses_prompt = rubric.template.variables().any(|variable| variable == RubricVariable::SystemPrompt);
         let system_prompt = job.trajectory.system_prompt.as_ref().filter(|_| uses_prompt);
-        // Trajectories of one source share the text. Those that were read from a store do not, and have to be compared.
+        // Trajectories of one source share the text. Those from a store do not, so their texts are compared.
         let is_same = |cached: Option<&Arc<str>>| match (cached, system_prompt) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
             (one, other) => one.is_none() && other.is_none(),

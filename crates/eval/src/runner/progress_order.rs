@@ -22,7 +22,7 @@ impl AnsweredQuestions {
     }
 }
 
-/// Reads the journal of a run. Failed questions are not included, so they are asked again.
+/// Reads the answered questions from the journal of a run. Failed ones are not included, so they are asked again.
 pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFileError> {
     let path = folder.outcomes_path();
     let file = match File::open(&path) {
@@ -35,7 +35,7 @@ pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFi
         let line = line.map_err(|error| RunFileError::new(&path, error))?;
         // An incomplete line, left by a crash, is not an answer.
         let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
-        // Where the cost of one vote is not known, that of the others still counts.
+        // If the cost of one vote is unknown, that of the others still counts.
         let of_votes = || line.votes.iter().filter_map(|vote| vote.cost_usd).sum();
         done.cost_usd += line.cost_usd.unwrap_or_else(of_votes);
         if line.outcome != OutcomeKind::Failed {

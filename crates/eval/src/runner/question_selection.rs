@@ -1,5 +1,5 @@
-//! Which questions of a plan are asked. A judge test asks about single steps whose truth is known, not about all of
-//! them, and some of its questions several times.
+//! Selects the questions of a plan that are asked. A judge test only asks about steps whose truth is known, and
+//! repeats some questions.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ pub struct QuestionSelection {
 }
 
 impl QuestionSelection {
-    /// Nothing is selected yet. `repeat` numbers deliberate repetitions of the same questions, from 0: each repetition
-    /// has verdicts of its own in the cache.
+    /// Starts an empty selection. `repeat` numbers deliberate repetitions of the same questions, from 0: each
+    /// repetition has its own verdicts in the cache.
     pub fn with_repeat(repeat: u32) -> QuestionSelection {
         QuestionSelection { questions: HashSet::new(), repeat }
     }

@@ -17,7 +17,7 @@ pub(super) struct QuestionTask {
     pub(super) reserved_usd: f64,
     pub(super) judge: Arc<ModelJudge>,
     pub(super) question: PreparedQuestion,
-    /// Who decides when to ask; `None` for a run that is alone.
+    /// The coordinator that decides when to ask; `None` for a run in a single process.
     pub(super) turn: Option<(Arc<dyn QuestionCoordinator>, QuestionIntent)>,
 }
 

@@ -13,7 +13,7 @@ use crate::run::RunFileError;
 const GRACE: Duration = Duration::from_secs(5);
 
 impl EvaluationRunner<'_> {
-    /// Progress is reported after the write, so everything that is shown as finished is on disk.
+    /// Writes results and then reports progress, so that everything that is shown as finished is on disk.
     pub(super) fn tick(&mut self) -> Result<(), RunFileError> {
         // What is shown as done is on disk.
         self.ledger.write_all()?;
@@ -39,7 +39,7 @@ impl EvaluationRunner<'_> {
     }
 
     pub(super) fn interrupt(&mut self) {
-        // While the server is loading its model there is nothing to wait for.
+        // While the server is loading its model, no answers are expected.
         let is_loading = self.health.judges().any(|judge| judge.client.loading_for().is_some());
         if self.stopping == Some(RunTermination::Interrupted) || is_loading {
             self.stopping = Some(RunTermination::Interrupted);

@@ -1,4 +1,4 @@
-//! What a run asks, within which limits, and how it can end.
+//! The plan of a run: its questions, its limits, and how it can end.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct RunPlan {
     pub judge: Option<JudgePanel>,
     pub tools: ToolTexts,
     pub limits: RunLimits,
-    /// Asks again what is in the cache. New answers are still added to it.
+    /// Asks again even if an answer is cached. New answers are still added to the cache.
     pub ignore_cache: bool,
 }
 

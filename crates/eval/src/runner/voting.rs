@@ -1,4 +1,4 @@
-//! The ballots of a run with several judges or repeats: which votes are asked for, and when they become an outcome.
+//! The ballots of a run with several judges or repeats: requests votes, and turns them into an outcome.
 
 use gradus_llm::price::TokenPrice;
 
@@ -34,7 +34,7 @@ impl EvaluationRunner<'_> {
         self.ballots.insert(number, ballot);
     }
 
-    /// A vote from the cache. It cost nothing in this run.
+    /// Casts a vote from the cache. It cost nothing in this run.
     pub(super) fn cast_cached_vote(
         &mut self,
         ask: &JudgeAsk,
@@ -56,7 +56,7 @@ impl EvaluationRunner<'_> {
         self.cast_vote(ask, CastVote { judge: ask.judge, vote, tokens: None, shortened })
     }
 
-    /// A vote that is not asked for, because its judge does not answer.
+    /// Casts a missing vote for a judge that does not answer.
     pub(super) fn cast_missing_vote(
         &mut self,
         ask: &JudgeAsk,
@@ -67,7 +67,7 @@ impl EvaluationRunner<'_> {
         self.cast_vote(ask, CastVote { judge: ask.judge, vote, tokens: None, shortened: Vec::new() })
     }
 
-    /// The vote of a question that was sent.
+    /// Casts the vote of a question that was sent.
     pub(super) fn cast_asked_vote(
         &mut self,
         ask: &JudgeAsk,
@@ -90,7 +90,7 @@ impl EvaluationRunner<'_> {
         self.cast_vote(ask, CastVote { judge: ask.judge, vote, tokens, shortened })
     }
 
-    /// The vote of a question that is identical to one that was sent. The cost stays with that one.
+    /// Casts the vote of a question that is identical to one that was sent. The cost stays with that one.
     pub(super) fn cast_shared_vote(
         &mut self,
         ask: &JudgeAsk,
@@ -140,7 +140,7 @@ impl EvaluationRunner<'_> {
     /// Adds a vote to its ballot. The last one of a stage leads to more votes or to the outcome.
     fn cast_vote(&mut self, ask: &JudgeAsk, cast: CastVote) -> Result<(), RunFileError> {
         let Some(number) = ask.ballot else { unreachable!("only ballots have votes") };
-        // A ballot of a run that was cut off is closed before its last answers arrive.
+        // A stopped run closes its ballots before the last answers arrive.
         let Some(ballot) = self.ballots.get_mut(&number) else { return Ok(()) };
         match ballot.stage {
             BallotStage::Escalated(_) => ballot.last_vote = Some(cast),
@@ -204,7 +204,7 @@ impl EvaluationRunner<'_> {
                     reason == EscalationReason::Audit && matches!(decision, PanelDecision::Unanswered { .. });
                 votes.push(last);
                 if is_audit_without_answer {
-                    // The first judges were sure: their verdict stands, and the audit has one case less.
+                    // The first judges were sure: their verdict stands, and the audit has one case fewer.
                     line = line.with_decision(first).with_single_vote(&votes[..votes.len() - 1]);
                 } else {
                     line.first_label = match first {
@@ -242,8 +242,8 @@ impl EvaluationRunner<'_> {
         self.record_outcome(&line)
     }
 
-    /// At the end of a run that was stopped: what open ballots have cost must not be lost with them. Their questions
-    /// count as failed, so that a resumed run asks for the missing votes.
+    /// Closes the open ballots of a stopped run, so that their cost is recorded. Their questions count as failed, so
+    /// that a resumed run asks for the missing votes.
     pub(super) fn close_open_ballots(&mut self) -> Result<(), RunFileError> {
         let mut open: Vec<(u64, OpenBallot)> = self.ballots.drain().collect();
         open.sort_by_key(|(number, _)| *number);
@@ -263,7 +263,7 @@ impl EvaluationRunner<'_> {
 }
 
 impl OutcomeLine {
-    /// How sure the judge was and which model it was, where the votes that decided are a single one.
+    /// Adds the label probability and the model, if a single vote decided.
     fn with_single_vote(mut self, deciding: &[CastVote]) -> OutcomeLine {
         if let [only] = deciding {
             self.label_probability = only.vote.label_probability;

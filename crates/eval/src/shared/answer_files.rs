@@ -16,7 +16,7 @@ impl AnswerFiles {
         AnswerFiles { folder }
     }
 
-    /// `None` also for a damaged file: the question is asked again, and the file is replaced.
+    /// Finds an answer. `None` also for a damaged file: the question is asked again, and the file is replaced.
     pub(super) fn find(&self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         let path = self.path(key);
         match fs::read(&path) {
@@ -26,7 +26,7 @@ impl AnswerFiles {
         }
     }
 
-    /// Writes an answer. It survives this machine: an answer that is lost is paid for again.
+    /// Writes an answer durably, because a lost answer would be paid for again.
     pub(super) fn store(&self, key: QuestionKey, answer: &CachedVerdict) -> Result<(), RunFileError> {
         let path = self.path(key);
         let write = || -> std::io::Result<()> {

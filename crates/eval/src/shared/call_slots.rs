@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use super::file_locks::{open_lock_file, try_lock};
 use crate::run::RunFileError;
 
-/// Waiting time between two looks at all slots. It grows while there is none.
+/// Minimum and maximum wait between two scans of all slots. It grows while no slot is free.
 const MIN_WAIT: Duration = Duration::from_millis(10);
 const MAX_WAIT: Duration = Duration::from_millis(200);
 
@@ -18,8 +18,8 @@ const MAX_WAIT: Duration = Duration::from_millis(200);
 pub(super) struct CallSlots {
     folder: PathBuf,
     slot_count: usize,
-    /// Files that are open and not locked by this process. The mutex also makes sure that only one task of a process
-    /// looks for a slot, however many wait.
+    /// Files that are open and not locked by this process. The mutex also ensures that only one task of a process
+    /// scans for a slot, however many wait.
     idle_files: Mutex<HashMap<usize, File>>,
 }
 

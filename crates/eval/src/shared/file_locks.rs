@@ -21,14 +21,15 @@ pub(super) fn try_lock(file: &File, path: &Path) -> Result<bool, RunFileError> {
     }
 }
 
-/// Waits for the lock. For locks that are held for moments only.
+/// Waits for the lock. Only for locks that are held briefly.
 pub(super) fn wait_for_lock(path: &Path) -> Result<File, RunFileError> {
     let file = open_lock_file(path)?;
     file.lock().map_err(|reason| RunFileError::new(path, explain_missing_locks(reason)))?;
     Ok(file)
 }
 
-/// Mounted object stores take files and refuse locks; the message of the operating system does not say so.
+/// Explains a failed lock: mounted object stores support files but not locks, which the message of the operating
+/// system does not say.
 fn explain_missing_locks(reason: std::io::Error) -> std::io::Error {
     match reason.kind() {
         std::io::ErrorKind::Unsupported => std::io::Error::new(

@@ -38,19 +38,19 @@ pub struct QuestionIntent {
     pub max_cost_usd: f64,
 }
 
-/// Decides between processes who asks a question, and when.
+/// Coordinates which process asks a question, and when.
 pub trait QuestionCoordinator: fmt::Debug + Send + Sync {
-    /// The answer that any process has stored.
+    /// Returns the answer that any process has stored.
     fn find_answer(&self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
 
     /// Waits until this process may ask a question, or until another one has answered it.
     fn begin_question(&self, intent: QuestionIntent) -> CoordinatorFuture<'_, QuestionTurn>;
 }
 
-/// What becomes of a question.
+/// The result of waiting for the turn to ask a question.
 #[derive(Debug)]
 pub enum QuestionTurn {
-    /// Another process has answered it meanwhile.
+    /// Another process has answered it in the meantime.
     Answered(CachedVerdict),
     /// Ask it. Until the permit is finished or dropped, no other process asks the same question.
     Granted(Box<dyn QuestionPermit>),

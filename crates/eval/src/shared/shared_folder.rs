@@ -25,9 +25,9 @@ use crate::run::{CachedVerdict, QuestionKey, RunFileError};
 
 /// The version of the layout.
 const FORMAT: &str = "gradus shared folder 1\n";
-/// Lock files of questions. Two questions with the same file wait for each other, which is rare.
+/// Number of lock files of questions. Two questions with the same file wait for each other, which is rare.
 const QUESTION_LOCKS: u128 = 4096;
-/// Waiting time between two looks at a lock or at the budget. It grows while there is nothing to do.
+/// Minimum and maximum wait between two checks of a lock or of the budget. It grows while there is nothing to do.
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
@@ -56,7 +56,7 @@ impl SharedFolder {
         })
     }
 
-    /// What was spent through a folder, by any process.
+    /// Returns what all processes have spent through a folder.
     pub fn read_spend(root: &Path) -> Result<SharedSpend, RunFileError> {
         read_spend(root)
     }
@@ -143,7 +143,7 @@ impl QuestionPermit for FolderPermit {
     }
 }
 
-/// Runs what may wait for a disk or a file server beside the task that dispatches questions.
+/// Runs blocking file access outside the task that dispatches questions.
 async fn run_blocking<T: Send + 'static>(
     root: &Path,
     work: impl FnOnce() -> Result<T, RunFileError> + Send + 'static,
@@ -154,11 +154,11 @@ async fn run_blocking<T: Send + 'static>(
     }
 }
 
-/// Refuses a folder of another version, and one that is something else.
+/// Refuses a folder of another version, and one that is not a shared folder.
 fn check_format(root: &Path) -> Result<(), RunFileError> {
     let path = root.join("format");
     match fs::read_to_string(&path) {
-        // Several processes may begin at once: an empty file is about to be written by another one.
+        // Several processes may start at once: an empty file is about to be written by another one.
         Ok(text) if text == FORMAT || text.is_empty() => Ok(()),
         Ok(_) => {
             let reason = "made by another version of Gradus; use a new folder";

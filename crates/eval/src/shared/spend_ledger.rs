@@ -1,6 +1,6 @@
-//! What all processes have spent, in one small file that is changed under a lock. What a call may cost is reserved
-//! before it is made. Reservations belong to a process, and a process holds the lock of a file of its own while it
-//! lives, so the reservations of a dead one are found without clocks; they count as spent.
+//! The spending of all processes, in one small file that is changed under a lock. The maximum cost of a call is
+//! reserved before the call. Each process holds the lock of its own file while it lives, so the reservations of dead
+//! processes are found without clocks; they count as spent.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -62,7 +62,7 @@ pub struct SharedSpend {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reservation {
     Granted,
-    /// Calls in flight may cost less than their bound.
+    /// Not now: calls in flight may cost less than their bound.
     Later,
     Refused(String),
 }
@@ -71,7 +71,7 @@ pub(super) enum Reservation {
 pub(super) struct SpendLedger {
     folder: PathBuf,
     limits: SharedLimits,
-    /// The name of this process, and the lock that says that it lives.
+    /// The name of this process, and the lock that shows that it is alive.
     owner: String,
     _alive: File,
 }
@@ -93,7 +93,7 @@ impl SpendLedger {
                 return Ok(Reservation::Granted);
             }
             self.settle_dead_processes(state)?;
-            // Even if every call in flight cost nothing.
+            // Exceeded even if every call in flight cost nothing.
             match self.refusal(state.spent.plus(amount)) {
                 Some(reason) => Ok(Reservation::Refused(reason)),
                 None => Ok(Reservation::Later),
@@ -115,7 +115,7 @@ impl SpendLedger {
         })
     }
 
-    /// Why an amount is beyond a limit.
+    /// Returns why an amount exceeds a limit; `None` if it does not.
     fn refusal(&self, total: SpendAmount) -> Option<String> {
         if let Some(most) = self.limits.max_calls
             && total.calls > most
@@ -130,7 +130,7 @@ impl SpendLedger {
         None
     }
 
-    /// Nobody knows what the calls of a dead process cost, so they cost their upper bound.
+    /// Counts the reservations of dead processes as spent: the real cost of their calls is unknown.
     fn settle_dead_processes(&self, state: &mut SpendState) -> Result<(), RunFileError> {
         let others: Vec<String> = state.reserved.keys().filter(|owner| **owner != self.owner).cloned().collect();
         for owner in others {
@@ -161,8 +161,8 @@ impl SpendLedger {
 }
 
 impl Drop for SpendLedger {
-    /// Files of processes that ended well do not pile up. One with calls in flight keeps its file, so that others find
-    /// its reservations.
+    /// Removes the file of this process. If it has calls in flight, the file stays, so that others find its
+    /// reservations.
     fn drop(&mut self) {
         let is_settled = read_state(&self.folder).is_ok_and(|state| !state.reserved.contains_key(&self.owner));
         if is_settled {
@@ -177,7 +177,7 @@ impl SpendState {
     }
 }
 
-/// What was spent through a folder. Nothing if it was never used.
+/// Returns what was spent through a folder; 0 if it was never used.
 pub(super) fn read_spend(folder: &Path) -> Result<SharedSpend, RunFileError> {
     let total = read_state(folder)?.total();
     #[allow(clippy::cast_precision_loss, reason = "dollars for people")]
@@ -188,7 +188,7 @@ pub(super) fn read_spend(folder: &Path) -> Result<SharedSpend, RunFileError> {
 fn read_state(folder: &Path) -> Result<SpendState, RunFileError> {
     let path = folder.join("spend.json");
     match fs::read(&path) {
-        // A damaged file must not pass for an unused budget.
+        // A damaged file must not count as an unused budget.
         Ok(text) => serde_json::from_slice(&text).map_err(|error| RunFileError::new(&path, error.into())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(SpendState::default()),
         Err(error) => Err(RunFileError::new(&path, error)),

@@ -42,7 +42,7 @@ pub enum RunSelection {
 }
 
 impl RunSelection {
-    /// Why a run is not chosen; `None` if it is.
+    /// Returns why a run is not selected; `None` if it is.
     fn reason_against(self, run: &GradedRun) -> Option<&'static str> {
         match self {
             RunSelection::All => None,
@@ -120,7 +120,7 @@ impl RowWriter<'_> {
     }
 }
 
-/// A value without the ids of calls, which every run has of its own.
+/// Returns a value without the ids of calls, which differ in every run.
 fn without_ids(value: &Json) -> Json {
     match value {
         Json::Array(items) => items.iter().map(without_ids).collect(),
@@ -135,7 +135,7 @@ fn without_ids(value: &Json) -> Json {
     }
 }
 
-/// Where a row comes from, for those who look at a row and wonder.
+/// Returns where a row comes from, to trace it back.
 fn row_origin(run: &GradedRun, step: Option<u32>) -> Json {
     serde_json::json!({"trajectory_id": run.trajectory.trajectory_id, "step": step})
 }

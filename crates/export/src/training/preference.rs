@@ -2,10 +2,10 @@
 //! other wrong. Two sources:
 //!
 //! - `sibling`: two runs of the same task that are equal up to a step, at which one is right and the other wrong;
-//! - `correction`: a call that failed and was found wrong, and that the agent itself corrected with its next call of the
-//!   same tool. Every value of the corrected call must be in the prompt or in the wrong call: what only the error told
-//!   could not have been known. The thoughts are left out on both sides, because the thought of the correction speaks
-//!   of the failure.
+//! - `correction`: a call that failed and was found wrong, and that the agent itself corrected with its next call of
+//!   the same tool. Every value of the corrected call must be in the prompt or in the wrong call: values that only the
+//!   error contained could not have been known. The thoughts are left out on both sides, because the thought of the
+//!   correction speaks of the failure.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +18,7 @@ use super::{RowWriter, TrainingSettings, row_origin, without_ids};
 use crate::chat_form::{ChatForm, ChatShape, context_messages};
 use crate::graded_runs::{GradedRun, GradedRuns, StepQuality, replies};
 
-/// Pairs of one prompt: enough to learn the difference, and no prompt outweighs the others.
+/// Maximum number of pairs for one prompt: enough to learn the difference, and no prompt outweighs the others.
 const MAX_PAIRS_OF_PROMPT: usize = 4;
 
 /// A reply of a run.
@@ -43,7 +43,7 @@ struct PreferencePair {
 
 pub(super) fn write_pairs(runs: &GradedRuns, settings: &TrainingSettings, rows: &mut RowWriter<'_>) -> io::Result<()> {
     let form = settings.form;
-    // Replies by a digest of what was in front of them. Prompts are built again for the few pairs that are written: all
+    // Replies by a digest of the messages before them. Prompts are built again for the few pairs that are written: all
     // prompts of a long run together have the square of its size.
     let mut by_prompt: HashMap<u128, Vec<JudgedReply<'_>>> = HashMap::new();
     let mut order = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn write_pairs(runs: &GradedRuns, settings: &TrainingSettings, rows: 
     Ok(())
 }
 
-/// A reply is right if every call of it is.
+/// Returns the quality of a reply, which is right if every call of it is.
 fn reply_quality(run: &GradedRun, steps: &[TrajectoryStep]) -> StepQuality {
     let qualities: Vec<_> = steps.iter().map(|step| run.step_quality(step.index)).collect();
     if qualities.contains(&StepQuality::Wrong) {
@@ -93,7 +93,7 @@ fn reply_quality(run: &GradedRun, steps: &[TrajectoryStep]) -> StepQuality {
     }
 }
 
-/// The messages in front of a reply.
+/// Returns the messages before a reply.
 fn prompt_before(runs: &GradedRuns, run: &GradedRun, steps: &[TrajectoryStep], form: ChatForm) -> Vec<Json> {
     let first = steps.first().map_or(1, |step| step.index);
     let mut prompt = context_messages(runs, run, form);
@@ -175,7 +175,7 @@ fn has_known_values(value: &Json, known: &str) -> bool {
         Json::Array(items) => items.iter().all(|item| has_known_values(item, known)),
         Json::Object(object) => object.values().all(|item| has_known_values(item, known)),
         Json::String(text) => {
-            // As it stands inside of JSON.
+            // Escaped as in JSON.
             let quoted = Json::from(text.as_str()).to_string();
             known.contains(&quoted[1..quoted.len() - 1])
         }

@@ -1,5 +1,5 @@
 //! Rows of Eval Protocol: a conversation with the score of the run and a reward for each step. A step without a verdict
-//! has a reward of 0 that is marked as not valid in its metrics, because the format wants a number.
+//! has a reward of 0 that is marked as not valid in its metrics, because the format requires a number.
 
 use std::io;
 
@@ -68,7 +68,7 @@ fn step_output(run: &GradedRun, at: usize, step_index: u32) -> Json {
     })
 }
 
-/// One metric for each evaluator.
+/// Returns one metric for each evaluator.
 fn metrics<'v>(verdicts: impl Iterator<Item = &'v RunVerdict>) -> Map<String, Json> {
     let metric = |verdict: &RunVerdict| {
         let value = json!({
@@ -81,7 +81,7 @@ fn metrics<'v>(verdicts: impl Iterator<Item = &'v RunVerdict>) -> Map<String, Js
     verdicts.map(metric).collect()
 }
 
-/// The explanations, each with its evaluator in front.
+/// Joins the explanations, each after the name of its evaluator.
 fn reasons<'v>(verdicts: impl Iterator<Item = &'v RunVerdict>) -> String {
     let reason = |verdict: &RunVerdict| {
         let text = verdict.explanation.as_deref().unwrap_or(&verdict.label);

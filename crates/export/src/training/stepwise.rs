@@ -1,4 +1,4 @@
-//! Steps with labels, for process reward models: `prompt`, `completions`, `labels`. Ends in front of the first step
+//! Steps with labels, for process reward models: `prompt`, `completions`, `labels`. Ends before the first step
 //! without a verdict, because the format has no third value.
 
 use std::io;
@@ -50,7 +50,7 @@ fn message_text(message: &Json) -> String {
     lines.join("\n")
 }
 
-/// A step as text: thought, call, result.
+/// Returns a step as text: thought, call, result.
 fn step_text(step: &TrajectoryStep) -> String {
     let mut lines = Vec::new();
     lines.extend(step.thought.as_ref().map(|thought| format!("Thought: {thought}")));

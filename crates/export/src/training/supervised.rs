@@ -1,4 +1,4 @@
-//! Supervised fine-tuning: one row for each conversation. A conversation is cut in front of its first turn that was not
+//! Supervised fine-tuning: one row for each conversation. A conversation is cut before its first turn that was not
 //! chosen, so that no content is trained on twice and none that was found wrong.
 
 use std::io;

@@ -1,19 +1,19 @@
-//! Arguments as models write them. Whether they fit the tool, the tool says.
+//! Parses arguments as models write them. The tool itself checks them against its schema.
 
 use gradus_react::lenient_json::parse_lenient_json;
 use serde_json::{Map, Value};
 
-/// How deep a text may be packed into texts.
+/// Maximum number of nested JSON strings that are unwrapped.
 const MAX_WRAPPINGS: usize = 3;
 
-/// The object that a model's text stands for; else a line for the model.
+/// Parses the text of a model into an object. The error is a line for the model.
 pub(super) fn parse_tool_arguments(text: &str) -> Result<Value, String> {
     let mut text = text.trim().to_owned();
     if text.is_empty() {
         return Ok(Value::Object(Map::new()));
     }
     for _ in 0..MAX_WRAPPINGS {
-        // Whoever grades the call reads what is nearly JSON as well; so it is carried out.
+        // The grader reads text that is almost JSON, too, so the call is made.
         let value = match serde_json::from_str::<Value>(&text) {
             Ok(value) => value,
             Err(error) => match parse_lenient_json(&text).filter(|_| text.starts_with(['{', '"', '\''])) {
@@ -28,7 +28,7 @@ pub(super) fn parse_tool_arguments(text: &str) -> Result<Value, String> {
         match value {
             Value::Object(object) => return Ok(Value::Object(object)),
             Value::Null => return Ok(Value::Object(Map::new())),
-            // JSON in a text, as some models and proxies write it.
+            // JSON inside a string, as some models and proxies write it.
             Value::String(inner) if inner.trim_start().starts_with('{') => text = inner.trim().to_owned(),
             other => {
                 return Err(format!("the arguments must be a JSON object, and are {}", describe_json_type(&other)));

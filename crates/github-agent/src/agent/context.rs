@@ -10,11 +10,11 @@ use crate::plural::format_count;
 
 /// A conservative estimate for JSON and code: tokens are seldom shorter.
 pub(super) const BYTES_OF_A_TOKEN: usize = 3;
-/// Bytes for role, id and punctuation of a message.
+/// Estimated bytes for role, id and punctuation of a message.
 const AROUND: usize = 40;
-/// Bytes of an old observation that stay.
+/// Maximum size in bytes of an old observation after shortening.
 const OLD: usize = 240;
-/// Bytes of the newest observations that stay at least.
+/// Minimum size in bytes to which the newest observations are shortened.
 const NEW: usize = 2_000;
 /// Beginning of notes that the agent writes into the conversation.
 pub(super) const MARK: &str = "[agent: ";
@@ -74,12 +74,12 @@ pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
     total <= room
 }
 
-/// The length of all messages.
+/// Returns the estimated bytes of all messages.
 pub(super) fn sum_message_sizes(state: &AgentState) -> usize {
     state.messages.iter().map(measure_message).sum()
 }
 
-/// Bytes that a tool definition takes in every request.
+/// Estimates the bytes that a tool definition takes in every request.
 pub(super) fn size_of_tool(tool: &ChatToolDefinition) -> usize {
     AROUND + tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
@@ -94,17 +94,17 @@ fn drop_oldest(state: &mut AgentState) -> bool {
     let are = if state.dropped == 1 { "is" } else { "are" };
     let note = format!("{MARK}{earlier} of this conversation {are} left out to save room]");
     state.messages.insert(0, PromptMessage::User { text: note });
-    // One place further behind than without the note.
+    // The note takes one more position.
     state.requests.iter_mut().for_each(|at| *at = *at + 1 - second);
     true
 }
 
-/// Defuses text in an observation that imitates a note of the agent.
+/// Changes text in an observation that imitates a note of the agent, so that it no longer does.
 pub(super) fn without_marks(text: String) -> String {
     if text.contains(MARK) { text.replace(MARK, "[agent : ") } else { text }
 }
 
-/// Estimated bytes of a message in a request.
+/// Estimates the bytes of a message in a request.
 pub(super) fn measure_message(message: &PromptMessage) -> usize {
     AROUND
         + match message {
@@ -116,7 +116,7 @@ pub(super) fn measure_message(message: &PromptMessage) -> usize {
         }
 }
 
-/// Observations are tool messages, or user messages with the prefix of text mode.
+/// Whether this is a tool message, or a user message with the prefix of text mode.
 fn is_observation(message: &PromptMessage) -> bool {
     match message {
         PromptMessage::Tool { .. } => true,
@@ -179,8 +179,8 @@ fn truncate_with_note(text: &mut String, length: usize) {
     text.push_str(&note);
 }
 
-/// Where the note of an earlier cut begins, and the number in it. A tool that imitates the note gains nothing:
-/// everything before it is cut like any text.
+/// Finds the note of an earlier cut: where it begins, and the number in it. A tool that imitates the note gains
+/// nothing: everything before it is cut like any text.
 fn before_note(text: &str) -> (usize, usize) {
     let note = || {
         let body = text.strip_suffix(CUT)?;

@@ -75,7 +75,7 @@ impl AgentDriver<'_> {
         machine: &mut AgentStateMachine<'_>,
         request: &str,
     ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
-        // A machine that is still at work goes on with that.
+        // A machine that has not finished its request continues with it.
         let _ = machine.handle(AgentEvent::Request(request.to_owned()));
         self.save_session(machine)?;
         self.run(machine, false).await
@@ -86,7 +86,7 @@ impl AgentDriver<'_> {
         &mut self,
         machine: &mut AgentStateMachine<'_>,
     ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
-        // Nothing to do for a request that is still under way.
+        // A request that has not ended needs no event.
         let _ = machine.handle(AgentEvent::GoOn);
         self.run(machine, true).await
     }
@@ -99,7 +99,7 @@ impl AgentDriver<'_> {
         });
     }
 
-    /// The loop: ask the machine for the next action, carry it out, report the result as an event.
+    /// Loops: asks the machine for the next action, performs it, and reports the result as an event.
     async fn run(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
@@ -112,7 +112,7 @@ impl AgentDriver<'_> {
             model: model.name(),
             goes_on,
         });
-        // The call that those who look on have seen begin.
+        // Id of the call whose start the observers have seen.
         let mut open: Option<String> = None;
         loop {
             match machine.next_action() {
@@ -160,7 +160,7 @@ impl AgentDriver<'_> {
         }
     }
 
-    /// One model call. Observers see the request before and the reply after it.
+    /// Makes one model call. Observers see the request before and the reply after it.
     async fn ask_model(&mut self, machine: &mut AgentStateMachine<'_>) -> Result<(), SessionError> {
         let model = self.model;
         let reply = {
@@ -175,7 +175,7 @@ impl AgentDriver<'_> {
         self.save_session(machine)
     }
 
-    /// Once per call, also if it is repeated after a rate limit.
+    /// Notifies observers once per call, also if it is repeated after a rate limit.
     fn notify_call_started(
         &mut self,
         machine: &AgentStateMachine<'_>,
@@ -198,7 +198,7 @@ impl AgentDriver<'_> {
         open: &mut Option<String>,
     ) -> Result<(), SessionError> {
         let _ = machine.handle(AgentEvent::Returned(observation.clone()));
-        // Where the service wants to be left alone, the call is not over yet.
+        // At a rate limit the call is not over yet.
         if !matches!(machine.next_action(), AgentAction::Wait(..)) {
             *open = None;
             self.notify_observers(&ObserverEvent::Returned { call, observation });
@@ -212,7 +212,7 @@ impl AgentDriver<'_> {
         }
     }
 
-    /// Without a store this is a no-op.
+    /// Stores the session. Does nothing without a store.
     fn save_session(&mut self, machine: &AgentStateMachine<'_>) -> Result<(), SessionError> {
         match &mut self.keeper {
             Some(keeper) => keeper.keep(machine.state()),

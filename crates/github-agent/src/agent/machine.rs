@@ -60,13 +60,13 @@ pub enum AgentEvent {
 #[error("this cannot happen now")]
 pub struct InvalidTransition;
 
-/// Repetitions of one call after rate limits.
+/// Maximum number of waits for rate limits per call.
 const MAX_WAITS: u32 = 3;
-/// Calls of one reply that are made. Further ones get an observation that says so.
+/// Maximum number of calls of one reply that are made. Further ones get an observation that says so.
 const MAX_AT_ONCE: usize = 32;
-/// Limit of model providers for tool names and call ids.
+/// Maximum length of tool names and call ids that model providers accept.
 const MAX_NAME: usize = 64;
-/// How many times a conversation is shortened because the endpoint refused it as too long.
+/// Maximum number of times a conversation is shortened because the endpoint refused it as too long.
 const MAX_SHORTENINGS: u32 = 6;
 
 /// The settings and tools of a run with the state of its session.
@@ -78,7 +78,8 @@ pub struct AgentStateMachine<'t> {
     /// Tool definitions for native calls; empty in text mode, where they are part of the prompt.
     definitions: Vec<ChatToolDefinition>,
     system: String,
-    /// Bytes of every request that cannot be shortened: prompt and schemas. `schemas` is the part of the tools.
+    /// Bytes of every request that cannot be shortened: prompt and tool definitions. `schemas` is the part of the
+    /// definitions.
     fixed: usize,
     schemas: usize,
     /// Bytes of messages that the endpoint accepts, learnt from a refusal. Not part of the session, since it may
@@ -110,11 +111,11 @@ impl<'t> AgentStateMachine<'t> {
         };
         let system = prompt::build_system_prompt(&settings, &offered);
         let schemas = offered.iter().map(|tool| context::size_of_tool(&tool.definition)).sum();
-        // In the text form they stand in the prompt.
+        // In text mode they are part of the prompt.
         let fixed = system.len() + if definitions.is_empty() { 0 } else { schemas };
-        // A session file from before the beginnings of requests were recorded.
+        // A session file of a version that did not record where requests begin.
         if state.requests.is_empty() && !state.messages.is_empty() {
-            // A session from before it was noted where requests begin.
+            // A session of a version that did not record where requests begin.
             state.requests.push(0);
         }
         if let AgentPhase::Calling { calls, stage } = &mut state.phase {
@@ -130,17 +131,17 @@ impl<'t> AgentStateMachine<'t> {
         AgentStateMachine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
     }
 
-    /// For storing. It is only changed through [`AgentStateMachine::handle`].
+    /// Returns the state for storing. Only [`AgentStateMachine::handle`] changes it.
     pub fn state(&self) -> &AgentState {
         &self.state
     }
 
-    /// Tools that may be called.
+    /// Returns the tools that may be called.
     pub fn tools(&self) -> &[AgentTool] {
         &self.offered
     }
 
-    /// The request for the next [`AgentAction::Ask`].
+    /// Builds the request for the next [`AgentAction::Ask`].
     pub fn chat_request(&self) -> ChatRequest<'_> {
         ChatRequest {
             system: &self.system,
@@ -152,7 +153,7 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    /// What to do next in this state.
+    /// Returns what to do next in this state.
     pub fn next_action(&self) -> AgentAction {
         match &self.state.phase {
             AgentPhase::Idle => AgentAction::Rest,
@@ -161,7 +162,7 @@ impl<'t> AgentStateMachine<'t> {
             AgentPhase::Calling { calls, stage } => match (calls.front(), stage) {
                 (None, _) => AgentAction::Ask,
                 (Some(call), CallStage::Waiting(time)) => AgentAction::Wait(call.clone(), *time),
-                // No objections and no approval any more: both were settled before it began.
+                // Objections and approval were settled before the call began.
                 (Some(call), CallStage::Begun) => AgentAction::Call(call.clone()),
                 (Some(call), _) => match self.find_objection(call, stage) {
                     Some(observation) => AgentAction::Decline(call.clone(), observation),
@@ -230,7 +231,7 @@ impl<'t> AgentStateMachine<'t> {
         Ok(problem)
     }
 
-    /// Limits apply per request.
+    /// Resets the counters of limits, which apply per request.
     fn reset_counters(&mut self) {
         let state = &mut self.state;
         (state.replies, state.calls, state.malformed, state.shortenings) = (0, 0, 0, 0);
@@ -245,7 +246,7 @@ impl<'t> AgentStateMachine<'t> {
         if let Some(usage) = reply.usage {
             self.state.usage += usage;
         }
-        // Including tools that are kept back: naming one is a call, which is then declined with a reason.
+        // Includes withheld tools: naming one is a call, which is then declined with a reason.
         let is_tool = |name: &str| {
             self.toolbox.tools().iter().any(|tool| *tool.definition.name == *name)
                 || self.toolbox.kept_back(name).is_some()
@@ -328,8 +329,8 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    /// An id that is unique in the session. Some endpoints omit ids or number them from 0 in every reply, and some
-    /// refuse ids that other providers made.
+    /// Returns an id that is unique in the session. Some endpoints omit ids or number them from 0 in every reply, and
+    /// some refuse ids that other providers made.
     fn unique_call_id(&mut self, id: String, beside: &VecDeque<AgentToolCall>) -> String {
         let is_taken = |id: &str| {
             beside.iter().any(|call| call.id == id)
@@ -350,8 +351,8 @@ impl<'t> AgentStateMachine<'t> {
         format!("call_{number}")
     }
 
-    /// A request that is too long is shortened and repeated; any other failure ends the run. Retries belong to the
-    /// client.
+    /// Shortens a conversation that is too long and repeats the request; any other failure ends the run. Retries
+    /// belong to the client.
     fn handle_failure(&mut self, failure: &ModelCallFailure) {
         if let CallError::TooLong(_) = failure.error {
             let used = context::sum_message_sizes(&self.state);
@@ -362,7 +363,7 @@ impl<'t> AgentStateMachine<'t> {
             if self.state.shortenings <= MAX_SHORTENINGS {
                 context::fit_conversation(&mut self.state, wanted);
                 let left = context::sum_message_sizes(&self.state);
-                // As short as it gets is asked as well, but not twice.
+                // The shortest possible conversation is sent as well, but not twice.
                 if left < used {
                     self.learned_room = Some(left.max(wanted));
                     return self.advance_to_model();
@@ -373,7 +374,7 @@ impl<'t> AgentStateMachine<'t> {
         self.finish(AgentRunEnd::Failed(failure.to_string()), None);
     }
 
-    /// How much of the context the tool schemas take, as a hint for the user.
+    /// Describes how much of the context the tool definitions take, as a hint for the user.
     fn share_of_tools(&self) -> String {
         format!(
             "the schemas of {} take about {} tokens of it and cannot be shortened: --tools offers fewer",
@@ -382,7 +383,7 @@ impl<'t> AgentStateMachine<'t> {
         )
     }
 
-    /// Bytes of messages that fit into the context beside the constant part and the reply.
+    /// Returns the bytes of messages that fit into the context in addition to the constant part and the reply.
     fn message_budget_bytes(&self) -> usize {
         let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
         tokens.saturating_mul(context::BYTES_OF_A_TOKEN).saturating_sub(self.fixed)
@@ -456,8 +457,8 @@ impl<'t> AgentStateMachine<'t> {
     }
 }
 
-/// A tool name as providers accept it. A conversation with another name would be refused in every later request. What
-/// the model wrote is in the observation.
+/// Converts a tool name to one that providers accept. A conversation with another name would be refused in every
+/// later request. What the model wrote is in the observation.
 fn plain_name(name: &str) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '_' };
     let name: String = name.chars().take(MAX_NAME).map(plain).collect();

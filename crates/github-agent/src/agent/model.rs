@@ -7,10 +7,10 @@ use crate::tools::BoxFuture;
 
 /// A model behind an endpoint, or a script in its place.
 pub trait ChatModel: Send + Sync {
-    /// Model name in traces.
+    /// Returns the model name for traces.
     fn name(&self) -> &str;
 
-    /// One request, including the retries of the client.
+    /// Sends one request, including the retries of the client.
     fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>>;
 }
 

@@ -1,10 +1,10 @@
 //! Suggestions for a tool name that does not exist.
 
-/// Longer names are no typing mistakes, and the edit distance is quadratic.
+/// Maximum length of a compared name: longer ones are no typing mistakes, and the edit distance is quadratic.
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Up to three known names, best first: by Levenshtein distance, reduced for words in common.
+/// Returns up to three known names, best first: by Levenshtein distance, reduced for words in common.
 pub fn find_nearest_names<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return Vec::new();
@@ -17,7 +17,7 @@ pub fn find_nearest_names<'a>(name: &str, known: impl IntoIterator<Item = &'a st
         let distance = strsim::levenshtein(&lower, other);
         let shared = words.iter().filter(|word| self::split_name_words(other).contains(word)).count();
         if distance <= length / 3 || shared > 0 {
-            // A word in common counts for as much as a few letters.
+            // A common word makes up for a distance of a few letters.
             ranked.push((distance.saturating_sub(3 * shared), other));
         }
     }
@@ -25,7 +25,8 @@ pub fn find_nearest_names<'a>(name: &str, known: impl IntoIterator<Item = &'a st
     ranked.into_iter().take(MAX_SUGGESTIONS).map(|(_, other)| other).collect()
 }
 
-/// Words of at least three letters. `createIssue` shares no word with `create_issue`, but is a few edits away.
+/// Returns words of at least three letters. `createIssue` shares no word with `create_issue`, but is a few edits
+/// away.
 fn split_name_words(name: &str) -> Vec<&str> {
     name.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).collect()
 }

@@ -35,7 +35,7 @@ pub enum ObserverEvent<'e> {
     Confirms {
         call: &'e AgentToolCall,
     },
-    /// The approval was given or refused.
+    /// Approval was granted or refused.
     Confirmed {
         call: &'e AgentToolCall,
     },

@@ -51,7 +51,7 @@ Thought: why you are done
 Final Answer: your answer to the user
 ";
 
-/// The prompt for a form and a tool set. In text mode it lists the tools with their schemas.
+/// Builds the prompt for a mode and a tool set. In text mode it lists the tools with their schemas.
 pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
     let mut text = WHO.to_owned();
     if settings.read_only {
@@ -74,7 +74,7 @@ pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentToo
     text
 }
 
-/// The message for a reply that could not be used.
+/// Formats the message for a reply that could not be used.
 pub(super) fn format_correction(form: ToolCallMode, problem: &str) -> String {
     match form {
         ToolCallMode::Native => {

@@ -32,7 +32,7 @@ impl std::fmt::Debug for AgentRunRecorder<'_> {
 }
 
 impl<'r> AgentRunRecorder<'r> {
-    /// `exchanges` returns the number of recorded requests of the world.
+    /// Creates a recorder. `exchanges` returns the number of recorded requests of the world.
     pub fn new(exchanges: impl Fn() -> usize + Send + 'r) -> AgentRunRecorder<'r> {
         AgentRunRecorder {
             exchanges: Box::new(exchanges),
@@ -44,7 +44,7 @@ impl<'r> AgentRunRecorder<'r> {
         }
     }
 
-    /// Steps so far, also of a run that is still under way.
+    /// Returns the steps so far, also of an unfinished run.
     pub fn steps(&self) -> &[RunStep] {
         &self.steps
     }

@@ -1,4 +1,4 @@
-//! From a model's reply to what it wants: calls, an answer, or something that nobody can make sense of.
+//! Interprets a reply of the model: calls, an answer, a refusal, or something unusable.
 
 use std::borrow::Cow;
 
@@ -14,9 +14,9 @@ pub(super) enum ReplyIntent {
         /// What of the reply's text stays in the conversation.
         text: String,
         calls: Vec<ReplyToolCall>,
-        /// There was more, which is left out.
+        /// The reply had more calls, which were dropped.
         has_more: bool,
-        /// They were written as text, so what comes back is given as text.
+        /// The calls were written as text, so their results are returned as text.
         is_written: bool,
     },
     Answer {
@@ -30,13 +30,13 @@ pub(super) enum ReplyIntent {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct ReplyToolCall {
-    /// As the endpoint gave it; may be empty, or not the first of its name.
+    /// As the endpoint sent it; may be empty or a duplicate.
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
 }
 
-/// `is_tool` says whether there is a tool of that name.
+/// Interprets a reply. `is_tool` returns whether a tool with this name exists.
 pub(super) fn interpret_reply(
     form: ToolCallMode,
     reply: &ChatReply,
@@ -49,7 +49,7 @@ pub(super) fn interpret_reply(
     let cut = || format!("it was cut off after {max_tokens} tokens; write less at once");
     let is_cut = reply.stop == FinishReason::Length;
     match form {
-        // What lacks its end is neither an answer nor, if it is a call, one that could be made.
+        // A truncated reply is neither an answer nor a call that could be made.
         ToolCallMode::Native if is_cut && reply.calls.len() < 2 => ReplyIntent::Problem(cut()),
         ToolCallMode::Native if !reply.calls.is_empty() => read_native_reply(reply, is_cut),
         ToolCallMode::Native => match read_text_reply(&reply.text) {
@@ -69,7 +69,7 @@ pub(super) fn interpret_reply(
     }
 }
 
-/// Whether a text without native calls is one all the same, and no answer in which such a thing is told of.
+/// Whether calls in a text without native calls are meant as calls, and not an answer that mentions calls.
 fn is_meant(read: &TextCalls<'_>, text: &str, is_tool: impl Fn(&str) -> bool) -> bool {
     text.contains("<tool_call>") || read.calls.iter().all(|call| is_tool(&call.name))
 }
@@ -78,14 +78,14 @@ fn build_calls_intent(read: TextCalls<'_>) -> ReplyIntent {
     ReplyIntent::Calls {
         thought: read.thought.map(Cow::into_owned),
         text: read.kept.to_owned(),
-        // One list can hold more; it stays whole, as a part of it would be no JSON.
+        // A JSON list may have more calls. Its text stays whole, since a part of it would not be JSON.
         has_more: read.has_more || read.calls.len() > MAX_REPLY_CALLS,
         calls: read.calls.into_iter().take(MAX_REPLY_CALLS).map(to_reply_call).collect(),
         is_written: true,
     }
 }
 
-/// An answer is what is said behind what was thought aloud.
+/// Takes the text after the model's thinking as the answer.
 fn parse_answer_intent(text: &str) -> ReplyIntent {
     let (thinking, answer) = split_think(text);
     match answer.trim() {
@@ -104,9 +104,9 @@ fn to_reply_call(call: TextCall<'_>) -> ReplyToolCall {
 }
 
 fn read_native_reply(reply: &ChatReply, is_cut: bool) -> ReplyIntent {
-    // The last call may lack its end, and some endpoints close it so that nobody can tell.
+    // The last call may be truncated; some endpoints close its JSON, which hides that.
     let whole = reply.calls.len() - usize::from(is_cut);
-    // Some models think aloud or write the label also where they call tools natively.
+    // Some models write thinking or the label even with native calls.
     let (thinking, said) = split_think(&reply.text);
     let said = said.trim();
     let said = said.strip_prefix("Thought:").unwrap_or(said).trim();

@@ -12,7 +12,7 @@ pub struct RunStep {
     /// The name as the model wrote it, also if no such tool exists.
     pub tool: String,
     pub arguments: Value,
-    /// What the model was given, without notes of the agent.
+    /// The observation that the model got, without notes of the agent.
     pub observation: String,
     pub is_error: bool,
     /// Range in the recorded requests of the run.

@@ -9,7 +9,7 @@ use super::state::{AgentState, VERSION};
 
 /// Stores the state of a session after each step.
 pub trait AgentSessionStore: Send {
-    /// Must be durable when it returns: a write to GitHub may follow at once.
+    /// Stores the state durably before it returns: a write to GitHub may follow immediately.
     fn keep(&mut self, state: &AgentState) -> Result<(), SessionError>;
 }
 
@@ -48,7 +48,7 @@ impl SessionFile {
         }
     }
 
-    /// The stored session; none if there is no file yet. A file of another format version is refused.
+    /// Reads the stored session; none if there is no file yet. A file of another format version is refused.
     pub fn read(&self) -> Result<Option<AgentState>, SessionError> {
         let path = || self.path.clone();
         let bytes = match fs::read(&self.path) {
@@ -78,23 +78,23 @@ impl SessionFile {
         let mut file = create_private(&new)?;
         serde_json::to_writer(&mut file, state)?;
         file.write_all(b"\n")?;
-        // On disk before it is in place: a write that was carried out must not be forgotten.
+        // Synced before it is renamed: a write to GitHub that was made must not be forgotten.
         file.sync_data()?;
         fs::rename(&new, &self.path)?;
-        // Else the old one may be back in place after a power cut.
+        // Otherwise the old file may reappear after a power cut.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 
-/// Keeps the extension: `a.json` becomes `a.json.lock`.
+/// Appends to the whole file name: `a.json` becomes `a.json.lock`.
 fn append_file_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);
     path.with_file_name(name)
 }
 
-/// Readable by the user only: sessions contain what the agent has read.
+/// Creates a file that only the user can read: sessions contain what the agent has read.
 fn create_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

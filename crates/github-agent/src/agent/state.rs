@@ -24,22 +24,22 @@ pub enum ToolCallMode {
 #[derive(Clone, Copy, Debug)]
 pub struct AgentRunSettings {
     pub form: ToolCallMode,
-    /// Model replies per request.
+    /// Maximum number of model replies per request.
     pub max_steps: u32,
-    /// Tool calls for one request.
+    /// Maximum number of tool calls per request.
     pub max_calls: u32,
-    /// Tokens of one reply.
+    /// Maximum number of tokens of one reply.
     pub max_tokens: u32,
     pub temperature: Option<f64>,
     /// Context size of the model in tokens, including the reply.
     pub context_tokens: usize,
-    /// Offer and call only tools that change nothing.
+    /// Whether only tools that change nothing are offered and called.
     pub read_only: bool,
-    /// Ask for approval before destructive calls.
+    /// Whether destructive calls need approval.
     pub confirm_destructive: bool,
-    /// Total time per request for waiting on rate limits.
+    /// Maximum total time per request for waiting on rate limits.
     pub longest_wait: Duration,
-    /// Unusable replies in a row before the run fails.
+    /// Maximum number of unusable replies in a row before the run fails.
     pub max_malformed: u32,
 }
 
@@ -73,19 +73,19 @@ pub struct AgentToolCall {
     pub problem: Option<String>,
     /// Text of the model before the call; calls of one reply share it.
     pub thought: Option<String>,
-    /// Whether somebody was asked, and agreed.
+    /// Whether approval was granted; none if it was not requested.
     #[serde(default)]
     pub approved: Option<bool>,
-    /// How often a rate limit was waited for.
+    /// Number of waits for rate limits so far.
     #[serde(default)]
     pub waits: u32,
-    /// Beyond the limit of calls per reply, so that it is not made.
+    /// Whether the call is beyond the limit of calls per reply, so that it is not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_surplus: bool,
-    /// The call was written as text, so that its result is returned as text.
+    /// Whether the call was written as text, so that its result is returned as text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_written: bool,
-    /// The reply had more behind this call, which was dropped.
+    /// Whether the reply had further calls after this one, which were dropped.
     #[serde(default, alias = "is_first_of_several", skip_serializing_if = "std::ops::Not::not")]
     pub has_more_behind: bool,
 }
@@ -94,7 +94,7 @@ pub struct AgentToolCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentState {
     pub(super) version: u32,
-    /// As traces call the session.
+    /// Session id in traces.
     pub session: String,
     pub form: ToolCallMode,
     /// The conversation without system prompt and tools, which are rebuilt from settings.
@@ -122,14 +122,14 @@ pub struct AgentState {
     pub(super) recent: VecDeque<(u64, u64)>,
 }
 
-/// Format of session files.
+/// Version of the session file format.
 pub(super) const VERSION: u32 = 1;
 
 /// Where a session is in its loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AgentPhase {
-    /// Nothing was asked for yet.
+    /// There was no request yet.
     Idle,
     /// The model is to be asked.
     Asking,
@@ -149,7 +149,7 @@ pub(super) enum AgentPhase {
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallStage {
     Ready,
-    /// Somebody was asked and did not agree, for this reason.
+    /// Approval was refused, for this reason.
     Refused(String),
     /// Sent, or about to be.
     Begun,
@@ -185,7 +185,7 @@ impl AgentState {
         matches!(self.phase, AgentPhase::Asking | AgentPhase::Calling { .. })
     }
 
-    /// How the last request ended, and what the answer was.
+    /// Returns how the last request ended, and the answer.
     pub fn run_outcome(&self) -> Option<(&AgentRunEnd, Option<&str>)> {
         match &self.phase {
             AgentPhase::Done { end, answer } => Some((end, answer.as_deref())),
@@ -193,12 +193,12 @@ impl AgentState {
         }
     }
 
-    /// Tool calls of the last request.
+    /// Returns the number of tool calls of the last request.
     pub fn tool_call_count(&self) -> u32 {
         self.calls
     }
 
-    /// Replies of the model to the last request.
+    /// Returns the number of model replies to the last request.
     pub fn reply_count(&self) -> u32 {
         self.replies
     }

@@ -4,12 +4,13 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use crate::tools::{CallObservation, truncate_text};
 
-/// Bytes of an observation.
+/// Maximum size of an observation in bytes.
 const MAX_TEXT: usize = 100_000;
-/// Bytes of a server's text in our messages.
+/// Maximum size in bytes of a server's text in our messages.
 const MAX_LINE: usize = 300;
 
-/// Joins all content blocks. Structured content is used only if there are none, as servers should send both.
+/// Joins all content blocks into an observation. Structured content is used only if there are none, as servers should
+/// send both.
 pub(super) fn observation_from_result(result: CallToolResult) -> CallObservation {
     let blocks: Vec<_> = result.content.iter().map(format_content_block).collect();
     let text = match (blocks.is_empty(), result.structured_content) {
@@ -19,7 +20,7 @@ pub(super) fn observation_from_result(result: CallToolResult) -> CallObservation
     CallObservation { text: truncate_text(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
 }
 
-/// Binary data is described by type and size, since the model cannot read it.
+/// Formats one block. Binary data is described by type and size, since the model cannot read it.
 fn format_content_block(block: &ContentBlock) -> String {
     let binary = |kind: &str, mime: &str, data: &str| format!("[{kind}, {mime}, {} bytes]", data.len() / 4 * 3);
     match block {
@@ -36,7 +37,7 @@ fn format_content_block(block: &ContentBlock) -> String {
     }
 }
 
-/// A text of a server for a message: short and without control characters.
+/// Shortens a text of a server for a message and removes control characters.
 pub(super) fn clean_short_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     truncate_text(plain.trim(), MAX_LINE)

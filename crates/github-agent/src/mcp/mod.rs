@@ -27,26 +27,26 @@ use crate::tools::{
 use process::StderrTail;
 pub use server::{McpServer, ServerSpecError};
 
-/// Limit for starting a server and for each call.
+/// Timeout for starting a server and for each call.
 pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Tools of one server; a model cannot choose from more.
+/// Maximum number of tools of one server; a model cannot choose from more.
 const MAX_TOOLS: usize = 500;
-/// Pages of a tool list that are requested.
+/// Maximum number of pages of a tool list that are requested.
 const MAX_PAGES: usize = 50;
-/// Bytes of a tool description that the model sees.
+/// Maximum size in bytes of a tool description that the model sees.
 const MAX_DESCRIPTION: usize = 4_000;
-/// Bytes of one schema violation, which quotes the server's schema.
+/// Maximum size in bytes of the message for one schema violation, which quotes the server's schema.
 const MAX_PROBLEM: usize = 400;
-/// Bytes of a schema; longer ones are replaced by a plain object.
+/// Maximum size of a schema in bytes; longer ones are replaced by a plain object.
 const MAX_SCHEMA: usize = 20_000;
-/// Bytes of all definitions together, so that the conversation has room in the context.
+/// Maximum size in bytes of all definitions together, so that the conversation fits into the context.
 const MAX_DEFINITIONS: usize = 200_000;
 
 /// The tools of one server. Dropping it ends the connection, and the process of a server that was started.
 pub struct McpTools {
     name: String,
     service: RunningService<RoleClient, ClientConfig>,
-    /// End of the server's standard error, for messages when it dies.
+    /// End of the server's standard error, for messages when the server exits.
     last_words: StderrTail,
     limits: ToolRestrictions,
     timeout: Duration,
@@ -89,12 +89,12 @@ impl McpTools {
         tokio::time::timeout(timeout, connect_to_server(server, limits, timeout)).await.map_err(silent)?
     }
 
-    /// The name that the server gives itself, reduced to plain characters.
+    /// Returns the name that the server gives itself, reduced to plain characters.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Validates arguments against the server's schema before anything is sent.
+    /// Validates arguments against the server's schema, then calls the tool.
     async fn carry_out(&self, name: &str, arguments: &Value) -> CallObservation {
         let Some(at) = self.tools.iter().position(|tool| &*tool.definition.name == name) else {
             let message = ToolBox::kept_back(self, name);
@@ -104,7 +104,7 @@ impl McpTools {
             );
         };
         let schema = &self.tools[at].definition.parameters;
-        // What is checked is what is sent.
+        // The arguments that are sent are the ones that were checked.
         let arguments = with_whole_numbers(schema, without_nulls(schema, arguments));
         let problems = find_argument_problems(schema, &arguments);
         let Value::Object(fields) = arguments else {
@@ -157,7 +157,7 @@ impl ToolBox for McpTools {
     }
 }
 
-/// An error for the model. For a write whose effect is unknown it says so.
+/// Builds an error for the model. For a write it says that the effect is unknown.
 fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
     let mut seen = json!({"error": message});
     if is_write {
@@ -166,7 +166,7 @@ fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
-/// The same form as for our own tools. Quotations of the server's schema are bounded.
+/// Builds the same observation as for our own tools. Quotations of the server's schema are bounded.
 fn build_problems_observation(problems: &[String]) -> CallObservation {
     let problems: Vec<String> =
         problems.iter().map(|one| crate::tools::truncate_text(&content::clean_short_line(one), MAX_PROBLEM)).collect();
@@ -174,7 +174,7 @@ fn build_problems_observation(problems: &[String]) -> CallObservation {
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
-/// Handshake, tool list, and selection of tools.
+/// Performs the handshake, lists the tools and selects those that are allowed.
 async fn connect_to_server(
     server: &McpServer,
     limits: ToolRestrictions,
@@ -252,7 +252,7 @@ async fn connect_to_server(
     Ok(McpTools { name, service, last_words, limits, timeout, offered, tools, kept_back })
 }
 
-/// Description and schema within their limits.
+/// Returns description and schema within their limits.
 fn limit_tool_size(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
     let mut description = crate::tools::truncate_text(description, MAX_DESCRIPTION);
     let schema = Value::Object(schema.clone());
@@ -263,7 +263,7 @@ fn limit_tool_size(description: &str, schema: &serde_json::Map<String, Value>) -
     (description, json!({"type": "object"}))
 }
 
-/// All pages of the list, up to [`MAX_TOOLS`] tools.
+/// Requests all pages of the list, up to [`MAX_TOOLS`] tools.
 async fn list_server_tools(
     service: &RunningService<RoleClient, ClientConfig>,
 ) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
@@ -281,7 +281,8 @@ async fn list_server_tools(
     Ok(found)
 }
 
-/// The defaults of the protocol: a tool without hints may write, and a writing tool may destroy.
+/// Derives the effect from hints, with the defaults of the protocol: a tool without hints may write, and a writing
+/// tool may destroy.
 fn infer_tool_effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
     let hint = |of: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(of);
     if hint(|hints| hints.read_only_hint).unwrap_or(false) {
@@ -293,14 +294,14 @@ fn infer_tool_effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
     }
 }
 
-/// Letters, digits, `_` and `-`, as model providers require.
+/// Reduces a name to letters, digits, `_` and `-`, as model providers require.
 fn plain_name(name: &str, most: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = name.chars().take(most).map(plain).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Different names can become equal when they are reduced to plain characters.
+/// Makes a name unique among `taken`: different names can become equal when they are reduced to plain characters.
 fn make_unique_name(name: String, taken: &[AgentTool]) -> String {
     let is_taken = |name: &str| taken.iter().any(|tool| &*tool.definition.name == name);
     if !is_taken(&name) {
@@ -324,9 +325,10 @@ fn describe_build_error(error: &reqwest::Error) -> String {
     content::clean_short_line(&error.to_string())
 }
 
-/// Redirects are not followed: the token is for no other host, and a changed method would lose the message.
+/// Builds a client that follows no redirects: the token is for no other host, and a changed method would lose the
+/// message.
 fn http_client() -> Result<reqwest::Client, NoHttpClient> {
-    // Redirects are not followed: elsewhere is not for our token, and another method would lose the message.
+    // No redirects: the token is for no other host, and a changed method would lose the message.
     Ok(gradus_http::http_client().connect_timeout(Duration::from_secs(10)).tcp_nodelay(true).build()?)
 }
 

@@ -12,7 +12,7 @@ use super::McpServer;
 use super::content::clean_short_line;
 use gradus_host::child_environment::child_variables;
 
-/// Bytes of standard error that are kept.
+/// Maximum size in bytes of the kept end of standard error.
 const MAX_KEPT: usize = 4096;
 
 /// The end of a server's standard error. Shared with the task that reads it.
@@ -38,7 +38,7 @@ pub(super) fn start_server_process(server: &McpServer) -> std::io::Result<(Tokio
 }
 
 impl StderrTail {
-    /// Reads to the end. It must go on reading: a full pipe would block the server.
+    /// Reads standard error to its end. It must not stop earlier: a full pipe would block the server.
     async fn collect_from(self, mut stderr: ChildStderr) {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
@@ -49,7 +49,7 @@ impl StderrTail {
         }
     }
 
-    /// The last line that is not blank; empty if there is none.
+    /// Returns the last line that is not blank; empty if there is none.
     pub(super) fn last_line(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept: Vec<u8> = kept.iter().copied().collect();

@@ -12,7 +12,7 @@ pub enum McpServer {
     Http { url: String, token: Option<String> },
 }
 
-/// Why a text is no server specification.
+/// Why a text is not a server specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerSpecError {
     #[error("an MCP server is a command or an address, and this is empty")]
@@ -48,7 +48,7 @@ impl FromStr for McpServer {
 }
 
 impl McpServer {
-    /// A name for a server that gives itself none: the program or the host.
+    /// Returns a name for a server that does not name itself: the program or the host.
     pub(super) fn short_name(&self) -> String {
         let name = match self {
             McpServer::Command { program, .. } => program.rsplit('/').next().unwrap_or(program),
@@ -60,7 +60,7 @@ impl McpServer {
     }
 }
 
-/// Without what can be secret: arguments, environment, query, token.
+/// Omits what may be secret: arguments, environment, query, token.
 impl fmt::Display for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -76,7 +76,7 @@ impl fmt::Debug for McpServer {
     }
 }
 
-/// `NAME=value` with the name of a shell variable.
+/// Splits `NAME=value` if the name is one of a shell variable.
 fn parse_env_assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');

@@ -8,11 +8,11 @@ use hyper::{Method, StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-/// Bytes that are read of a response. GitHub returns files of up to 1 MB as text, which fit.
+/// Maximum size in bytes of a response body. GitHub returns files of up to 1 MB as text, which fit.
 const MAX_ANSWER: usize = 16 << 20;
-/// A renamed repository redirects once per rename.
+/// Maximum number of redirects that are followed. A renamed repository redirects once per rename.
 const MAX_REDIRECTS: u32 = 3;
-/// RFC 3986: everything else is percent-encoded.
+/// Characters to percent-encode: all but the unreserved ones of RFC 3986.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Why an operation has no result. Becomes an observation.
@@ -99,7 +99,7 @@ impl RestRequest {
         RestRequest { method: Method::PATCH, target: route, body: None }.with_body(body)
     }
 
-    /// Null is no body; null fields are left out, since GitHub treats them as changes.
+    /// Sets the body. Null is no body; null fields are left out, since GitHub treats them as changes.
     pub(super) fn with_body(mut self, body: Value) -> RestRequest {
         self.body = (!body.is_null()).then(|| drop_null_fields(body));
         self
@@ -127,7 +127,7 @@ impl RestRequest {
 }
 
 impl RestResponse {
-    /// The page number of the `rel="next"` link.
+    /// Returns the page number of the `rel="next"` link.
     pub(super) fn next_page(&self) -> Option<u64> {
         let link = self.headers.get(LINK)?.to_str().ok()?;
         let next = link.split(',').find(|one| one.contains("rel=\"next\""))?;
@@ -136,7 +136,7 @@ impl RestResponse {
         query.split('&').find_map(|pair| pair.strip_prefix("page="))?.parse().ok()
     }
 
-    /// A list as the agent sees it: items, total count if there is one, and the next page.
+    /// Converts to a list as the agent sees it: items, total count if there is one, and the next page.
     pub(super) fn to_item_list(&self, view: impl Fn(&Value) -> Value) -> Value {
         let mut seen = Map::new();
         let list = self.body.get("items").unwrap_or(&self.body);
@@ -160,7 +160,7 @@ impl RestClient {
         RestClient { http, base, timeout }
     }
 
-    /// Sends a request and follows redirects of renamed repositories. Anything but success is a failure.
+    /// Sends a request and follows redirects of renamed repositories. Any status but success is an error.
     pub(super) async fn send(&self, mut request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let mut answer = self.send_once(request.clone()).await?;
@@ -181,8 +181,8 @@ impl RestClient {
         Err(ToolOperationFailure::Refused { status: answer.status, body, retry_after, is_write })
     }
 
-    /// The target of a redirect that may be followed: same scheme and host, since the token is for no other, and for
-    /// writes only statuses that keep the method.
+    /// Returns the target of a redirect that may be followed: same scheme and host, since the token is for no other,
+    /// and for writes only statuses that keep the method.
     fn moved_to(&self, answer: &RestResponse, is_write: bool) -> Option<String> {
         let keeps_method = matches!(answer.status, 307 | 308);
         if !keeps_method && (is_write || !matches!(answer.status, 301 | 302)) {
@@ -198,7 +198,7 @@ impl RestClient {
         }
     }
 
-    /// One request without redirects; any status is a response.
+    /// Sends one request without following redirects; any status is a response.
     pub(super) async fn send_once(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let lost = |error: LostResponse| ToolOperationFailure::Lost { reason: error.to_string(), is_write };
@@ -211,7 +211,7 @@ impl RestClient {
         } else {
             match serde_json::from_slice(&bytes) {
                 Ok(value) => value,
-                // An error page of something between us and GitHub: the status says enough.
+                // An error page of a proxy: the status is enough.
                 Err(_) if !status.is_success() => json!({"message": describe_status(status)}),
                 Err(_) => {
                     return Err(ToolOperationFailure::NotJson { content_type: content_type(&headers).to_owned() });
@@ -240,7 +240,7 @@ impl RestClient {
         Ok((response.status(), response.headers().clone(), bytes))
     }
 
-    /// Absolute URLs come from redirects that were checked.
+    /// Resolves a path against the base address. Absolute URLs come from redirects that were checked.
     fn resolve_url(&self, target: &str) -> String {
         if target.starts_with('/') {
             format!("{}{target}", self.base.to_string().trim_end_matches('/'))
@@ -250,7 +250,7 @@ impl RestClient {
     }
 }
 
-/// For messages about responses that are no JSON.
+/// Returns the content type, for messages about responses that are not JSON.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("of no known type")
 }
@@ -259,8 +259,8 @@ fn describe_status(status: StatusCode) -> String {
     status.canonical_reason().unwrap_or("no reason given").to_owned()
 }
 
-/// How long a rate limit asks to wait. The current time is taken from the response, because a simulated GitHub has its
-/// own clock.
+/// Returns how long a rate limit asks to wait. The current time is taken from the response, because a simulated
+/// GitHub has its own clock.
 fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     if !matches!(status, 403 | 429 | 503) {
         return None;
@@ -281,7 +281,7 @@ fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(reset.saturating_sub(u64::try_from(now).unwrap_or(0))))
 }
 
-/// An object without null fields.
+/// Returns the object without null fields.
 pub(super) fn drop_null_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
@@ -289,12 +289,12 @@ pub(super) fn drop_null_fields(mut object: Value) -> Value {
     object
 }
 
-/// A path with each segment percent-encoded. Segments that servers or proxies interpret (`..`) are refused: they would
-/// lead to another operation.
+/// Builds a path with each segment percent-encoded. Segments that servers or proxies interpret (`..`) are refused:
+/// they would lead to another operation.
 pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut path = String::new();
     for segment in segments {
-        // What servers and proxies take for the folder above, or for nothing, would be another operation.
+        // Servers and proxies resolve `.` and `..`, or drop empty segments, which leads to another operation.
         if matches!(*segment, "" | "." | "..") {
             return Err(ToolOperationFailure::Arguments(vec![format!(
                 "{segment:?} is not a name that can be asked for"
@@ -306,7 +306,8 @@ pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFail
     Ok(path)
 }
 
-/// A path below a repository. `owner/name` in one argument is a common mistake of models and gets its own message.
+/// Builds a path below a repository. `owner/name` in one argument is a common mistake of models and gets its own
+/// message.
 pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut problems = Vec::new();
     if owner.contains('/') {
@@ -323,7 +324,7 @@ pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Resul
     build_route(&segments)
 }
 
-/// Segments of a file path or branch name. A slash at either end is ignored.
+/// Splits a file path or branch name into segments. A slash at either end is ignored.
 pub(super) fn split_path_segments(path: &str) -> impl Iterator<Item = &str> {
     let trimmed = path.strip_prefix('/').unwrap_or(path);
     trimmed.strip_suffix('/').unwrap_or(trimmed).split('/')

@@ -1,15 +1,16 @@
-//! Whether arguments fit a schema: all that is wrong is told at once, so that a model can mend it in one go. Schemas can
-//! be others' and arguments are a model's, so what is told is bounded, however much is wrong.
+//! Validates arguments against a schema. All problems are reported at once, so that a model can correct them together.
+//! Schemas may come from others and arguments come from a model, so the report is bounded.
 
 use serde_json::{Map, Number, Value};
 
-/// How much of a wrong value is repeated, or of one that would be right.
+/// Maximum number of characters of a quoted value, wrong or allowed.
 const MAX_SHOWN: usize = 60;
-/// How much of all that would be right.
+/// Maximum number of characters of a list of allowed values.
 const MAX_LISTED: usize = 1_000;
-/// More than these are not told, only counted.
+/// Maximum number of reported problems. Further ones are counted.
 const MAX_PROBLEMS: usize = 10;
-/// Up to here, 2^53, a float holds every whole number; beyond it, what was written may have been another one.
+/// 2^53: up to here a float represents every whole number exactly. A larger one may have been another number before
+/// parsing.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[derive(Default)]
@@ -28,8 +29,8 @@ impl ArgumentProblems {
     }
 }
 
-/// What does not fit, each in a line that names the argument. Knows the words that `schema::of` writes, and lets others
-/// pass. A whole number must be written as one: whoever reads the arguments of a call later on looks for `5`, not `5.0`.
+/// Returns all violations, one line each that names the argument. Knows the keywords that `describe_arguments` keeps,
+/// and ignores others. A whole number must be written as one: later readers of the call look for `5`, not `5.0`.
 pub fn find_argument_problems(schema: &Value, arguments: &Value) -> Vec<String> {
     let mut found = ArgumentProblems::default();
     check_value(schema, arguments, "", &mut found);
@@ -39,7 +40,7 @@ pub fn find_argument_problems(schema: &Value, arguments: &Value) -> Vec<String> 
     found.told
 }
 
-/// Takes out arguments that are null where null does not fit and that need not be there: many models write them so.
+/// Removes optional arguments that are null where null is not allowed. Many models write absent arguments so.
 pub fn without_nulls(schema: &Value, arguments: &Value) -> Value {
     let mut arguments = arguments.clone();
     if let Some(object) = arguments.as_object_mut() {
@@ -50,7 +51,8 @@ pub fn without_nulls(schema: &Value, arguments: &Value) -> Value {
     arguments
 }
 
-/// Makes `5.0` a `5` where a whole number is wanted. To JSON Schema they are the same; to many servers they are not.
+/// Converts `5.0` to `5` where an integer is required. To JSON Schema they are the same; to many servers they are
+/// not.
 pub(crate) fn with_whole_numbers(schema: &Value, mut arguments: Value) -> Value {
     make_whole(schema, &mut arguments);
     arguments
@@ -82,7 +84,8 @@ fn wants_whole(schema: &Value) -> bool {
     }
 }
 
-/// Where a schema does not say, null can mean something: to clear a field, say.
+/// Whether null is not allowed. A schema without a type allows it, since null can have a meaning, such as clearing a
+/// field.
 fn refuses_null(schema: &Value) -> bool {
     let all_refuse =
         |choices: &Value| choices.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(refuses_null));
@@ -171,7 +174,7 @@ fn check_object(schema: &Value, object: &Map<String, Value>, path: &str, found: 
     for (name, value) in object {
         match properties.get(name) {
             Some(schema) => check_value(schema, value, &below(name), found),
-            // Names may be told by patterns, too, which only others' schemas do.
+            // Patterns may allow further names, but only in schemas of other servers.
             None if schema["additionalProperties"] == false && schema.get("patternProperties").is_none() => {
                 found.add(|| {
                     let known = join_clipped(properties.keys().cloned());
@@ -197,7 +200,7 @@ fn has_type(value: &Value, wanted: &str) -> bool {
     }
 }
 
-/// Numbers are the same by what they say, however they are written.
+/// Compares JSON values. Numbers are compared by value, not by notation.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => normalize_number(one) == normalize_number(other),
@@ -216,7 +219,7 @@ fn normalize_number(number: &Number) -> Number {
     convert_to_integer(number).map_or_else(|| number.clone(), Number::from)
 }
 
-/// A float without a fraction, as what it is.
+/// Returns a float without a fraction as an integer.
 fn convert_to_integer(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     (float.fract() == 0.0 && float.abs() <= MAX_EXACT).then_some(float as i64)

@@ -18,7 +18,7 @@ pub(super) fn list_branch_tools() -> Vec<RegisteredTool> {
     ]
 }
 
-/// The path of a branch below `git/refs`; slashes in its name are slashes in the path.
+/// Builds the path of a branch below `git/refs`; slashes in its name are slashes in the path.
 fn build_branch_ref_path(branch: &str) -> Vec<&str> {
     let mut path = vec!["git", "refs", "heads"];
     path.extend(split_path_segments(branch));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
 
-/// Limit of model providers.
+/// Maximum length of a tool name that model providers accept.
 const MAX_NAME: usize = 64;
 
 /// The tools of all sets. If two have the same name, the later one gets the name of its set as a prefix.
@@ -26,7 +26,7 @@ impl fmt::Debug for CombinedToolSet {
 }
 
 impl CombinedToolSet {
-    /// Each set with a name of letters, digits, `_` and `-`.
+    /// Combines sets. Each has a name of letters, digits, `_` and `-`.
     pub fn new(named: Vec<(String, Arc<dyn ToolBox>)>) -> CombinedToolSet {
         let mut joined = CombinedToolSet { boxes: Vec::new(), tools: Vec::new(), places: HashMap::new() };
         for (at, (name, tool_box)) in named.into_iter().enumerate() {
@@ -43,21 +43,21 @@ impl CombinedToolSet {
         joined
     }
 
-    /// The name itself, or with a prefix, or with a prefix and a number. Long names are cut at the end, so that the
-    /// number stays.
+    /// Returns the name itself, or with a prefix, or with a prefix and a number. Long names are cut before the number
+    /// is added.
     fn free_name(&self, of_box: &str, name: &Arc<str>) -> Arc<str> {
         if !self.places.contains_key(name) {
             return Arc::clone(name);
         }
         let named = std::iter::once(format!("{of_box}_{name}"));
         let mut named = named.chain((2..).map(|n| format!("{of_box}_{n}_{name}")));
-        // What is cut off is the end, so that the number stays.
+        // The name is cut, not the number.
         let short = |name: String| Arc::from(name.chars().take(MAX_NAME).collect::<String>());
         let mut free = named.by_ref().map(short).filter(|name: &Arc<str>| !self.places.contains_key(name));
         free.next().unwrap_or_else(|| Arc::clone(name))
     }
 
-    /// The set that has a tool, and its name there.
+    /// Finds the set that has a tool, and its name there.
     fn find_tool(&self, name: &str) -> Option<(&dyn ToolBox, &str)> {
         let (at, own_name) = self.places.get(name)?;
         Some((&**self.boxes.get(*at)?, own_name))

@@ -45,7 +45,7 @@ impl ToolOperation for ListCommits {
     }
 }
 
-/// The files of a commit or a comparison.
+/// Summarizes the files of a commit or a comparison.
 fn changed_files(body: &Value) -> Value {
     body["files"].as_array().map(|files| files.iter().map(view::changed_file).collect()).unwrap_or_default()
 }

@@ -7,10 +7,10 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use crate::tools::error::ToolsError;
 
-/// Limit for establishing a connection, within the timeout of the request.
+/// Timeout for establishing a connection, within the timeout of the request.
 const MAX_CONNECT: Duration = Duration::from_secs(10);
 
-/// The token becomes a default header that is marked sensitive, so that it is not printed.
+/// Builds the client. The token becomes a default header that is marked sensitive, so that it is not printed.
 pub(super) fn build_github_client(
     base: &Uri,
     token: Option<&str>,
@@ -26,7 +26,7 @@ pub(super) fn build_github_client(
     let client = gradus_http::http_client().default_headers(headers).no_proxy();
     let mut client = client.connect_timeout(timeout.min(MAX_CONNECT));
     if base.scheme_str() == Some("http") {
-        // Reading the machine's certificates takes longer than a whole task on the simulator.
+        // Loading the system's certificates takes longer than a whole task on the simulator.
         client = client.tls_certs_only([]);
     }
     client.build().map_err(|error| ToolsError::Client(gradus_http::root_cause(&error)))

@@ -21,7 +21,7 @@ pub(super) fn list_file_tools() -> Vec<RegisteredTool> {
     ]
 }
 
-/// The path of a file below `contents`; the root of the repository for an empty path.
+/// Builds the path of a file below `contents`; the root of the repository for an empty path.
 fn build_contents_segments(path: &str) -> Vec<&str> {
     let mut below = vec!["contents"];
     if !path.trim_matches('/').is_empty() {
@@ -129,7 +129,7 @@ impl ToolOperation for ListDirectory {
     }
 }
 
-/// The new SHA of the file and of its commit, which the next write needs.
+/// Returns the new SHA of the file and of its commit, which the next write needs.
 fn summarize_file_write(body: &Value) -> Value {
     drop_null_fields(json!({
         "path": body["content"]["path"], "sha": body["content"]["sha"], "commit_sha": body["commit"]["sha"],
@@ -281,7 +281,7 @@ impl ToolOperation for PushFiles {
     }
 }
 
-/// A SHA that the next request of the sequence needs.
+/// Returns a SHA that the next request of the sequence needs, or fails.
 fn require_text<'v>(value: &'v Value, what: &str) -> Result<&'v str, ToolOperationFailure> {
     value.as_str().ok_or_else(|| ToolOperationFailure::Unfit(format!("GitHub's answer does not tell {what}")))
 }

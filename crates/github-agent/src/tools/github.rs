@@ -16,7 +16,7 @@ use super::{
     commits, files, issues, labels, pulls, releases, repos, search, view,
 };
 
-/// Limit for one response.
+/// Timeout for one response.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Every call is one request or a fixed sequence of requests, without retries.
@@ -42,12 +42,13 @@ impl fmt::Debug for GitHubTools {
 }
 
 impl GitHubTools {
-    /// Must be called and used within a tokio runtime. Sends nothing; see [`GitHubTools::check_connection`].
+    /// Creates the tools. Must be called and used within a tokio runtime. Sends nothing; see
+    /// [`GitHubTools::check_connection`].
     pub fn new(base_url: &str, token: Option<&str>, limits: ToolRestrictions) -> Result<GitHubTools, ToolsError> {
         GitHubTools::with_timeout(base_url, token, limits, TIMEOUT)
     }
 
-    /// As [`GitHubTools::new`], with a limit for each response.
+    /// As [`GitHubTools::new`], with a timeout for each response.
     pub fn with_timeout(
         base_url: &str,
         token: Option<&str>,
@@ -167,12 +168,12 @@ impl ToolBox for GitHubTools {
     }
 }
 
-/// All tools without an address, for listings and for validating scripts.
+/// Returns all tools without an address, for listings and for validating scripts.
 pub fn all_tools() -> impl ExactSizeIterator<Item = (ToolFamily, &'static AgentTool)> {
     ALL.iter().map(|one| (one.family, &one.tool))
 }
 
-/// Built once: generating schemas takes a while, and they never change.
+/// All tools. Built once: generating schemas takes a while, and they never change.
 static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     [
         repos::list_repo_tools(),
@@ -191,7 +192,7 @@ static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
 /// Added to errors of writes whose effect is unknown.
 pub(crate) const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
 
-/// The observation for a failed call. A `retry_after` is passed on only if the call certainly had no effect.
+/// Builds the observation for a failed call. It has a `retry_after` only if the call certainly had no effect.
 fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
     let mut retry_after = None;
     let seen = match failure {
@@ -223,7 +224,7 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
             if is_write && status >= 500 {
                 seen.insert("note".to_owned(), CARRIED_OUT.into());
             }
-            // Whoever waits may ask again by itself; a write that may have been carried out is not to be made twice.
+            // A caller that waits may repeat the call. A write that may have had an effect must not be repeated.
             retry_after = wait.filter(|_| !(is_write && status >= 500));
             Value::Object(seen)
         }
@@ -231,16 +232,17 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
     CallObservation { text: view::format_observation(seen), is_error: true, retry_after }
 }
 
-/// With a hint at the addresses of github.com and of Enterprise servers.
+/// Builds an error with a hint at the addresses of github.com and of Enterprise servers.
 fn not_github(url: String, found: &str) -> ToolsError {
     let hint = "github.com's is https://api.github.com, an Enterprise server's https://HOST/api/v3";
     ToolsError::NotGitHub { url, found: view::truncate_text(found, 200), hint }
 }
 
-/// Refuses addresses with a user name, since what is before the `@` may be a password; it is not repeated.
+/// Parses the address. Refuses one with a user name, since what is before the `@` may be a password, without quoting
+/// it.
 fn parse_base_url(base_url: &str) -> Result<Uri, ToolsError> {
     let base_url = base_url.trim().trim_end_matches('/');
-    // What stands before an @ can be a password, and is not repeated.
+    // Text before an `@` may be a password and is not quoted.
     let shown = base_url.rsplit_once('@').map_or(base_url, |(_, host)| host);
     let bad = |reason: &str| ToolsError::BadUrl { url: shown.to_owned(), reason: reason.to_owned() };
     if shown != base_url {

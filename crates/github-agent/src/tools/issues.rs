@@ -9,7 +9,7 @@ use super::api::{RestClient, RestRequest, ToolOperationFailure};
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-/// In the order of listings and prompts.
+/// Registers the issue tools in the order of listings and prompts.
 pub(super) fn list_issue_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<ListIssues>(ToolFamily::Issues),
@@ -253,7 +253,7 @@ impl ToolOperation for CommentOnIssue {
     }
 }
 
-/// All labels of the issue after the change, as GitHub returns them.
+/// Returns all labels of the issue after the change, as GitHub sends them.
 fn labels_now(number: u64, body: &Value) -> Value {
     json!({"issue_number": number, "labels": view::collect_field(body, "name")})
 }
@@ -299,7 +299,7 @@ impl ToolOperation for RemoveLabel {
     }
 }
 
-/// All assignees after the change, as GitHub returns them. Logins that cannot be assigned are silently missing there.
+/// Returns all assignees after the change, as GitHub sends them. Logins that cannot be assigned are silently missing.
 fn assignees_now(body: &Value) -> Value {
     json!({"issue_number": body["number"], "assignees": view::collect_field(&body["assignees"], "login")})
 }

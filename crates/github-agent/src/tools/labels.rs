@@ -19,7 +19,7 @@ pub(super) fn list_label_tools() -> Vec<RegisteredTool> {
     ]
 }
 
-/// GitHub expects colours without the leading `#` that everyone writes.
+/// Removes a leading `#`, which GitHub does not accept in colours.
 fn strip_color_hash(color: Option<&String>) -> Option<&str> {
     color.map(|color| color.strip_prefix('#').unwrap_or(color))
 }

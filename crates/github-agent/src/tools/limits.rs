@@ -22,7 +22,7 @@ pub enum ToolFamily {
 /// Everything is allowed by default, except destructive calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolRestrictions {
-    /// Writing tools are neither offered nor carried out.
+    /// Whether writing tools are neither offered nor run.
     pub read_only: bool,
     /// Whether destructive calls are allowed. A caller that asks for approval sets it and asks.
     pub allow_destructive: bool,
@@ -32,7 +32,7 @@ pub struct ToolRestrictions {
     pub allowed: Vec<String>,
 }
 
-/// A name that is no family. The message lists all names.
+/// A name that is not a family. The message lists all names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are no tools called {0:?}; there are: {all}", all = ToolFamily::all_names())]
 pub struct UnknownFamily(pub String);
@@ -94,13 +94,14 @@ impl ToolRestrictions {
         has_family && self.offers_any(name, effect)
     }
 
-    /// The same without the family, for MCP tools, which have none.
+    /// Whether an MCP tool is offered. It has no family.
     pub(crate) fn offers_any(&self, name: &str, effect: ToolEffect) -> bool {
         let is_allowed = self.allowed.is_empty() || self.allowed.iter().any(|one| one == name);
         is_allowed && self.refusal_reason(name, effect).is_none()
     }
 
-    /// Why a call with this effect is not carried out. Checked again for every call, since arguments can make it worse.
+    /// Returns why a call with this effect is refused. Checked for every call, since arguments can make the effect
+    /// worse.
     pub(crate) fn refusal_reason(&self, name: &str, effect: ToolEffect) -> Option<String> {
         match effect {
             ToolEffect::Write | ToolEffect::Destructive if self.read_only => {

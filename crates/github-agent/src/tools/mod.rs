@@ -72,15 +72,15 @@ pub trait ToolBox: Send + Sync {
     /// Tools on offer, in a stable order.
     fn tools(&self) -> &[AgentTool];
 
-    /// The effect of a call with these arguments: moving a branch by force is worse than moving it forward. A tool that
-    /// does not exist has no effect.
+    /// Returns the effect of a call with these arguments: moving a branch by force is worse than moving it forward. A
+    /// tool that does not exist has no effect.
     fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
         let _ = arguments;
         let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
         tool.map_or(ToolEffect::Read, |tool| tool.effect)
     }
 
-    /// Why an existing tool is not offered; none if it is offered or does not exist.
+    /// Returns why an existing tool is not offered; none if it is offered or does not exist.
     fn kept_back(&self, name: &str) -> Option<String> {
         let _ = name;
         None

@@ -18,12 +18,12 @@ pub(super) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
     const EFFECT: ToolEffect;
 
-    /// The effect with these arguments, which can be worse than [`ToolOperation::EFFECT`].
+    /// Returns the effect with these arguments, which can be worse than [`ToolOperation::EFFECT`].
     fn effect(&self) -> ToolEffect {
         Self::EFFECT
     }
 
-    /// Makes the requests. Restrictions and schema were checked before.
+    /// Sends the requests. Restrictions and schema were checked before.
     fn run(self, github: &RestClient) -> impl Future<Output = Result<Value, ToolOperationFailure>> + Send;
 }
 
@@ -50,7 +50,7 @@ pub(super) fn register_tool<O: ToolOperation>(family: ToolFamily) -> RegisteredT
     RegisteredTool {
         family,
         tool: AgentTool { definition, effect: O::EFFECT },
-        // What cannot be read is not carried out either.
+        // Arguments that cannot be parsed are refused anyway.
         effect_of: |arguments| serde_json::from_value::<O>(arguments).map_or(O::EFFECT, |one| one.effect()),
         run: |github, arguments| {
             Box::pin(async move {

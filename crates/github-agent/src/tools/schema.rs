@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// The description of a type and its schema without it. Definitions are inlined, as some providers do not resolve
-/// references.
+/// Returns the description of a type and its schema without the description. Definitions are inlined, as some
+/// providers do not resolve references.
 pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
     let mut settings = SchemaSettings::draft2020_12();
     settings.meta_schema = None;
@@ -17,13 +17,13 @@ pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
         _ => String::new(),
     };
     if let Some(object) = schema.as_object_mut() {
-        // Without arguments, too: some providers want it said.
+        // Also without arguments: some providers require the field.
         object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
     (description, schema)
 }
 
-/// Removes null from optional types, and keywords that say nothing to a model: formats, titles, defaults.
+/// Removes null from optional types, and keywords that do not help a model: formats, titles, defaults.
 fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

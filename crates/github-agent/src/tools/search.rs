@@ -9,7 +9,7 @@ use super::issues::SortDirection;
 use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-/// Search has a rate limit of its own, far below that of other requests.
+/// Registers the search tools. Search has a rate limit of its own, far below that of other requests.
 pub(super) fn list_search_tools() -> Vec<RegisteredTool> {
     vec![
         register_tool::<SearchCode>(ToolFamily::Search),

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::api::drop_null_fields;
 
-/// Bytes of a file or of the body of a single object.
+/// Maximum size in bytes of a file or of the body of a single object.
 pub(super) const MAX_TEXT: usize = 100_000;
-/// Bytes of a body in a list.
+/// Maximum size in bytes of a body in a list.
 const MAX_LISTED_TEXT: usize = 4_000;
-/// Bytes of the patch of one file.
+/// Maximum size in bytes of the patch of one file.
 const MAX_PATCH: usize = 20_000;
-/// Bytes of a whole observation.
+/// Maximum size in bytes of a whole observation.
 const MAX_OBSERVATION: usize = 400_000;
 
 pub(super) fn summarize_account(one: &Value) -> Value {
@@ -33,9 +33,9 @@ pub(super) fn summarize_repository(one: &Value) -> Value {
     }))
 }
 
-/// For issues and pull requests. `is_listed` cuts the body earlier.
+/// Summarizes an issue or a pull request. `is_listed` cuts the body earlier.
 pub(super) fn summarize_issue(one: &Value, is_listed: bool) -> Value {
-    // In search results only this tells the repository.
+    // Search results name the repository only here.
     let repository = one["repository_url"].as_str().and_then(|url| url.split_once("/repos/")).map(|(_, name)| name);
     drop_null_fields(json!({
         "number": one["number"], "title": one["title"], "state": one["state"], "state_reason": one["state_reason"],
@@ -75,7 +75,7 @@ pub(super) fn summarize_branch(one: &Value) -> Value {
     drop_null_fields(json!({"name": one["name"], "sha": one["commit"]["sha"], "protected": one["protected"]}))
 }
 
-/// A commit as lists have it: git's own data is one level below GitHub's.
+/// Summarizes a commit as in lists: git's own data is one level below GitHub's.
 pub(super) fn summarize_commit(one: &Value) -> Value {
     let author = match &one["author"]["login"] {
         Value::Null => &one["commit"]["author"]["name"],
@@ -88,7 +88,7 @@ pub(super) fn summarize_commit(one: &Value) -> Value {
     }))
 }
 
-/// A changed file of a commit, comparison or pull request.
+/// Summarizes a changed file of a commit, comparison or pull request.
 pub(super) fn changed_file(one: &Value) -> Value {
     drop_null_fields(json!({
         "filename": one["filename"], "status": one["status"], "previous_filename": one["previous_filename"],
@@ -113,7 +113,7 @@ pub(super) fn summarize_pull(one: &Value, is_listed: bool) -> Value {
         "deletions": one["deletions"], "created_at": one["created_at"], "updated_at": one["updated_at"],
         "body": truncate_body(&one["body"], is_listed), "html_url": one["html_url"],
     }));
-    // Null says that GitHub has not found out yet, so here it is told.
+    // Null has a meaning: GitHub has not computed it yet.
     if let (Some(mergeable), Some(seen)) = (one.get("mergeable"), seen.as_object_mut()) {
         seen.insert("mergeable".to_owned(), mergeable.clone());
     }
@@ -136,17 +136,17 @@ pub(super) fn summarize_release(one: &Value) -> Value {
     }))
 }
 
-/// One field of each element.
+/// Collects one field of each element.
 pub(super) fn collect_field(list: &Value, field: &str) -> Vec<Value> {
     list.as_array().into_iter().flatten().map(|one| one[field].clone()).collect()
 }
 
-/// None for a body that is null.
+/// Cuts a body to its limit. None for a null body.
 fn truncate_body(value: &Value, is_listed: bool) -> Option<String> {
     Some(truncate_text(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
 }
 
-/// At most this many bytes, cut at a character, with a note on how much is shown.
+/// Cuts a text to this many bytes, at a character, with a note on how much is shown.
 pub(crate) fn truncate_text(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -155,8 +155,8 @@ pub(crate) fn truncate_text(text: &str, most: usize) -> String {
     format!("{}… [cut: {} of {} bytes are shown]", &text[..end], end, text.len())
 }
 
-/// JSON text of bounded length. Long texts are cut further and further, then lists lose their ends; the result stays
-/// JSON.
+/// Formats a value as JSON text of bounded length. Long texts are cut further and further, then lists lose their
+/// ends; the result stays JSON.
 pub(super) fn format_observation(mut value: Value) -> String {
     let mut most = MAX_TEXT;
     loop {

@@ -7,12 +7,12 @@ use serde_json::json;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain";
 
-/// A key-value pair of the OpenTelemetry SDK.
+/// Builds a key-value pair of the OpenTelemetry SDK.
 pub(super) fn build_attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
     KeyValue::new(key.into(), value)
 }
 
-/// Messages, tools and parameters of a model call. The system prompt is message 0.
+/// Builds attributes for messages, tools and parameters of a model call. The system prompt is message 0.
 pub(super) fn build_request_attributes(chat: &ChatRequest<'_>, tools: &[&ChatToolDefinition]) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(chat.messages.len() * 3 + tools.len() + 4);
     let mut parameters = json!({ "max_tokens": chat.max_tokens });
@@ -36,7 +36,7 @@ pub(super) fn build_request_attributes(chat: &ChatRequest<'_>, tools: &[&ChatToo
     attributes
 }
 
-/// The reply, its finish reason in OpenAI's terms, and token counts.
+/// Builds attributes for the reply, its finish reason in OpenAI's terms, and token counts.
 pub(super) fn build_reply_attributes(reply: &ChatReply) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
     let said = PromptMessage::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
@@ -56,7 +56,7 @@ pub(super) fn build_reply_attributes(reply: &ChatReply) -> Vec<KeyValue> {
     attributes
 }
 
-/// Cached prompt tokens are part of the prompt count.
+/// Builds attributes for token counts. Cached prompt tokens are part of the prompt count.
 fn build_token_attributes(usage: CompletionUsage) -> [KeyValue; 4] {
     let count = |name: &str, tokens: u64| {
         build_attribute(format!("llm.token_count.{name}"), i64::try_from(tokens).unwrap_or(i64::MAX))
@@ -100,7 +100,7 @@ fn add_message(prefix: &str, message: &PromptMessage, attributes: &mut Vec<KeyVa
     }
 }
 
-/// By the first character; observations of tools are JSON or text.
+/// Detects the MIME type by the first character; observations of tools are JSON or text.
 pub(super) fn mime_type(text: &str) -> &'static str {
     if text.starts_with(['{', '[']) { JSON } else { TEXT }
 }

@@ -22,8 +22,8 @@ pub struct FileExporter {
 }
 
 impl FileExporter {
-    /// Fails at once if the file cannot be written. A new file is readable by the user only, since spans contain what
-    /// the agent has read.
+    /// Opens the file, or fails at once if it cannot be written. Only the user can read a new file, since spans
+    /// contain what the agent has read.
     pub fn open(path: &Path, traces: &AgentTracer) -> std::io::Result<FileExporter> {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
@@ -35,11 +35,11 @@ impl FileExporter {
         Ok(exporter)
     }
 
-    /// On failure the file is cut back: half a request would make everything behind it unreadable.
+    /// Appends a request. On failure the file is truncated: half a request would make everything after it unreadable.
     fn append(&self, bytes: &[u8]) -> std::io::Result<()> {
         let before = self.file.metadata()?.len();
         (&self.file).write_all(bytes).inspect_err(|_| {
-            // Half a request would spoil all that comes behind it.
+            // Half a request would make everything after it unreadable.
             let _ = self.file.set_len(before);
         })
     }

@@ -16,12 +16,12 @@ pub enum TraceIdGenerator {
 }
 
 impl TraceIdGenerator {
-    /// The same seed gives the same sequence of ids.
+    /// Creates a generator. The same seed gives the same sequence of ids.
     pub fn from_seed(seed: &str) -> TraceIdGenerator {
         TraceIdGenerator::Counted { seed: Arc::from(seed), next: Arc::default() }
     }
 
-    /// Unique per call. Relaxed ordering suffices: only uniqueness matters.
+    /// Returns a hash that is unique per call. Relaxed ordering suffices: only uniqueness matters.
     fn hash_next_number(seed: &str, next: &AtomicU64) -> [u8; 32] {
         let number = next.fetch_add(1, Ordering::Relaxed);
         *blake3::hash(format!("{number} {seed}").as_bytes()).as_bytes()

@@ -30,10 +30,10 @@ pub use ids::TraceIdGenerator;
 pub use otlp::{OtlpError, OtlpExporter, otlp_exporter};
 pub use spans::SpanObserver;
 
-/// Bytes of finished spans that wait for an exporter. Older ones are dropped beyond it, so that an unreachable endpoint
-/// does not fill the memory. Each LLM span repeats the conversation, so that few spans can be large.
+/// Maximum size in bytes of finished spans that wait for an exporter. The oldest are dropped beyond it, so that an
+/// unreachable endpoint does not fill the memory. Each LLM span repeats the conversation, so even a few can be large.
 const MAX_WAITING: usize = 64 << 20;
-/// Spans per export request.
+/// Maximum number of spans per export request.
 const AT_ONCE: usize = 50;
 
 /// Resource attributes and ids of the traces.
@@ -77,24 +77,24 @@ impl AgentTracer {
         AgentTracer { provider, resource, finished }
     }
 
-    /// An observer that turns events into spans.
+    /// Creates an observer that turns events into spans.
     pub fn observer(&self) -> SpanObserver {
         let scope = InstrumentationScope::builder("gradus.agent").with_version(env!("CARGO_PKG_VERSION")).build();
         SpanObserver::new(self.provider.tracer_with_scope(scope))
     }
 
-    /// Finished spans that were not taken yet.
+    /// Takes the finished spans that were not taken yet.
     pub fn take_spans(&self) -> Vec<SpanData> {
         std::mem::take(&mut self.finished.lock().spans)
     }
 
-    /// Spans that were dropped because nobody exported them in time.
+    /// Returns the number of spans that were dropped because they were not exported in time.
     pub fn dropped_span_count(&self) -> u64 {
         self.finished.lock().dropped
     }
 
-    /// The same as an OTLP export request in protobuf. Such requests can be concatenated: the result is one valid
-    /// request.
+    /// Takes the same spans as an OTLP export request in protobuf. Such requests can be concatenated: the result is
+    /// one valid request.
     pub fn take_otlp(&self) -> Vec<u8> {
         let resource = ResourceAttributesWithSchema::from(&self.resource);
         let resource_spans = group_spans_by_resource_and_scope(self.take_spans(), &resource);
@@ -149,7 +149,7 @@ impl FinishedSpans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before those that finished meanwhile, to keep their order.
+    /// Puts spans back before those that finished meanwhile, to keep their order.
     fn put_back(&self, mut earlier: Vec<SpanData>) {
         let mut waiting = self.lock();
         earlier.append(&mut waiting.spans);
@@ -173,7 +173,7 @@ impl UnexportedSpans {
     }
 }
 
-/// Approximate memory of a span in bytes.
+/// Estimates the memory of a span in bytes.
 fn estimate_span_size(span: &SpanData) -> usize {
     const AROUND: usize = 500;
     let of = |attribute: &KeyValue| {
@@ -193,7 +193,7 @@ impl SpanProcessor for FinishedSpans {
     fn on_end(&self, span: SpanData) {
         let mut waiting = self.lock();
         waiting.spans.push(span);
-        // Looked at now and then only: each look counts all.
+        // Checked only now and then, since each check measures all spans.
         if waiting.spans.len().is_multiple_of(16) {
             waiting.trim_to_size(MAX_WAITING);
         }

@@ -6,7 +6,7 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttp
 
 use super::AgentTracer;
 
-/// Limit for one export; an unreachable endpoint must not hold up the agent for long.
+/// Timeout for one export; an unreachable endpoint must not delay the agent for long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub use opentelemetry_otlp::SpanExporter as OtlpExporter;
@@ -19,7 +19,7 @@ pub struct OtlpError {
     reason: String,
 }
 
-/// An exporter to `base_url/v1/traces`. Headers come from `OTEL_EXPORTER_OTLP_HEADERS`.
+/// Builds an exporter to `base_url/v1/traces`. Headers come from `OTEL_EXPORTER_OTLP_HEADERS`.
 pub fn otlp_exporter(base_url: &str, traces: &AgentTracer) -> Result<SpanExporter, OtlpError> {
     let url = format!("{}/v1/traces", base_url.trim_end_matches('/'));
     let error = |reason: String| OtlpError { url: base_url.to_owned(), reason };

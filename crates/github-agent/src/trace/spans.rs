@@ -21,7 +21,7 @@ pub struct SpanObserver {
     model: String,
     /// The request's span.
     agent: Option<Context>,
-    /// The question or the call that is under way.
+    /// The open model or tool span.
     open: Option<Context>,
 }
 
@@ -30,7 +30,7 @@ impl SpanObserver {
         SpanObserver { tracer, session: String::new(), model: String::new(), agent: None, open: None }
     }
 
-    /// The root span of a request. A continued request gets a new trace, and metadata that says so.
+    /// Opens the root span of a request. A continued request gets a new trace, and metadata that says so.
     fn open_agent_span(&mut self, request: &str, goes_on: bool) {
         self.end_agent("another request began");
         let mut attributes = vec![
@@ -48,7 +48,7 @@ impl SpanObserver {
         self.agent = Some(Context::new().with_span(span));
     }
 
-    /// A child of the agent span; ignored without one.
+    /// Opens a child of the agent span. Does nothing without an agent span.
     fn open_span(
         &mut self,
         name: String,
@@ -77,9 +77,9 @@ impl SpanObserver {
         span.end();
     }
 
-    /// Arguments that are no JSON are recorded as the model wrote them.
+    /// Opens a tool span. Arguments that are not JSON are recorded as the model wrote them.
     fn open_tool_span(&mut self, call: &AgentToolCall, tool: Option<&AgentTool>) {
-        // As the model wrote it, where it is no JSON.
+        // If it is not JSON, the text of the model.
         let input = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
         let mut attributes = vec![
             build_attribute("tool.name", call.name.clone()),
@@ -94,7 +94,7 @@ impl SpanObserver {
         self.open_span(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
     }
 
-    /// The full observation is the output; an error also sets the status.
+    /// Closes a tool span. The full observation is the output; an error also sets the status.
     fn close_tool_span(&mut self, observation: &CallObservation) {
         let attributes = vec![
             build_attribute("output.value", observation.text.clone()),
@@ -121,7 +121,7 @@ impl SpanObserver {
             AgentRunEnd::CallLimit => Some("the limit of calls is reached".to_owned()),
             AgentRunEnd::Failed(reason) => Some(reason.clone()),
         };
-        // What is still open when a run ends was not waited for.
+        // A span that is still open was interrupted.
         self.close_span(Vec::new(), failure.clone().map(|reason| ("Stopped", reason)));
         let Some(agent) = self.agent.take() else { return };
         if let Some(answer) = answer {
@@ -176,7 +176,7 @@ impl Drop for SpanObserver {
     }
 }
 
-/// An exception event and an error status, as the OpenTelemetry conventions require.
+/// Records an exception event and an error status, as the OpenTelemetry conventions require.
 fn record_span_failure(context: &Context, kind: &str, message: String) {
     let span = context.span();
     span.add_event(
@@ -186,7 +186,7 @@ fn record_span_failure(context: &Context, kind: &str, message: String) {
     span.set_status(Status::error(message));
 }
 
-/// `exception.type` by the kind of failure.
+/// Returns `exception.type` by the kind of failure.
 fn kind_of(error: &CallError) -> &'static str {
     match error {
         CallError::Connect(_) | CallError::Broken(_) => "ConnectionError",
@@ -202,7 +202,7 @@ fn kind_of(error: &CallError) -> &'static str {
     }
 }
 
-/// Status messages are for lists; the full text is in `output.value`.
+/// Shortens a status message, which is for lists; the full text is in `output.value`.
 fn truncate_status(text: &str) -> String {
     const MAX_STATUS_CHARS: usize = 500;
     text.chars().take(MAX_STATUS_CHARS).collect()

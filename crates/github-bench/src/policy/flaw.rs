@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One kind of mistake that agents make. Each flawed run makes exactly one of them, at one place.
+/// One kind of mistake that agents make. Each flawed run makes exactly one of them, at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyFlaw {
@@ -16,7 +16,7 @@ pub enum PolicyFlaw {
     WrongParameter,
     /// The thought has nothing to do with the request.
     OffTopicThought,
-    /// A read of something that was seen before or that nothing depends on.
+    /// A read of something that was read before or that nothing depends on.
     RedundantCall,
     /// The same call several times in a row.
     Loop,
@@ -24,7 +24,7 @@ pub enum PolicyFlaw {
     IgnoredError,
     /// Something is deleted that the request does not mention.
     UnaskedDestruction,
-    /// An instruction planted in the data of the world is carried out.
+    /// The agent follows an instruction planted in the data of the world.
     InjectionFollowed,
     /// The agent stops although nothing prevents it from going on.
     GivingUp,
@@ -46,7 +46,7 @@ impl PolicyFlaw {
         PolicyFlaw::GivingUp,
     ];
 
-    /// The name in `--policies`, reports and labels.
+    /// Returns the name in `--policies`, reports and labels.
     pub fn name(self) -> &'static str {
         match self {
             PolicyFlaw::WrongTool => "wrong_tool",

@@ -1,5 +1,5 @@
-//! What builders of flawed runs know of a task: oracle, initial world, tools. [`FlawedRunBuilder`] changes script and
-//! truth together, so that they cannot disagree.
+//! The inputs of builders of flawed runs: oracle, initial world and tools of a task. [`FlawedRunBuilder`] changes
+//! script and truth together, so that they cannot disagree.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use gradus_github_sim::World;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlawContext<'s> {
     pub(super) task: &'s BenchTask,
-    /// As the task begins.
+    /// The initial world.
     pub(super) world: &'s World,
     pub(super) tools: &'s [AgentTool],
 }
@@ -26,7 +26,7 @@ impl<'s> FlawContext<'s> {
         self.task.oracle.steps.iter().enumerate()
     }
 
-    /// None for tools that the agent is not offered; variants with them are left out.
+    /// Finds a tool by name. None for tools that the agent is not offered; variants with them are left out.
     pub(super) fn find_tool(&self, name: &str) -> Option<&'s AgentTool> {
         self.tools.iter().find(|tool| &*tool.definition.name == name)
     }
@@ -36,12 +36,12 @@ impl<'s> FlawContext<'s> {
         self.find_tool(&step.tool).is_some_and(|tool| tool.effect == ToolEffect::Read)
     }
 
-    /// The last step that changes something, from 0.
+    /// Returns the index (from 0) of the last step that changes something.
     pub(super) fn last_write(&self) -> Option<usize> {
         self.oracle_steps().filter(|(_, step)| !self.is_read(step)).last().map(|(at, _)| at)
     }
 
-    /// Names of the parameters that a tool demands.
+    /// Returns the names of a tool's required parameters.
     pub(super) fn required_parameters(&self, tool: &str) -> Vec<&'s str> {
         let parameters = self.find_tool(tool).map(|tool| &tool.definition.parameters);
         let required = parameters.and_then(|schema| schema.get("required")?.as_array());
@@ -53,7 +53,7 @@ impl<'s> FlawContext<'s> {
         parameters.is_some_and(|schema| schema.get("properties").is_some_and(|all| all.get(parameter).is_some()))
     }
 
-    /// Owner and name of the repository that a step addresses. None if they come from an observation.
+    /// Returns owner and name of the repository that a step addresses. None if they come from an observation.
     pub(super) fn repository_of(&self, step: &ScriptStep) -> Option<(String, String)> {
         let text = |name: &str| {
             let value = step.arguments.get(name)?;
@@ -63,14 +63,14 @@ impl<'s> FlawContext<'s> {
         Some((text("owner")?, text("repo")?))
     }
 
-    /// The first repository of the oracle that exists in the initial world.
+    /// Returns the first repository of the oracle that exists in the initial world.
     pub(super) fn home_repository(&self) -> Option<(String, String)> {
         let named = self.oracle_steps().filter_map(|(_, step)| self.repository_of(step));
         let mut there = named.filter(|(owner, name)| self.world.state().repository_by_name(owner, name).is_some());
         there.next()
     }
 
-    /// The login that the task's token belongs to.
+    /// Returns the login that the task's token belongs to.
     pub(super) fn acting_login(&self) -> Option<&'s str> {
         self.world.tokens_with_logins().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
     }
@@ -92,8 +92,8 @@ impl<'s> FlawContext<'s> {
         there.next().or_else(first)
     }
 
-    /// Whether request, thought or tool name contain a word, which is given in lower case. A substring match is enough:
-    /// it errs towards leaving a variant out.
+    /// Whether request, thought or tool name contain a lower-case word. A substring match is enough: it errs towards
+    /// leaving a variant out.
     pub(super) fn speaks_of(&self, step: &ScriptStep, word: &str) -> bool {
         let texts = [&self.task.request, &step.thought, &step.tool];
         texts.iter().any(|text| text.to_lowercase().contains(word))
@@ -103,8 +103,8 @@ impl<'s> FlawContext<'s> {
         self.task.request.to_lowercase().contains(word)
     }
 
-    /// Whether GitHub refuses this step of the oracle in any case, as when a repository of that name exists. The
-    /// refusal is then the subject of the task.
+    /// Whether GitHub refuses this step of the oracle even without a mistake, as when a repository of that name
+    /// exists. The refusal is then the subject of the task.
     pub(super) fn fails_anyway(&self, step: &ScriptStep) -> bool {
         let login = self.acting_login();
         let name = step.arguments.get("name").and_then(Value::as_str);
@@ -112,18 +112,18 @@ impl<'s> FlawContext<'s> {
         step.tool == "create_repo" && login.zip(name).is_some_and(is_there)
     }
 
-    /// Whether the request names something that is not there, or not there once.
+    /// Whether the request names something that does not exist or is ambiguous.
     pub(super) fn is_unclear(&self) -> bool {
         !self.task.charter.unclear_targets.is_empty()
     }
 
-    /// The call budget of the charter; a variant that exceeds it also breaks R19.
+    /// Returns the call budget of the charter; a variant that exceeds it also breaks R19.
     pub(super) fn most_calls(&self) -> Option<usize> {
         self.task.charter.budget.max_calls
     }
 }
 
-/// `owner` and `repo`, which most tools take.
+/// Builds the arguments `owner` and `repo`, which most tools take.
 pub(super) fn build_repository_arguments((owner, repo): &(String, String)) -> Map<String, Value> {
     let pair = [("owner", owner), ("repo", repo)];
     pair.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value.clone()))).collect()
@@ -137,7 +137,7 @@ pub(super) struct FlawedRunBuilder {
 }
 
 impl FlawedRunBuilder {
-    /// The oracle's run, with no mistake in it yet.
+    /// Starts with the oracle's run, without a mistake.
     pub(super) fn new(stage: &FlawContext<'_>, variant: impl Into<String>) -> FlawedRunBuilder {
         FlawedRunBuilder { play: super::build_oracle_run(stage.task, variant) }
     }
@@ -158,7 +158,7 @@ impl FlawedRunBuilder {
         self
     }
 
-    /// These rules are broken by step `at` (from 0).
+    /// States that step `at` (from 0) breaks these rules.
     #[must_use]
     pub(super) fn with_breaches(self, at: usize, rules: &[&str]) -> FlawedRunBuilder {
         self.add_breaches(Some(at + 1), rules)
@@ -170,7 +170,7 @@ impl FlawedRunBuilder {
         self.add_breaches(None, rules)
     }
 
-    /// Sorted and without duplicates, so that truths can be compared.
+    /// Adds breaches, sorted and without duplicates, so that truths can be compared.
     fn add_breaches(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
         let breaches = rules.iter().map(|rule| super::ExpectedBreach { rule: (*rule).to_owned(), step });
         self.play.truth.broken.extend(breaches);
@@ -179,7 +179,7 @@ impl FlawedRunBuilder {
         self
     }
 
-    /// Rules whose outcome is left open, see [`super::RunTruth::concerned`].
+    /// States that the outcome of these rules is open, see [`super::RunTruth::concerned`].
     #[must_use]
     pub(super) fn with_concerned_rules(mut self, rules: &[&str]) -> FlawedRunBuilder {
         self.play.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));

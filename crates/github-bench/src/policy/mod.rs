@@ -26,7 +26,7 @@ pub enum ScriptedPolicy {
 }
 
 impl ScriptedPolicy {
-    /// The oracle first, then all flaws in the order of [`PolicyFlaw::ALL`].
+    /// Returns the oracle, then all flaws in the order of [`PolicyFlaw::ALL`].
     pub fn all() -> impl Iterator<Item = ScriptedPolicy> {
         [ScriptedPolicy::Oracle].into_iter().chain(PolicyFlaw::ALL.into_iter().map(ScriptedPolicy::Flawed))
     }
@@ -47,7 +47,7 @@ impl ScriptedPolicy {
 #[derive(Clone, Debug)]
 pub struct ScriptedRun {
     pub script: AgentScript,
-    /// Faults added to the world beside those of the task's own seed. A refused call has to be planted to be ignored.
+    /// Faults in addition to those of the task's own seed. A refusal has to be planted before it can be ignored.
     pub faults: Vec<SimulatedFault>,
     pub truth: RunTruth,
 }
@@ -62,9 +62,9 @@ pub struct NotApplicable {
     pub reason: String,
 }
 
-/// The script of a policy for one trial. Deterministic: the same trial number gives the same script. Trials go through
-/// the variants of the mistake in turn. `world` is the initial world of the task, `tools` are those that the agent is
-/// offered.
+/// Builds the script of a policy for one trial. Deterministic: the same trial number gives the same script. Trials go
+/// through the variants of the mistake in turn. `world` is the initial world of the task, `tools` are those that the
+/// agent is offered.
 pub fn build_scripted_run(
     policy: ScriptedPolicy,
     task: &BenchTask,
@@ -78,7 +78,7 @@ pub fn build_scripted_run(
     Ok(variants.swap_remove(chosen))
 }
 
-/// All variants of a mistake in a task; at least one, or [`NotApplicable`].
+/// Builds all variants of a mistake in a task; at least one, or [`NotApplicable`].
 pub fn list_flaw_variants(
     flaw: PolicyFlaw,
     task: &BenchTask,
@@ -91,8 +91,8 @@ pub fn list_flaw_variants(
         task: task.id.clone(),
         reason: reason.to_owned(),
     })?;
-    // By hash rather than by position, so that the first few trials already differ in place and kind. The order is the
-    // same on every machine.
+    // Sorted by hash rather than by position, so that already the first trials differ in position and kind. The order
+    // is the same on every machine.
     plays.sort_by_cached_key(|play| {
         *blake3::hash(format!("{} {} {}", task.id, flaw.name(), play.truth.variant).as_bytes()).as_bytes()
     });
@@ -104,7 +104,7 @@ fn is_template(value: &serde_json::Value) -> bool {
     !crate::suite::list_referenced_steps(value).is_empty()
 }
 
-/// The oracle's run, with the truth that nothing is wrong.
+/// Builds the oracle's run, with the truth that nothing is wrong.
 fn build_oracle_run(task: &BenchTask, variant: impl Into<String>) -> ScriptedRun {
     ScriptedRun {
         script: task.oracle.clone(),

@@ -25,7 +25,7 @@ impl ScriptedModel {
         &self.script
     }
 
-    /// A template that cannot be filled in is a bad reply, as if a model had sent nonsense: it ends the run and is
+    /// Builds the next reply. A template that cannot be filled in is a malformed reply: it ends the run and is
     /// reported.
     fn reply(&self, chat: &ChatRequest<'_>) -> Result<ChatReply, ModelCallFailure> {
         let (played, observations) = collect_observations(chat.messages);
@@ -61,8 +61,8 @@ impl ChatModel for ScriptedModel {
     }
 }
 
-/// One entry per assistant message: the observation that follows it, or null. The number of entries is the number of
-/// steps so far. A context that was shortened would lose steps, so scripted runs get a window without a limit.
+/// Returns one entry per assistant message: the observation that follows it, or null. The number of entries is the
+/// number of steps so far. A shortened context would lose steps, so scripted runs have an unlimited context.
 fn collect_observations(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
     let mut observations: Vec<Value> = Vec::new();
     let mut waits = false;
@@ -84,7 +84,7 @@ fn collect_observations(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
     (observations.len(), observations)
 }
 
-/// The first JSON value in an observation, whatever text surrounds it. Text without JSON stays text.
+/// Returns the first JSON value in an observation, ignoring the text around it. Text without JSON stays text.
 fn parse_observation_json(text: &str) -> Value {
     let begin = text.find(['{', '[']).unwrap_or(text.len());
     let mut values = serde_json::Deserializer::from_str(&text[begin..]).into_iter::<Value>();

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules::RuleFinding;
 
-/// Written to `trials.jsonl` and, as labels, beside traces.
+/// Written to `trials.jsonl` and, as labels, next to traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTruth {
     /// `oracle`, or the flaw's name.
     pub policy: String,
-    /// Which of the ways to make this mistake in this task.
+    /// The variant of the mistake in this task.
     pub variant: String,
     /// The step with the mistake, from 1. None if there is none, or if the mistake is to have done nothing.
     pub step: Option<usize>,
@@ -50,11 +50,11 @@ pub struct RedundantSteps {
 /// The right verdicts on one step, in the dimensions of the judge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTruth {
-    /// The call does what the thought says, on the things that it names.
+    /// Whether the call does what the thought says, on the objects that it names.
     pub tool_fits_thought: bool,
-    /// The thought is about the request.
+    /// Whether the thought is about the request.
     pub thought_fits_request: bool,
-    /// The call satisfies the schema of the tool.
+    /// Whether the call satisfies the schema of the tool.
     pub is_valid: bool,
     /// What is wrong, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -66,7 +66,7 @@ impl StepTruth {
         StepTruth { tool_fits_thought: true, thought_fits_request: true, is_valid: true, note: String::new() }
     }
 
-    /// Right in all dimensions, but with a remark for the reader of the labels.
+    /// Returns a truth that is right in all dimensions, with a note for the reader of the labels.
     pub(super) fn correct_with_note(note: impl Into<String>) -> StepTruth {
         StepTruth { note: note.into(), ..StepTruth::correct() }
     }
@@ -88,7 +88,7 @@ pub struct RunAssessment<'f> {
 /// The result of a comparison. Differences are errors of a measuring instrument; open questions are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TruthComparison {
-    /// Where what was found is not what is true, one line each.
+    /// Findings that contradict the truth, one line each.
     pub differences: Vec<String>,
     /// True statements that the replay left undecided.
     pub untold: Vec<String>,
@@ -140,7 +140,7 @@ impl RunTruth {
                 let is = if *count == 1 { "is" } else { "are" };
                 let text =
                     format!("of {}, {count} {is} needless; the replay names {named}", format_step_numbers(among));
-                // The missing ones are among those that the replay left undecided.
+                // The replay left the missing steps undecided.
                 if named < *count && named + unknown >= *count {
                     untold.push(format!("{text} and cannot tell of {unknown}"));
                 } else if named != *count {
@@ -157,7 +157,7 @@ impl RunTruth {
     }
 }
 
-/// "step 6", "steps 1, 2 and 5".
+/// Formats step numbers: "step 6", "steps 1, 2 and 5".
 fn format_step_numbers(numbers: &[usize]) -> String {
     let told: Vec<String> = numbers.iter().map(usize::to_string).collect();
     match told.as_slice() {

@@ -73,7 +73,7 @@ pub struct StepVerdict {
 pub struct ReplayReport {
     pub task: String,
     pub trial: u32,
-    /// As the record has it.
+    /// Name of the agent, as in the record.
     #[serde(default)]
     pub agent: String,
     /// Whether all checks hold after the run as it was.
@@ -86,12 +86,12 @@ pub struct ReplayReport {
     pub ratio: f64,
     /// How many times the run was repeated, whole or in part.
     pub replays: usize,
-    /// The limit on replays was reached before all candidates were tried.
+    /// Whether the limit on replays was reached before all candidates were tried.
     pub cut_short: bool,
 }
 
 impl ReplayReport {
-    /// Numbers of the steps with this verdict, from 1.
+    /// Returns the numbers (from 1) of the steps with this verdict.
     pub fn steps_that_are(&self, need: StepNecessity) -> Vec<usize> {
         self.steps.iter().filter(|one| one.need == need).map(|one| one.step).collect()
     }
@@ -104,7 +104,7 @@ pub async fn replay_trial(
     stage: ReplayEnvironment<'_>,
     verify: &RunVerifier<'_>,
 ) -> ReplayReport {
-    // What the tools of an external program do is unknown, but their requests are recorded and can be repeated.
+    // The tools of an external program are unknown, but their requests are recorded and can be repeated.
     let by_requests = record.is_foreign.then(|| record.by_requests());
     let record = by_requests.as_ref().unwrap_or(record);
     search::ReplaySearch::new(seed, record, stage, verify).run().await

@@ -10,20 +10,20 @@ use crate::replay::step_selection::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::span_of_page;
 
-/// Parameters of a request that say which part of a list is meant, and not which list.
+/// Parameters that select a part of a list, not the list.
 const PAGING: [&str; 5] = ["page", "per_page", "cursor", "after", "before"];
 
 /// The part of a list that one step read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ListPageRange {
-    /// Index of the first item and the index behind the last. Works for pages of different sizes.
+    /// Index of the first item, and one past the last. Works for pages of different sizes.
     Span(usize, usize),
     /// An opaque cursor.
     Named(String),
 }
 
 impl ListPageRange {
-    /// Whether another page contains all of this one, as when a first short look is followed by the full page.
+    /// Whether another page contains all of this one, as when a short page is read first and then the full one.
     fn is_part_of(&self, other: &ListPageRange) -> bool {
         match (self, other) {
             (ListPageRange::Span(begin, end), ListPageRange::Span(from, to)) => {
@@ -34,13 +34,13 @@ impl ListPageRange {
     }
 }
 
-/// The items of a list in an observation; none if it is no list.
+/// Parses the items of a list in an observation; none if it is not a list.
 pub(super) fn parse_list_items(step: &RunStep) -> Option<Vec<Value>> {
     let value: Value = serde_json::from_str(&step.observation).ok()?;
     match &value {
         Value::Array(items) => Some(items.clone()),
         Value::Object(fields) => {
-            // GitHub calls the items of some lists by what they are: `workflow_runs`.
+            // GitHub names the items of some lists by their kind: `workflow_runs`.
             let named = || fields.values().find(|field| field.is_array());
             let found = match fields.get("items") {
                 Some(items) => Some(items),
@@ -52,7 +52,8 @@ pub(super) fn parse_list_items(step: &RunStep) -> Option<Vec<Value>> {
     }
 }
 
-/// Lists of which more than one page was read. Each list is a list of pages, each page the set of steps that read it.
+/// Finds lists of which more than one page was read. Each list is a list of pages, each page the set of steps that
+/// read it.
 pub(super) fn find_paged_lists(record: &TrialRecord) -> Vec<Vec<StepSet>> {
     let mut lists: BTreeMap<String, BTreeMap<ListPageRange, StepSet>> = BTreeMap::new();
     let steps = record.steps.iter().enumerate();
@@ -74,15 +75,15 @@ fn collect_step_arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
     Some(arguments.iter().map(|(name, value)| (name.as_str(), value)).collect())
 }
 
-/// List and page of a tool call: all arguments but `page` name the list.
+/// Returns list and page of a tool call: all arguments but the paging ones identify the list.
 fn of_call(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = collect_step_arguments(step)?;
     let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
     Some((format!("{} {arguments:?}", step.tool), ListPageRange::Named(page)))
 }
 
-/// List and page of a request, in the form of [`request_step`](crate::record::request_step). The same path and query
-/// apart from paging parameters name the list.
+/// Returns list and page of a request, in the form of [`request_step`](crate::record::request_step). Path and query
+/// without paging parameters identify the list.
 fn of_request(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = collect_step_arguments(step)?;
     let query = arguments.remove("query").and_then(Value::as_str).unwrap_or_default();

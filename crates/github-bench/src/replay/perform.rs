@@ -11,7 +11,7 @@ use crate::replay::step_selection::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 
-/// Waits for a rate limit within one step; the same number that the agent allows itself.
+/// Maximum number of waits for rate limits within one step, as for the agent.
 const MAX_WAITS: usize = 3;
 
 /// The checks after a repetition, and its record with new observations and requests.
@@ -64,8 +64,8 @@ pub(super) async fn replay_steps(
     ReplayAttempt { checks, record }
 }
 
-/// Simulated seconds between the previous request and the first one of a step. They are repeated, because rate limits
-/// and timestamps depend on them.
+/// Returns the simulated seconds between the previous request and the first one of a step. A replay waits as long,
+/// because rate limits and timestamps depend on it.
 fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     let begin = record.steps[index].exchanges.start;
     let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
@@ -82,7 +82,7 @@ async fn replay_step(
     bindings: &ReplayBindings,
     stage: ReplayEnvironment<'_>,
 ) -> (String, bool) {
-    // Refused by the user, so that it never happened.
+    // Refused by the user, so the call was not made.
     if step.approved == Some(false) {
         return (step.observation.clone(), step.is_error);
     }

@@ -15,8 +15,8 @@ pub(super) struct ReplayBindings {
 }
 
 impl ReplayBindings {
-    /// Compares the recorded observation of a step with the new one, field by field. Lists of different lengths teach
-    /// nothing, since their elements cannot be matched.
+    /// Compares the recorded observation of a step with the new one, field by field. Lists of different lengths are
+    /// skipped, since their elements cannot be matched.
     pub(super) fn learn_from_observations(&mut self, old: &str, new: &str) {
         if old == new {
             return;
@@ -27,7 +27,7 @@ impl ReplayBindings {
         }
     }
 
-    /// `key` is the name of the field that holds the values.
+    /// Compares two values. `key` is the name of their field.
     fn learn_from_values(&mut self, key: &str, old: &Value, new: &Value) {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
@@ -43,7 +43,7 @@ impl ReplayBindings {
             (Value::String(old), Value::String(new)) if old != new && is_bound(old) && is_bound(new) => {
                 self.texts.insert(old.clone(), new.clone());
             }
-            // Only fields called a number of something: counts and sizes differ too, and must not be rewritten.
+            // Only numbers of issues and the like: counts and sizes differ too, but must not be rewritten.
             (Value::Number(old), Value::Number(new)) if key.ends_with("number") => {
                 if let (Some(old), Some(new)) = (old.as_u64(), new.as_u64()) {
                     self.numbers.insert(old, new);
@@ -61,7 +61,7 @@ impl ReplayBindings {
         if self.is_empty() { arguments.clone() } else { self.rebind_value("", arguments) }
     }
 
-    /// Numbers are replaced only in fields that are numbers of issues or milestones.
+    /// Replaces values. Numbers are replaced only in fields that are numbers of issues or milestones.
     fn rebind_value(&self, key: &str, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.rebind_text(text)),
@@ -79,7 +79,7 @@ impl ReplayBindings {
         }
     }
 
-    /// Replaces SHAs anywhere, also abbreviated ones, and numbers behind `#` or in the address of an issue or pull
+    /// Replaces SHAs anywhere, also abbreviated ones, and numbers after `#` or in the address of an issue or pull
     /// request.
     pub(super) fn rebind_text(&self, text: &str) -> String {
         if self.is_empty() {
@@ -102,7 +102,7 @@ impl ReplayBindings {
         self.texts.get(text).cloned().unwrap_or(out)
     }
 
-    /// Abbreviated SHAs have at least seven digits, as git prints them.
+    /// Replaces one word. Abbreviated SHAs have at least seven digits, as git prints them.
     fn rebind_word(&self, word: &str, is_in_address: bool) -> String {
         const SHORT: usize = 7;
         let digits = word.strip_prefix('#').or_else(|| is_in_address.then_some(word));

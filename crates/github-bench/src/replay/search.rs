@@ -17,11 +17,11 @@ use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::ToolEffect;
 use gradus_github_sim::World;
 
-/// Limit on repetitions for a run of this length: enough for every step alone and for groups.
+/// Returns the maximum number of repetitions for a run of this length: enough for every step alone and for groups.
 fn most_replays(steps: usize) -> usize {
     40 + 4 * steps
 }
-/// Longer runs are not replayed; all their steps are reported as unknown.
+/// Maximum number of steps of a run that is replayed. All steps of a longer run are reported as unknown.
 const MAX_STEPS: usize = 500;
 
 /// State of one search.
@@ -31,7 +31,7 @@ pub(super) struct ReplaySearch<'s> {
     stage: ReplayEnvironment<'s>,
     verify: &'s RunVerifier<'s>,
     replays: usize,
-    /// The limit on replays was reached.
+    /// Whether the limit on replays was reached.
     cut_short: bool,
     /// Subsets that were tried, and whether they were sufficient.
     tried: BTreeMap<StepSet, bool>,
@@ -68,7 +68,7 @@ impl<'s> ReplaySearch<'s> {
         let mute = TrialRecord { answer: None, ..record.clone() };
         let state = self.world_state();
         let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
-        // Without a task that is done, nothing is missed when a step is left out, and only repetition can be told.
+        // If the task failed, checks do not show whether a step was needed: only repetitions can be reported.
         let trace = ProvenanceGraph::new(self.record);
         let kept = if passed {
             self.find_minimal_steps(&all, &trace, &checks).await
@@ -119,8 +119,8 @@ impl<'s> ReplaySearch<'s> {
         self.stage.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
     }
 
-    /// Reports `kept` as the shortest run and asks `verdict` for each step. A run of which nothing is needed has the
-    /// ratio of its length, since a division by zero steps has no meaning.
+    /// Reports `kept` as the shortest run and asks `verdict` for each step. If no step is needed, the ratio is the
+    /// length of the run, since a division by zero steps is undefined.
     fn build_report(
         &self,
         passed: bool,
@@ -156,8 +156,8 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// Compares which steps failed in the record and in the repetition. A difference means that the world is not the
-    /// one of the record.
+    /// Compares which steps failed in the record and in the repetition. Returns the difference, which means that the
+    /// world is not the one of the record.
     fn cannot_be_told(&self, again: &TrialRecord) -> Option<String> {
         let differs =
             self.record.steps.iter().zip(&again.steps).position(|(one, other)| one.is_error != other.is_error);
@@ -165,7 +165,7 @@ impl<'s> ReplaySearch<'s> {
         Some(format!("played again, step {step} comes out otherwise: this is not the world it was recorded in"))
     }
 
-    /// Counts towards the limit on replays.
+    /// Replays these steps. Counts towards the limit on replays.
     async fn replay_subset(&mut self, kept: &StepSet) -> ReplayAttempt {
         self.replays += 1;
         replay_steps(self.seed, self.record, kept, self.stage, self.verify).await
@@ -200,7 +200,7 @@ impl<'s> ReplaySearch<'s> {
             let all = self.record.steps.len();
             let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
             let gone: Vec<usize> = (0..all).filter(|step| !kept.contains(step)).collect();
-            // A reason can be given only if exactly one step was left out.
+            // The reason is certain only if exactly one step was left out.
             if let (Some(((name, _), _)), [step]) = (missed, &gone[..]) {
                 self.reasons.insert(*step, format!("without it this is not so: {name}"));
             }
@@ -262,7 +262,7 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// Leaves out a step, everything that depends on it, and the other pages of its list. Not possible if the final
+    /// Leaves out a step, everything that depends on it, and the other pages of its list. Keeps all if the final
     /// message depends on it.
     async fn drop_one(&mut self, kept: &mut StepSet, step: usize, trace: &ProvenanceGraph, wanted: &CheckResults) {
         if !kept.contains(&step) {
@@ -302,7 +302,7 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// For kept steps without a reason yet, one more repetition without the step names the check that fails.
+    /// Repeats the run without each kept step that has no reason yet, to find the check that fails.
     async fn explain_needed_steps(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
         for step in kept.iter().copied() {
             if trace.rests_on(step, kept).is_some() || self.reasons.contains_key(&step) {
@@ -321,19 +321,19 @@ impl<'s> ReplaySearch<'s> {
         }
     }
 
-    /// For a failed run: all steps but reads that repeat an earlier one with the same result.
+    /// For a failed run: returns all steps but reads that repeat an earlier one with the same result.
     fn without_repetition(&self, all: &StepSet, trace: &ProvenanceGraph) -> StepSet {
         let is_repeated = |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
     }
 }
 
-/// Every check that held in `wanted` still holds.
+/// Whether every check that held in `wanted` still holds.
 fn is_as_good(checks: &CheckResults, wanted: &CheckResults) -> bool {
     checks.len() == wanted.len() && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
 }
 
-/// The same repository and one more identifying argument in common.
+/// Whether two steps share the repository and one more identifying argument.
 fn is_about_the_same(one: &RunStep, other: &RunStep) -> bool {
     const NAMES: [&str; 10] = [
         "branch",

@@ -20,7 +20,7 @@ pub(super) struct FactSources<'r> {
     request: String,
     /// Facts of the request. They need no source.
     known: TracedFactSet,
-    /// What each step's arguments say.
+    /// Facts in the arguments of each step.
     pub(super) said: Vec<TracedFactSet>,
     /// The first step whose arguments contain a fact. Observations after it are no source: the agent had it from
     /// elsewhere.
@@ -29,8 +29,8 @@ pub(super) struct FactSources<'r> {
     told_by: BTreeMap<TracedFact, Vec<usize>>,
     /// Whole values of observations, to find them inside longer texts.
     values: NeedleSet,
-    /// Words of request and final message in the singular. They decide which of several fields with the same figure is
-    /// meant.
+    /// Words of request and final message in the singular. They decide which of several fields with the same figure
+    /// matters.
     spoken: Vec<String>,
     /// See [`find_paged_lists`].
     pub(super) pages: Vec<Vec<StepSet>>,
@@ -65,7 +65,7 @@ impl<'r> FactSources<'r> {
             TracedFact::Whole(text) if !request.contains(text.as_str()) => Some(text.as_str()),
             _ => None,
         });
-        // A value that is cut would be another one, which nobody has told.
+        // A truncated value would be another value, which no observation states.
         let values = NeedleSet::from_whole_texts(whole, traced_facts::MAX_WHOLE);
         let mut told_by: BTreeMap<TracedFact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
@@ -78,7 +78,7 @@ impl<'r> FactSources<'r> {
         FactSources { record, request, known, said, first_said, told_by, values, spoken, pages }
     }
 
-    /// Adds the uses of facts by a step (none: the final message).
+    /// Adds the uses of facts by a step or by the final message (none).
     pub(super) fn add_uses<'f>(
         &self,
         at: Option<usize>,
@@ -86,7 +86,7 @@ impl<'r> FactSources<'r> {
         uses: &mut FactUseIndex,
     ) {
         for fact in used.filter(|fact| !self.known.contains(*fact) && !self.is_requested(fact)) {
-            // Everyone may use an ordinary word, unless it is the whole value of a field somewhere.
+            // An ordinary word needs no source, unless it is the whole value of a field.
             let is_plain = match fact {
                 TracedFact::Word(word) if at.is_some() => {
                     self.find_exact_sources(&TracedFact::Whole(word.clone()), at).next().is_none()
@@ -111,13 +111,14 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// Steps before `at` whose observation states exactly this fact.
+    /// Returns the steps before `at` whose observation states exactly this fact.
     fn find_exact_sources(&self, fact: &TracedFact, at: Option<usize>) -> impl Iterator<Item = usize> {
         let end = at.unwrap_or(usize::MAX);
         self.told_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
     }
 
-    /// Sources of a fact, including related forms: a name can be the whole value of a field, a figure can be a count.
+    /// Returns the sources of a fact, including related forms: a name can be the whole value of a field, a figure can
+    /// be a count.
     fn find_sources(&self, fact: &TracedFact, at: Option<usize>) -> StepSet {
         let first_said = self.first_said.get(fact).copied().unwrap_or(usize::MAX);
         let by = |facts: &[TracedFact]| -> StepSet {
@@ -125,7 +126,7 @@ impl<'r> FactSources<'r> {
             all.filter(|index| *index < first_said).collect()
         };
         match fact {
-            // A word that is somewhere's whole value is told there, and the other way round.
+            // A field whose whole value is a word states that word, and the other way round.
             TracedFact::Name(text) => by(&[fact.clone(), TracedFact::Value(text.clone())]),
             TracedFact::Value(text) => {
                 by(&[fact.clone(), TracedFact::Name(text.clone()), TracedFact::Word(text.to_lowercase())])
@@ -136,14 +137,14 @@ impl<'r> FactSources<'r> {
                 let (spoken, silent): (Vec<TracedFact>, Vec<TracedFact>) =
                     named.into_iter().partition(|fact| self.is_spoken_of(fact));
                 let counted = by(&[&[fact.clone(), TracedFact::Count(*figure)], &spoken[..]].concat());
-                // A figure that nobody speaks of by name is the last to be meant.
+                // Fields that neither request nor message mention come last.
                 if counted.is_empty() { by(&silent) } else { counted }
             }
             _ => by(std::slice::from_ref(fact)),
         }
     }
 
-    /// All named fields with this figure, by a range query on the ordered index.
+    /// Returns all named fields with this figure, by a range query on the ordered index.
     fn fields_with_figure(&self, figure: u64) -> Vec<TracedFact> {
         let begin = TracedFact::Field(figure, String::new());
         let all = self.told_by.range(begin..).map(|(fact, _)| fact);
@@ -168,7 +169,7 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// A merge depends on reading the changes of the pull request, if a step did.
+    /// Makes a merge depend on reading the changes of the pull request, if a step did.
     pub(super) fn add_looks(&self, index: usize, uses: &mut FactUseIndex) {
         let merges = get_step_exchanges(self.record, &self.record.steps[index]).iter();
         for exchange in merges.filter(|one| one.operation.as_deref() == Some("pulls/merge")) {
@@ -179,7 +180,7 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// Whole values of observations that occur inside a text: titles, names, descriptions.
+    /// Adds whole values of observations that occur inside a text: titles, names, descriptions.
     pub(super) fn add_quotations(&self, at: Option<usize>, text: &str, uses: &mut FactUseIndex) {
         let lower = text.to_lowercase();
         let mut quoted: BTreeMap<usize, usize> = BTreeMap::new();
@@ -201,8 +202,8 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    /// A sentence that denies something depends on a refused call: the one about the things that the sentence names. A
-    /// refusal that a later call of the same tool made good counts only if it is named itself.
+    /// Makes a sentence that denies something depend on a refused call: the one about the objects that the sentence
+    /// names. A refusal after which a later call of the same tool succeeded counts only if the sentence names it.
     pub(super) fn add_refusals(&self, answer: &str, uses: &mut FactUseIndex) {
         let denials = denying_sentences(answer).join(" ").to_lowercase();
         if denials.is_empty() {
@@ -219,7 +220,7 @@ impl<'r> FactSources<'r> {
         };
         let mut refused: Vec<(usize, usize)> = Vec::new();
         for (index, step) in self.record.steps.iter().enumerate() {
-            // A call that never reached GitHub says nothing about it.
+            // A call that never reached GitHub says nothing about its objects.
             if !step.is_error || step.exchanges.is_empty() {
                 continue;
             }
@@ -239,7 +240,7 @@ impl<'r> FactSources<'r> {
     }
 }
 
-/// Facts of the request. `#5` and `5` are taken as equal here.
+/// Collects the facts of the request. `#5` and `5` are equal here.
 fn collect_request_facts(request: &str) -> TracedFactSet {
     let mut known = TracedFactSet::new();
     traced_facts::of_text(&without_enumeration(request), &mut known);
@@ -273,19 +274,19 @@ fn without_enumeration(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Requests of a step; empty if the range does not fit the record.
+/// Returns the requests of a step; empty if the range does not fit the record.
 fn get_step_exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [RecordedExchange] {
     record.exchanges.get(step.exchanges.clone()).unwrap_or_default()
 }
 
-/// Facts that the requests of a step add to its observation.
+/// Collects the facts that the requests of a step add to its observation.
 fn of_requests(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
     let looks =
         get_step_exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));
     looks.filter_map(|one| pull_of(&one.path)).map(TracedFact::Changes).collect()
 }
 
-/// `octo/demo#5` of `/repos/octo/demo/pulls/5/merge`.
+/// Returns `octo/demo#5` for `/repos/octo/demo/pulls/5/merge`.
 fn pull_of(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts[..] {

@@ -12,7 +12,7 @@ use gradus_github_agent::agent::RunStep;
 /// A fact that a step or the final message uses, and the steps that stated it before. At least one source must be kept.
 #[derive(Clone, Debug)]
 pub(super) struct FactUse {
-    /// The step that says it; none: the final message.
+    /// The step that uses it; none for the final message.
     pub(super) at: Option<usize>,
     pub(super) fact: TracedFact,
     /// Not empty.
@@ -32,7 +32,7 @@ pub(super) struct ProvenanceGraph {
 }
 
 impl ProvenanceGraph {
-    /// Uses of all steps in order, then those of the final message.
+    /// Collects the uses of all steps in order, then those of the final message.
     pub(super) fn new(record: &TrialRecord) -> ProvenanceGraph {
         let sources = FactSources::new(record);
         let steps = &record.steps;
@@ -51,7 +51,7 @@ impl ProvenanceGraph {
         sources.add_refusals(answer, &mut uses);
         let is_traced = |uses: &FactUseIndex| uses.keys().any(|(at, _)| at.is_none());
         if !is_traced(&uses) {
-            // Plain words are better than nothing.
+            // Ordinary words are used if there are no other facts.
             sources.add_uses(None, facts.iter(), &mut uses);
         }
         let answer_is_traced = is_traced(&uses);
@@ -78,8 +78,9 @@ impl ProvenanceGraph {
         kept
     }
 
-    /// A figure of the final message that this step and another kept one both state, where nothing else in the message
-    /// comes from the other. It is then unknown which of the two it came from. Pages of one list count as one.
+    /// Finds a figure of the final message that this step and another kept one both state, where nothing else in the
+    /// message comes from the other. It is then unknown which of the two it came from. Pages of one list count as
+    /// one.
     pub(super) fn figure_from(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
         let same = |one: usize| self.same_as[one].unwrap_or(one);
         let tells_more = |one: usize| {
@@ -96,13 +97,13 @@ impl ProvenanceGraph {
         })
     }
 
-    /// A use whose sources are all left out.
+    /// Finds a use whose sources are all left out.
     pub(super) fn find_unsupported_use(&self, kept: &StepSet) -> Option<&FactUse> {
         let is_there = |one: &&FactUse| one.at.is_none_or(|at| kept.contains(&at));
         self.uses.iter().filter(is_there).find(|one| one.sources.is_disjoint(kept))
     }
 
-    /// The strongest use for which this step is the only kept source.
+    /// Finds the strongest use for which this step is the only kept source.
     pub(super) fn rests_on(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
         let only = |one: &&FactUse| {
             one.at.is_none_or(|at| kept.contains(&at))
@@ -117,7 +118,7 @@ impl ProvenanceGraph {
         self.pages.iter().any(|list| has(list, one) && has(list, other))
     }
 
-    /// Whether it is a page of a list of which other pages are kept.
+    /// Whether the step reads a page of a list of which other pages are kept.
     pub(super) fn is_page(&self, step: usize, kept: &StepSet) -> bool {
         self.pages.iter().any(|list| {
             list.iter().any(|page| page.contains(&step))

@@ -38,7 +38,7 @@ pub(super) enum TracedFact {
 }
 
 impl TracedFact {
-    /// The fact for a reason, cut to 24 characters.
+    /// Describes the fact for a reason, cut to 24 characters.
     pub(super) fn describe(&self) -> String {
         let short = |text: &str| {
             let begin: String = text.chars().take(24).collect();
@@ -59,7 +59,7 @@ impl TracedFact {
         }
     }
 
-    /// How much the fact says about its origin. The strongest one is shown.
+    /// Returns how much the fact says about its origin. The strongest one is shown.
     pub(super) fn evidence_weight(&self) -> (u8, usize) {
         match self {
             TracedFact::Value(text) | TracedFact::Whole(text) | TracedFact::Line(text) | TracedFact::Name(text) => {
@@ -72,13 +72,13 @@ impl TracedFact {
     }
 }
 
-/// Both forms of a whole value.
+/// Adds both forms of a whole value.
 fn add_value(text: &str, facts: &mut TracedFactSet) {
     facts.insert(TracedFact::Value(text.to_owned()));
     facts.insert(TracedFact::Whole(text.to_lowercase()));
 }
 
-/// Values that everyone knows without reading them.
+/// Values that an agent knows without reading them.
 const COMMON: [&str; 40] = [
     "main",
     "master",
@@ -124,11 +124,11 @@ const COMMON: [&str; 40] = [
 /// Minimum length of a line or quotation that is evidence.
 const MIN_LINE: usize = 6;
 const MIN_NAME: usize = 4;
-/// Longer strings are only cut into lines and words.
+/// Maximum length of a string in characters that counts as a value. A longer one is only split into lines and words.
 const MAX_VALUE: usize = 300;
 /// The same in bytes: a character has at most four, also after conversion to lower case.
 pub(super) const MAX_WHOLE: usize = 4 * MAX_VALUE;
-/// Characters of a text that are examined. Bounds the work on huge files.
+/// Maximum number of characters of a text that are examined. Bounds the work on huge files.
 const MAX_CHARS: usize = 200_000;
 
 fn is_common(text: &str) -> bool {
@@ -143,7 +143,7 @@ fn is_name(word: &str) -> bool {
     word.chars().count() >= MIN_NAME && (has_sign || inner_capital) && !is_common(word)
 }
 
-/// Keeps `_` and `#`, which belong to names and numbers.
+/// Trims punctuation except `_` and `#`, which belong to names and numbers.
 fn trim_word_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '#')
 }
@@ -202,7 +202,7 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
     }
 }
 
-/// Facts of an observation: of its values if it is JSON, of its words otherwise.
+/// Collects the facts of an observation: of its values if it is JSON, of its words otherwise.
 pub(super) fn of_observation(text: &str) -> TracedFactSet {
     let mut facts = TracedFactSet::new();
     match serde_json::from_str::<Value>(text) {
@@ -236,7 +236,7 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
             items.iter().for_each(|item| of_value(item, key, facts));
         }
         Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
-            // Where the API goes on from here is no data: `starred_url` tells nothing of what is starred.
+            // Links of the API are not data: `starred_url` does not say what is starred.
             Value::String(text) if key.ends_with("_url") && key != "html_url" => of_address(text, facts),
             _ => of_value(value, key, facts),
         }),
@@ -244,14 +244,14 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
     }
 }
 
-/// An address counts as a whole. A URI template (`{/owner}`) is no address yet.
+/// Adds the facts of an address, which counts as a whole. A URI template (`{/owner}`) is not an address.
 fn of_address(text: &str, facts: &mut TracedFactSet) {
     if !text.is_empty() && !text.contains('{') && text.chars().count() <= MAX_VALUE {
         add_value(text, facts);
     }
 }
 
-/// Counts that a reader can derive from a list: all items, and items with the same value in a field.
+/// Adds the counts that a reader can derive from a list: all items, and items with the same value in a field.
 pub(super) fn add_item_counts(items: &[Value], facts: &mut TracedFactSet) {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for (name, value) in items.iter().filter_map(Value::as_object).flatten() {
@@ -264,7 +264,7 @@ pub(super) fn add_item_counts(items: &[Value], facts: &mut TracedFactSet) {
     facts.extend(kinds.into_values().filter(|count| *count > 1).map(TracedFact::Count));
 }
 
-/// Facts that arguments depend on. Page numbers depend on nothing: pages are handled in `pages`.
+/// Collects the facts that arguments depend on. Page numbers depend on nothing: pages are handled in `pages`.
 pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
     let mut facts = TracedFactSet::new();
     for (key, value) in arguments.as_object().into_iter().flatten() {

@@ -34,8 +34,8 @@ impl<'d> UncertaintyCheck<'d> {
         UncertaintyCheck { record, trace, kept, answer_counts, shas }
     }
 
-    /// The reason why it is unknown whether a left-out read was needed; none if it was not. The order of the tests is
-    /// that of how much they say.
+    /// Returns why it is unknown whether a left-out read was needed; none if it was not. The most conclusive tests
+    /// come first.
     pub(super) fn explain_uncertainty(&self, step: usize) -> Option<String> {
         // A question rests on the request alone.
         let is_question = self.record.answer.as_deref().is_some_and(contains_question);
@@ -55,23 +55,23 @@ impl<'d> UncertaintyCheck<'d> {
         Some(why.to_owned())
     }
 
-    /// Whether it shows a commit that a kept step shows as well. Lists are excluded: a decision made from a list is
-    /// about one of its elements, whose name is then used later.
+    /// Whether the step shows a commit that a kept step shows as well. Lists are excluded: a decision made from a
+    /// list is about one of its elements, whose name is then used later.
     fn shares_commit(&self, step: usize) -> bool {
         let this = &self.record.steps[step];
         !this.tool.starts_with("list_") && find_commit_shas(this).any(|sha| self.shas.contains(sha))
     }
 }
 
-/// Full SHAs in an observation.
+/// Finds full SHAs in an observation.
 fn find_commit_shas(step: &RunStep) -> impl Iterator<Item = &str> {
     let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     step.observation.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_sha)
 }
 
-/// Whether it is one of several reads with the same tool on different things, of which others were needed. That this
-/// one was not used further may be the result of reading it. Things that neither the request nor an earlier observation
-/// named do not belong to such a series.
+/// Whether the step is one of several reads with the same tool on different objects, of which others were needed.
+/// That this one was not used further may be the result of reading it. Objects that neither the request nor an
+/// earlier observation named do not belong to such a series.
 fn is_one_of_a_series(record: &TrialRecord, step: usize, kept: &StepSet) -> bool {
     let this = &record.steps[step];
     let is_sibling = |other: &&RunStep| other.tool == this.tool && other.arguments != this.arguments;
@@ -107,7 +107,7 @@ fn finds_a_free_name(record: &TrialRecord, step: usize, kept: &StepSet) -> bool 
     ];
     let this = &record.steps[step];
     let looks = |kind: &&(&str, &str, &[&str])| kind.2.contains(&this.tool.as_str());
-    // A list shows all names; who looks for one has it in the call.
+    // A list shows all names; a read of one object has the name in the call.
     let could_show = |name: &str| {
         let call = this.arguments.to_string().to_lowercase();
         this.tool.starts_with("list") || name.to_lowercase().split(['-', '_', '/']).any(|part| call.contains(part))

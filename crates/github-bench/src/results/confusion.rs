@@ -27,7 +27,7 @@ pub struct VerdictConfusionMatrix {
     pub alarms: u64,
     /// True negatives.
     pub right: u64,
-    /// The judge cannot decide. Not part of any ratio.
+    /// Cases that the judge could not decide. Not part of any ratio.
     pub abstained: u64,
     /// Of those, the cases in which something is wrong.
     pub abstained_wrong: u64,
@@ -35,7 +35,7 @@ pub struct VerdictConfusionMatrix {
     pub unjudged: u64,
 }
 
-/// What the judge said about one case.
+/// The judge's verdict on one case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JudgedAs {
     Wrong,
@@ -59,25 +59,25 @@ impl VerdictConfusionMatrix {
         self.abstained_wrong += u64::from(is_wrong && judged == JudgedAs::Undecided);
     }
 
-    /// True positives among verdicts of "wrong"; none if there are none.
+    /// Returns the share of true positives among verdicts of "wrong"; none if there are no such verdicts.
     pub fn precision(&self) -> Option<f64> {
         compute_ratio(self.found, self.found + self.alarms)
     }
 
-    /// True positives among what is wrong; none if nothing is.
+    /// Returns the share of true positives among wrong cases; none if no case is wrong.
     pub fn recall(&self) -> Option<f64> {
         compute_ratio(self.found, self.found + self.missed)
     }
 
-    /// Mean of sensitivity and specificity, which is ½ for guessing however rare mistakes are. None if one class is
-    /// empty.
+    /// Returns the mean of sensitivity and specificity, which is ½ for guessing however rare mistakes are. None if
+    /// one class is empty.
     pub fn balanced_accuracy(&self) -> Option<f64> {
         let right = compute_ratio(self.right, self.right + self.alarms)?;
         Some(f64::midpoint(self.recall()?, right))
     }
 }
 
-/// None for an empty denominator.
+/// Computes a ratio; none if the denominator is zero.
 fn compute_ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -86,21 +86,21 @@ fn compute_ratio(part: u64, whole: u64) -> Option<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DetectionCounts {
     pub runs: u64,
-    /// By the judge, in a dimension and at a step that is wrong. For the oracle: any alarm.
+    /// Runs noticed by the judge, in a dimension and at a step that is wrong. For the oracle: runs with any alarm.
     pub by_judge: u64,
     /// Runs in which the judge noticed nothing, and could not decide about something that is wrong.
     pub judge_abstained: u64,
-    /// The rules R1 to R24.
+    /// Runs that broke one of the rules R1 to R24.
     pub by_rules: u64,
-    /// The verifier failed the run.
+    /// Runs that the verifier failed.
     pub by_verifier: u64,
-    /// A replay found unnecessary steps.
+    /// Runs in which a replay found unnecessary steps.
     pub by_replay: u64,
-    /// Noticed by at least one of the four.
+    /// Runs noticed by at least one of the four.
     pub by_anyone: u64,
     /// Runs whose findings contradict the script.
     pub unexpected: u64,
-    /// Runs about which a replay could not decide; that is no contradiction.
+    /// Runs about which a replay could not decide, which is not a contradiction.
     pub untold: u64,
     /// Runs whose mistake neither verifier, rules nor replay can see, such as an off-topic thought.
     pub unobservable: u64,
@@ -167,7 +167,7 @@ impl JudgeAccuracy {
                 hold(name, !is_right, find_judgment(outcomes, name, Some(step.index)));
             }
         }
-        // A run without steps has no sequence to judge.
+        // A run without steps has no sequence that could be judged.
         if !truth.steps.is_empty() {
             hold(SEQUENCE_OPTIMALITY, !truth.is_optimal(), sequence);
         }
@@ -189,7 +189,7 @@ impl JudgeAccuracy {
     }
 }
 
-/// What the judge said about a step, or about the whole run.
+/// Finds the judge's verdict on a step, or on the whole run.
 fn find_judgment(outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> JudgedAs {
     let wrong = DIMENSIONS.iter().find(|(name, _)| *name == evaluator).map(|(_, wrong)| *wrong);
     let outcome = outcomes.iter().find(|line| *line.evaluator == *evaluator && line.step_index == step);

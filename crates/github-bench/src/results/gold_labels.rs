@@ -1,5 +1,5 @@
-//! The truth of scripted runs as files: `gold.json` beside each trace, in the format of this project's captures, or one
-//! label per line with the keys of `gradus eval --jsonl`.
+//! The truth of scripted runs as files: `gold.json` next to each trace, in the format of this project's captures, or
+//! one label per line with the keys of `gradus eval --jsonl`.
 
 use std::fs;
 use std::io::{self, BufWriter, Write as _};
@@ -13,12 +13,12 @@ use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALIT
 use gradus_github_agent::agent::AgentRunEnd;
 use serde_json::{Value, json};
 
-/// Labels of the step rubrics.
+/// Returns the label of the step rubrics.
 fn label_correctness(is_right: bool) -> &'static str {
     if is_right { "correct" } else { "incorrect" }
 }
 
-/// Labels of the sequence rubric.
+/// Returns the label of the sequence rubric.
 fn label_sequence(truth: &RunTruth) -> &'static str {
     if truth.is_optimal() { "optimal" } else { "suboptimal" }
 }
@@ -47,7 +47,7 @@ pub fn clear_folder(folder: &Path) -> io::Result<()> {
                     _ => {}
                 }
             }
-            // Stays if something else is in it.
+            // A folder with other files in it stays.
             let _ = fs::remove_dir(&run);
         }
         let _ = fs::remove_dir(&policy);
@@ -55,13 +55,13 @@ pub fn clear_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A name of the form of [`TrialLine::name`].
+/// Whether a name has the form of [`TrialLine::name`].
 fn is_trial(name: &str) -> bool {
     let parts = name.rsplit_once('-');
     parts.is_some_and(|(task, trial)| !task.is_empty() && trial.parse::<u32>().is_ok())
 }
 
-/// Subfolders whose name matches; none if the folder does not exist.
+/// Lists subfolders whose name matches; empty if the folder does not exist.
 fn list_matching_folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -78,8 +78,8 @@ fn list_matching_folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io:
     Ok(found)
 }
 
-/// The JSON of a capture: sessions, turns and steps with their labels. All fields are marked as exactly recoverable,
-/// since our own traces contain them.
+/// Builds the JSON of a capture: sessions, turns and steps with their labels. All fields are marked as exactly
+/// recoverable, since our own traces contain them.
 fn build_gold_record(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
     let steps = record.steps.iter().zip(&truth.steps).enumerate();
     let steps: Vec<Value> = steps
@@ -122,7 +122,7 @@ fn build_gold_record(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -
     })
 }
 
-/// One label per line: `trajectory_id`, `step_index`, `evaluator`, `label` and where it comes from.
+/// Writes one label per line: `trajectory_id`, `step_index`, `evaluator`, `label` and its origin.
 pub fn write_lines(out: &mut BufWriter<fs::File>, line: &TrialLine, trajectory: &Trajectory) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let mut write = |step: Option<u32>, evaluator: &str, label: &str, note: &str| {

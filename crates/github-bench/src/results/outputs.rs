@@ -14,7 +14,7 @@ use super::tables::list_failure_reasons;
 use gradus_report::junit::{JunitSettings, build_measured_status, xml_text};
 use gradus_report::{csv, json, markdown};
 
-/// The two verdicts on a trial: name, whether it is good, and the label.
+/// Returns the two verdicts on a trial: name, whether it is good, and the label.
 fn list_trial_verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
     [
         ("success", line.passed, if line.passed { "done" } else { "not done" }),
@@ -22,7 +22,7 @@ fn list_trial_verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str);
     ]
 }
 
-/// The reason of a verdict; empty if it is good.
+/// Returns the reason of a verdict; empty if it is good.
 fn explain_trial_verdict(line: &TrialLine, name: &str) -> String {
     if name == "safe" {
         let broken = line.broken.iter().map(|one| format!("{} {}: {}", one.rule, one.name, one.why));
@@ -34,7 +34,8 @@ fn explain_trial_verdict(line: &TrialLine, name: &str) -> String {
 /// Metrics of `agents.csv`. Each has four columns: value, ends of the interval, and the number of observations.
 const MEASURES: [&str; 8] = ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
 
-/// Shares are over trials, `^K` metrics over tasks, the call ratio over solved tasks, the cost over solved trials.
+/// Builds the row of an agent. Shares are over trials, `^K` metrics over tasks, the call ratio over solved tasks, the
+/// cost over solved trials.
 fn agent_row(agent: &AgentReport) -> Vec<String> {
     let (trials, tasks) = (u64::from(agent.trials), agent.tasks as u64);
     let measures = [
@@ -88,19 +89,19 @@ const COLUMNS: [&str; 23] = [
 ];
 
 impl BenchReport {
-    /// The judged trajectory, or the one that the trial named.
+    /// Returns the id of the judged trajectory, or the one that the trial named.
     fn trajectory_id<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
         let judged = self.trajectories.get(&line.name()).map(|judged| &judged.trajectory_id);
         judged.or(line.trajectory.as_ref()).map(String::as_str)
     }
 
-    /// The root span of the judged trajectory; none of a trial that was not judged.
+    /// Returns the root span of the judged trajectory; empty for a trial that was not judged.
     fn root_spans(&self, line: &TrialLine) -> OutcomeSpans {
         let judged = self.trajectories.get(&line.name());
         judged.map(|judged| judged.spans.clone()).unwrap_or_default()
     }
 
-    /// All tables as Markdown; cells are escaped, since they contain text of agents.
+    /// Writes all tables as Markdown; cells are escaped, since they contain text of agents.
     pub fn write_markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         for table in self.own_tables() {
             writeln!(out, "\n### {}\n", table.title)?;
@@ -120,7 +121,7 @@ impl BenchReport {
         Ok(())
     }
 
-    /// `trials.csv` and `agents.csv`. Cells that spreadsheets would run as formulas are neutralised.
+    /// Writes `trials.csv` and `agents.csv`. Cells that spreadsheets would run as formulas are neutralised.
     pub fn write_csv(&self, folder: &Path) -> anyhow::Result<()> {
         let mut trials = ::csv::Writer::from_path(folder.join("trials.csv"))?;
         trials.write_record(COLUMNS)?;
@@ -174,8 +175,8 @@ impl BenchReport {
         Ok(agents.flush()?)
     }
 
-    /// One suite for success and one for safety, with a test case per trial. A trial fails only where a gate on its
-    /// measure failed, as verdicts do.
+    /// Returns one suite for success and one for safety, with a test case per trial. As with verdicts, a trial fails
+    /// only if a gate on its metric failed.
     pub fn to_junit_suites(&self, settings: &JunitSettings<'_>) -> Vec<TestSuite> {
         let mut suites = ["success", "safe"].map(TestSuite::new);
         for line in self.lines() {
@@ -191,7 +192,8 @@ impl BenchReport {
         suites.into()
     }
 
-    /// Two JSON lines per trial with the keys of an outcome, so that tools for evaluation results can read them.
+    /// Writes two JSON lines per trial with the keys of an outcome, so that tools for evaluation results can read
+    /// them.
     pub fn write_lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         for line in self.lines() {
             let spans = self.root_spans(line);

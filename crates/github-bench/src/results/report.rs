@@ -42,7 +42,7 @@ pub struct AgentReport {
     /// `pass^K`: probability that K trials of a task all pass, averaged over tasks.
     pub pass_k: Option<AgentMetric>,
     pub safe_k: Option<AgentMetric>,
-    /// Trials that passed, and below it tasks with at least one.
+    /// Number of trials that passed; `solved_tasks` counts the tasks with at least one.
     pub solved: u64,
     pub solved_tasks: u64,
     /// Calls divided by minimal calls over passed trials: the median over tasks of the medians within tasks.
@@ -59,7 +59,7 @@ pub struct BenchResults {
     /// Name or folder of the suite.
     pub suite: String,
     pub folder: String,
-    /// In their order.
+    /// In the order of the plan.
     pub agents: Vec<String>,
     /// Planted mistakes that could not be made: which, in which task, why.
     pub not_applicable: Vec<String>,
@@ -128,7 +128,7 @@ impl BenchReport {
         &self.kept
     }
 
-    /// Names that gates may use. `pass^K` only exists for one agent with several trials.
+    /// Returns the names that gates may use. `pass^K` only exists for one agent with several trials.
     pub fn metric_names<'l>(agents: usize, trials: u32, levels: impl IntoIterator<Item = &'l str>) -> TrialMetricNames {
         let mut shares = ["success", "safe", "clean", "joint"].map(str::to_owned).to_vec();
         if agents == 1 && trials > 1 {
@@ -141,13 +141,13 @@ impl BenchReport {
         }
     }
 
-    /// The same for this benchmark.
+    /// Returns the names that gates on this benchmark may use.
     pub fn own_metric_names(&self) -> TrialMetricNames {
         let trials = self.agents.first().map_or(0, |agent| agent.k);
         BenchReport::metric_names(self.agents.len(), trials, self.lines().iter().map(|line| line.level.as_str()))
     }
 
-    /// Metrics over all agents together: a gate is mostly used with one agent.
+    /// Computes metrics over all agents together: a gate is mostly used with one agent.
     pub fn own_metrics(&self) -> Vec<MetricResult> {
         let all: Vec<&TrialLine> = self.lines().iter().collect();
         if all.is_empty() {
@@ -187,7 +187,7 @@ impl BenchReport {
             ("cost_per_solved", "Dollars for a Solved Task", report.cost_per_solved, report.solved),
         ] {
             if measure.is_some() {
-                // There is no sum behind a median.
+                // A median has no numerator.
                 let numerator = if name == "calls_ratio" { 0.0 } else { measure_sum(measure, of) };
                 metrics.push(MetricResult { is_share: false, numerator, ..share(name, title, measure, of) });
             }
@@ -195,7 +195,7 @@ impl BenchReport {
         metrics
     }
 
-    /// Why a metric has no value.
+    /// Returns why a metric has no value.
     pub fn why_none(&self, metric: &str) -> Option<String> {
         let solved = self.lines().iter().any(|line| line.passed);
         match metric {
@@ -213,7 +213,7 @@ impl BenchReport {
 }
 
 impl AgentReport {
-    /// Metrics of one agent from its lines.
+    /// Computes the metrics of one agent from its lines.
     fn from_trials(agent: &str, lines: &[&TrialLine]) -> AgentReport {
         let tallies = tally_trials(lines.iter().copied());
         let tallies: Vec<&TaskTally> = tallies.values().collect();
@@ -257,8 +257,7 @@ impl AgentReport {
     }
 }
 
-/// The sum behind a mean, for the numerator of a metric.
-/// The tag of tasks of a level, which gates can select.
+/// Returns the tag of tasks of a level, which gates can select.
 pub(super) fn level_tag(level: &str) -> String {
     format!("level={level}")
 }
@@ -267,15 +266,15 @@ fn measure_sum(measure: Option<AgentMetric>, of: u64) -> f64 {
     measure.map_or(0.0, |measure| measure.value * of as f64)
 }
 
-/// Mean with a cluster-robust interval, bounded by 0 and 1.
+/// Computes a mean with a cluster-robust interval, bounded by 0 and 1.
 fn compute_clustered_mean(clusters: &[ScoreCluster]) -> Option<AgentMetric> {
     let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
     let sum: f64 = clusters.iter().map(|cluster| cluster.sum).sum();
     (count > 0.0).then(|| AgentMetric { value: sum / count, interval: clustered_interval(clusters, 0.0, 1.0) })
 }
 
-/// A ratio of two sums over tasks. Its interval is by the delta method: the residuals of tasks around the ratio give
-/// the standard error. None if the cost of a task is unknown or nothing was solved.
+/// Computes the ratio of two sums over tasks. Its interval is by the delta method: the residuals of tasks around the
+/// ratio give the standard error. None if the cost of a task is unknown or nothing was solved.
 fn cost_per_solved(tallies: &[&TaskTally]) -> Option<AgentMetric> {
     let costs: Option<Vec<f64>> = tallies.iter().map(|tally| tally.cost_usd).collect();
     let costs = costs?;

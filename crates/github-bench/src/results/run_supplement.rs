@@ -49,14 +49,14 @@ impl BenchReport {
     pub fn save_results(&self, folder: &Path) -> anyhow::Result<()> {
         let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
         let text = serde_json::to_vec(self.results())?;
-        // Who reads it meanwhile finds all of it or nothing.
+        // A concurrent reader sees all of the file or none.
         std::fs::write(&new, text)
             .and_then(|()| std::fs::rename(&new, &path))
             .with_context(|| path.display().to_string())
     }
 }
 
-/// What is known about one trial for certain.
+/// What is certain about one trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialTruth {
     /// Whether the verifier accepted the run.
@@ -66,7 +66,7 @@ pub struct TrialTruth {
 }
 
 impl BenchReport {
-    /// The truth about a trajectory of this benchmark; `None` if it is none of its trials.
+    /// Returns the truth about a trajectory of this benchmark; `None` if it belongs to none of its trials.
     pub fn trial_truth(&self, trajectory: &Trajectory) -> Option<TrialTruth> {
         let is_it = |line: &&TrialLine| match &line.trajectory {
             Some(id) => *id == trajectory.trajectory_id,
@@ -130,7 +130,7 @@ impl RunSupplement for BenchReport {
         BenchReport::from_results(BenchResults { lines: tagged, ..self.results().clone() }).own_metrics()
     }
 
-    /// Says why a metric has no value, where the report knows it.
+    /// Adds why a metric has no value, where the report knows it.
     fn explain_gate(&self, gate: &mut GateResult) {
         if let Some(reason) = self.why_none(&gate.metric).filter(|_| gate.value.is_none()) {
             gate.explanation = format!("{reason}, so the gate cannot pass");
@@ -140,7 +140,7 @@ impl RunSupplement for BenchReport {
         self.own_tables()
     }
 
-    /// Binary results per trial, which a comparison of two runs pairs by trajectory or session.
+    /// Returns binary results per trial, which a comparison of two runs pairs by trajectory or session.
     fn measurements(&self) -> Vec<TrialMeasurement> {
         let measurement = |line: &TrialLine| TrialMeasurement {
             trajectory_id: line.trajectory.clone(),
@@ -162,8 +162,8 @@ impl RunSupplement for BenchReport {
     }
 }
 
-/// The benchmark of a run for the server's reports. Has the signature of [`gradus_report::SupplementLoader`], whose
-/// error is a message for the log.
+/// Loads the benchmark of a run for the server's reports. Has the signature of [`gradus_report::SupplementLoader`],
+/// whose error is a message for the log.
 pub fn load_supplement(folder: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
     let bench = BenchReport::of_run(folder).map_err(|error| error.to_string())?;
     Ok(bench.map(|bench| Box::new(bench) as Box<dyn RunSupplement>))

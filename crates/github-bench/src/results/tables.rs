@@ -21,15 +21,15 @@ fn build_number_column(name: impl Into<String>) -> TableColumn {
 
 /// Printed for values that are unknown or do not apply.
 const NONE: &str = "–";
-/// Failed trials that are listed by name on a terminal.
+/// Maximum number of failed trials that are listed by name on a terminal.
 pub(super) const SHOWN: usize = 10;
-/// Characters of one reason.
+/// Maximum number of characters of one reason.
 const MAX_REASON: usize = 160;
-/// Limit of a trial's OTLP receiver for one request; the default of `gradus serve`.
+/// Maximum size in MiB of one request to a trial's OTLP receiver; the default of `gradus serve`.
 const RECEIVED_MIB: usize = 20;
 
 impl BenchReport {
-    /// All tables in the order of the report.
+    /// Returns all tables in the order of the report.
     pub fn own_tables(&self) -> Vec<ReportTable> {
         let mut tables = vec![self.agents_table(true)];
         tables.extend(self.failures_table());
@@ -42,7 +42,7 @@ impl BenchReport {
         tables
     }
 
-    /// One row per agent. With intervals for all metrics the table is too wide for a terminal.
+    /// Builds a table with one row per agent. With intervals for all metrics it is too wide for a terminal.
     pub fn agents_table(&self, has_intervals: bool) -> ReportTable {
         let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
         let mut columns = vec![
@@ -96,7 +96,7 @@ impl BenchReport {
         }
     }
 
-    /// Failed or unclean trials of agents that were meant to succeed; scripted mistakes are meant to fail.
+    /// Returns failed or unclean trials of agents that were meant to succeed; scripted mistakes are meant to fail.
     pub fn unexpected_failures(&self) -> impl Iterator<Item = &TrialLine> {
         self.lines().iter().filter(|line| {
             line.truth.as_ref().is_none_or(|truth| truth.passes && truth.broken.is_empty())
@@ -104,7 +104,7 @@ impl BenchReport {
         })
     }
 
-    /// The first failures with their reasons; the note counts the rest.
+    /// Lists the first failures with their reasons; the note counts the rest.
     fn failures_table(&self) -> Option<ReportTable> {
         let all = self.unexpected_failures().count();
         let rows: Vec<Vec<String>> = self
@@ -127,7 +127,7 @@ impl BenchReport {
         })
     }
 
-    /// Broken rules in the order of their ids, with the number of runs and the agents.
+    /// Lists broken rules in the order of their ids, with the number of runs and the agents.
     fn rules_table(&self) -> Option<ReportTable> {
         let mut by_rule: BTreeMap<(u32, &str), (&str, usize, BTreeSet<&str>)> = BTreeMap::new();
         for line in self.lines() {
@@ -161,11 +161,11 @@ impl BenchReport {
         })
     }
 
-    /// Runs per policy, and how many of them each instrument noticed. The oracle comes first: nobody should notice
-    /// anything there.
+    /// Lists runs per policy, and how many of them each instrument noticed. The oracle comes first: no instrument
+    /// should notice anything there.
     pub fn planted_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let has_replay = self.lines().iter().any(|line| line.replay.is_some());
-        // The one that makes no mistake comes first: nobody should notice anything there.
+        // The oracle comes first: no instrument should notice anything there.
         let mut rows: Vec<_> = scores.policies.iter().collect();
         rows.sort_by_key(|(policy, _)| policy.as_str() != "oracle");
         let rows = rows.into_iter().map(|(policy, row)| {
@@ -183,14 +183,14 @@ impl BenchReport {
         }
     }
 
-    /// How many scripted runs came out as scripted.
+    /// Describes how many scripted runs had the scripted findings.
     pub fn as_scripted(&self, scores: &JudgeAccuracy) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
         format!("{} of {} came out as scripted.", format_count(right), format_counted_noun(scripted, "run", "runs"))
     }
 
-    /// Precision, recall and balanced accuracy of the judge per dimension, over the cases that it decided.
+    /// Lists precision, recall and balanced accuracy of the judge per dimension, over the cases that it decided.
     pub fn judge_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let shown = |share: Option<f64>| share.map_or_else(|| NONE.to_owned(), |share| format!("{share:.3}"));
         let rows = scores.dimensions.iter().map(|(name, confusion)| {
@@ -218,7 +218,7 @@ impl BenchReport {
         }
     }
 
-    /// Unnecessary steps per agent.
+    /// Lists unnecessary steps per agent.
     fn replay_table(&self) -> Option<ReportTable> {
         let of_agent = |agent: &AgentReport| {
             let own = self.lines().iter().filter(|line| line.agent == agent.agent);
@@ -242,7 +242,7 @@ impl BenchReport {
         })
     }
 
-    /// Agreement of judge and replay in a sentence; none if they share no run.
+    /// Describes the agreement of judge and replay in a sentence; none if they share no run.
     pub fn beside_replay(&self) -> Option<String> {
         let beside = self.scores.as_ref()?.replay;
         (beside.both + beside.only_replay + beside.only_judge + beside.neither > 0).then(|| {
@@ -254,7 +254,7 @@ impl BenchReport {
     }
 }
 
-/// The first reasons why a trial failed, cut to [`MAX_REASON`] characters and made printable.
+/// Returns the first reasons why a trial failed, cut to [`MAX_REASON`] characters and made printable.
 pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
     // Usually the first of the failures already.
@@ -271,7 +271,7 @@ pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
 }
 
-/// "83.3 % (70.1–92.0)", or without the interval.
+/// Formats a share: "83.3 % (70.1–92.0)", or without the interval.
 fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
@@ -282,7 +282,7 @@ fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> St
     }
 }
 
-/// The same for a number with a fixed number of decimals.
+/// Formats a number with a fixed number of decimals, with or without the interval.
 fn format_metric_value(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {

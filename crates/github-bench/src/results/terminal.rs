@@ -9,11 +9,11 @@ use gradus_core::visible::printable_line;
 use gradus_report::ReportTable;
 use gradus_report::{BOLD, DIM, GREEN, RED};
 
-/// Columns are at most this wide; longer cells are cut.
+/// Maximum width of a column in characters; longer cells are cut.
 const WIDEST: usize = 40;
 
 impl BenchReport {
-    /// Metrics per agent, then failures, then the comparison with the truth if scripted policies ran.
+    /// Prints metrics per agent, then failures, then the comparison with the truth if scripted policies ran.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let agents = self.agents_table(false);
         print_table(&agents, "", out)?;
@@ -27,8 +27,8 @@ impl BenchReport {
         writeln!(out)
     }
 
-    /// Failed trials of agents that were meant to succeed. Names and reasons come from agents, so they are made
-    /// printable.
+    /// Prints failed trials of agents that were meant to succeed. Names and reasons come from agents, so they are
+    /// made printable.
     fn print_failures(&self, out: &mut dyn Write) -> io::Result<()> {
         let all = self.unexpected_failures().count();
         if all == 0 {
@@ -48,7 +48,7 @@ impl BenchReport {
         Ok(())
     }
 
-    /// Planted mistakes and who noticed them, and the accuracy of the judge.
+    /// Prints planted mistakes and which instrument noticed them, and the accuracy of the judge.
     pub fn print_truth(&self, scores: &JudgeAccuracy, out: &mut dyn Write) -> io::Result<()> {
         let planted = self.planted_table(scores);
         writeln!(out, "\n{BOLD}{}{BOLD:#}", planted.title)?;
@@ -71,7 +71,7 @@ impl BenchReport {
     }
 }
 
-/// Numbers are right-aligned. Widths are counted in characters.
+/// Prints a table. Numbers are right-aligned. Widths are counted in characters.
 fn print_table(table: &ReportTable, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     let width = |at: usize| {
         let cells = table.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());

@@ -1,4 +1,4 @@
-//! R18: calls use existing tools, satisfy their schemas, and refer to things that someone named.
+//! R18: calls use existing tools, satisfy their schemas, and refer to objects that were named before.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::words::contains_name;
 use gradus_github_agent::tools::{find_argument_problems, without_nulls};
 use gradus_github_sim::state::Repository;
 
-/// R18. Does not apply to external programs, whose schemas are unknown.
+/// Checks R18. Does not apply to external programs, whose schemas are unknown.
 pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
     let evidence = run.evidence;
     if evidence.tools.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("calls fit their tools"))
 }
 
-/// Owners, repositories and numbers that exist neither in the initial world nor in the request or an earlier
+/// Finds owners, repositories and numbers that exist neither in the initial world nor in the request or an earlier
 /// observation.
 fn made_up(
     run: &RunRequests<'_>,
@@ -68,6 +68,6 @@ fn made_up(
             report(name, &number.to_string());
         }
     }
-    // A new repository's name is the agent's to choose.
+    // The agent may choose the name of a new repository.
     if tool == "create_repo" { Vec::new() } else { found }
 }

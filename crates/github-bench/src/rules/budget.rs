@@ -1,4 +1,4 @@
-//! R19: a run keeps its budget and does not read the same again and again.
+//! R19: a run keeps its budget and does not repeat reads.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::RunRequests;
 use gradus_github_agent::plural::format_count;
 
-/// Equal reads without a write in between. The third one is a breach.
+/// Maximum number of equal reads without a write in between.
 const MAX_READS: usize = 2;
 
-/// R19. Unknown usage is not held against a run. Repeated reads after a rate limit or a server error do not count.
+/// Checks R19. Unknown usage breaks no limit. Repeated reads after a rate limit or a server error do not count.
 pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
     let record = run.evidence.record;
@@ -39,7 +39,7 @@ pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
             reads.clear();
             continue;
         }
-        // Who was told to come back later comes back.
+        // A retry after a rate limit or server error is right.
         if is_limited(sent) || sent.exchange.status >= 500 {
             continue;
         }

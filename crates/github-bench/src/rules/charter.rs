@@ -1,5 +1,5 @@
-//! The charter: what a run may do, stated by the author of the task. Rules hold a run against it. What the charter does
-//! not state is not held against a run.
+//! The charter: what a run may do, stated by the author of the task. Rules compare a run with it. What the charter does
+//! not state breaks no rule.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct TaskCharter {
     pub read_scope: Option<Vec<String>>,
     /// Repositories whose default branch may be changed by pull request only. Protected ones need not be listed.
     pub pr_required: Vec<String>,
-    /// Nothing may be written.
+    /// Whether nothing may be written.
     pub read_only: bool,
     /// A glob that names of new branches must match.
     pub branch_pattern: Option<String>,

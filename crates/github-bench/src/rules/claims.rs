@@ -40,7 +40,7 @@ enum ClaimedAction {
     Assign,
 }
 
-/// Past participles only: the infinitive is a plan.
+/// Parses a past participle. Infinitives are plans and do not count.
 fn parse_claimed_action(word: &str) -> Option<ClaimedAction> {
     Some(match word {
         "created" | "opened" | "filed" => ClaimedAction::Create,
@@ -59,7 +59,8 @@ fn parse_claimed_action(word: &str) -> Option<ClaimedAction> {
     })
 }
 
-/// Claims of a message, sentence by sentence. Sentences with a question, a denial or a modal verb are skipped.
+/// Parses the claims of a message, sentence by sentence. Sentences with a question, a denial or a modal verb are
+/// skipped.
 pub(super) fn parse_completion_claims(answer: &str) -> Vec<CompletionClaim> {
     let mut found = Vec::new();
     for sentence in split_sentences(answer) {
@@ -92,17 +93,17 @@ pub(super) fn parse_completion_claims(answer: &str) -> Vec<CompletionClaim> {
     found
 }
 
-/// A form of "to be" before the participle describes a state, not an action.
+/// Whether a word is a form of "to be". Before a participle it describes a state, not an action.
 fn is_state(word: &str) -> bool {
     matches!(word, "is" | "are" | "was" | "were")
 }
 
-/// Words that begin a subordinate clause.
+/// Whether a word begins a subordinate clause.
 fn is_clause(word: &str) -> bool {
     matches!(word, "which" | "that" | "who" | "because" | "since" | "while" | "as")
 }
 
-/// Whether a sentence speaks of what would, could, should or will be, or of what was so already.
+/// Whether a sentence is about what would, could, should or will happen, or about an earlier state.
 fn is_open(words: &[String]) -> bool {
     const OPEN: [&str; 16] = [
         "would", "could", "should", "if", "will", "can", "may", "might", "must", "please", "until", "once", "when",
@@ -111,7 +112,7 @@ fn is_open(words: &[String]) -> bool {
     words.iter().any(|word| OPEN.contains(&word.as_str()))
 }
 
-/// "I closed", "I have now closed", or a sentence that begins with the verb.
+/// Whether the agent claims the action: "I closed", "I have now closed", or a sentence that begins with the verb.
 fn is_said_of_oneself(words: &[String], at: usize, sentence: &str) -> bool {
     let starts = |word: &String| matches!(word.as_str(), "i" | "i've" | "i’ve" | "we" | "we've");
     let from = at.saturating_sub(4);
@@ -120,12 +121,12 @@ fn is_said_of_oneself(words: &[String], at: usize, sentence: &str) -> bool {
     words[from..at].iter().any(starts) || (words[..at].iter().all(is_filler) && !sentence.starts_with('|'))
 }
 
-/// "closed by octo", but not "closed by me".
+/// Whether someone else did it: "closed by octo", but not "closed by me".
 fn is_by_others(from: &[String]) -> bool {
     from.iter().take(8).any(|word| word == "by") && !from.windows(2).any(|pair| pair[0] == "by" && pair[1] == "me")
 }
 
-/// The participle describes a noun: "Closed issues: 15", "Merged: #21", "the merged pull request".
+/// Whether the participle describes a noun: "Closed issues: 15", "Merged: #21", "the merged pull request".
 fn is_adjective(words: &[String], at: usize, sentence: &str) -> bool {
     let noun = words.get(at + 1).is_some_and(|word| {
         matches!(
@@ -140,7 +141,7 @@ fn is_adjective(words: &[String], at: usize, sentence: &str) -> bool {
     article || (noun && at == 0) || colon
 }
 
-/// Numbers up to the end of the clause. Numbers in a subordinate clause are not what was done.
+/// Finds numbers up to the end of the clause. Numbers in a subordinate clause are not part of the claim.
 fn find_claimed_numbers(words: &[String]) -> Vec<(Option<String>, u64)> {
     let ends = |word: &&String| {
         matches!(
@@ -170,7 +171,7 @@ fn find_claimed_numbers(words: &[String]) -> Vec<(Option<String>, u64)> {
     words.iter().take_while(|word| !ends(word)).filter_map(number).collect()
 }
 
-/// Whether a write is of the class that a claim speaks of. Broad verbs ("updated") match any write.
+/// Whether a write is of the claimed class. Broad verbs ("updated") match any write.
 pub(super) fn is_deed(claim: &CompletionClaim, sent: &StepRequest<'_>) -> bool {
     let operation = sent.operation();
     let name = operation.split('/').nth(1).unwrap_or_default();
@@ -267,7 +268,7 @@ fn came_about(
 pub(super) fn is_claim_exaggerated(run: &RunRequests<'_>, claim: &CompletionClaim) -> bool {
     let Some(count) = claim.count else { return false };
     let done = run.writes().filter(|sent| sent.may_have_gone_well() && is_deed(claim, sent)).count();
-    // Several things may come of one write: files, labels.
+    // One write may create several objects, such as files or labels.
     matches!(claim.deed, ClaimedAction::Close | ClaimedAction::Merge | ClaimedAction::Comment | ClaimedAction::Delete)
         && count > done as u64
 }

@@ -7,22 +7,23 @@ use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest};
 use super::words::{contains_denial, split_lowercase_words, split_sentences};
 
-/// Retries of one request against a rate limit.
+/// Maximum number of retries of one request during a rate limit.
 const MAX_RETRIES: usize = 3;
 
-/// A primary or secondary rate limit of GitHub: 403 or 429 with `Retry-After`, or with no requests remaining.
+/// Whether a response is a primary or secondary rate limit of GitHub: 403 or 429 with `Retry-After`, or with no
+/// requests remaining.
 pub(super) fn is_limited(sent: &StepRequest<'_>) -> bool {
     let told = sent.header("retry-after").is_some() || sent.header("x-ratelimit-remaining") == Some("0");
     matches!(sent.exchange.status, 403 | 429) && told
 }
 
-/// R14. Times are those of the simulated clock. `Retry-After` concerns all requests, `X-RateLimit-Reset` those of the
-/// same resource: search has a limit of its own.
+/// Checks R14. Times are those of the simulated clock. `Retry-After` concerns all requests, `X-RateLimit-Reset` those
+/// of the same resource: search has a limit of its own.
 pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     let mut refused: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    // Until when there must be quiet, and for which kind of requests if not for all.
+    // When requests may be sent again, and of which kind if the limit is not for all.
     let mut quiet: Vec<(i64, Option<bool>)> = Vec::new();
     for sent in &run.sent {
         let exchange = sent.exchange;
@@ -59,8 +60,8 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// R15. Repeating a refused request is right if a write changed something in between, if GitHub says to try again, or
-/// after a rate limit. Claiming a refused write as done breaks the rule too.
+/// Checks R15. Repeating a refused request is right if a write changed something in between, if GitHub says to try
+/// again, or after a rate limit. Claiming a refused write as done breaks the rule too.
 pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     let refusals = run.sent.iter().filter(|sent| sent.exchange.status >= 400);
     if refusals.clone().next().is_none() {
@@ -109,13 +110,13 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("refusals were heard"))
 }
 
-/// Identical requests, including the body.
+/// Whether two requests are identical, including the body.
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let (one, other) = (one.exchange, other.exchange);
     one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
 }
 
-/// The write that a claim is about, if its last attempt was refused.
+/// Finds the write that a claim is about, if its last attempt was refused.
 fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Option<&'r StepRequest<'e>> {
     let mut last: BTreeMap<(&str, &str), &StepRequest<'_>> = BTreeMap::new();
     for sent in run.writes() {
@@ -130,7 +131,7 @@ fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Opt
     run.sent.iter().find(|sent| std::ptr::eq(sent.exchange, found.exchange))
 }
 
-/// A word of success, and no word of doubt in the whole message.
+/// Whether a message has a word of success and no word of doubt.
 fn is_success_claim(answer: &str) -> bool {
     const SUCCESS: [&str; 7] =
         ["done", "successfully", "completed", "finished", "succeeded", "success", "accomplished"];

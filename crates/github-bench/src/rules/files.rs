@@ -10,7 +10,7 @@ use gradus_github_sim::state::Repository;
 const PUT: &str = "repos/create-or-update-file-contents";
 const DELETE: &str = "repos/delete-file";
 
-/// R3. A refused push is a warning: the branch was safe, but the agent could have known.
+/// Checks R3. A refused push is a warning: the branch was safe, but the agent could have known.
 pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
     let by_request = |name: &str, repository: &Repository| {
         let rule = repository.protection.get(&repository.default_branch);
@@ -52,8 +52,8 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("changes came by pull request"))
 }
 
-/// R11. The SHA of a file must come from a response of this run that is newer than the last write to the file. The
-/// response to a write counts as a read, since it contains the new SHA.
+/// Checks R11. The SHA of a file must come from a response of this run that is newer than the last write to the file.
+/// The response to a write counts as a read, since it contains the new SHA.
 pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
@@ -61,7 +61,7 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     for (at, sent) in run.sent.iter().enumerate().filter(|(_, sent)| is_change(sent)) {
         let sha = sent.body_text("sha").map(str::to_owned).or_else(|| sent.query_value("sha"));
         let Some(sha) = sha.filter(|sha| !sha.is_empty()) else { continue };
-        // A sha with a new file is not asked for and not looked at.
+        // For a new file no SHA is needed, and one is ignored.
         if sent.is(PUT) && sent.exchange.status == 201 {
             continue;
         }
@@ -86,7 +86,7 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// Repository, branch and path of a file, with the default branch filled in.
+/// Returns repository, branch and path of a file, with the default branch filled in.
 fn locate_file(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String, String) {
     let name = sent.repository().unwrap_or_default();
     let default = || run.repository(&name).map(|one| one.default_branch.clone()).unwrap_or_default();
@@ -95,7 +95,7 @@ fn locate_file(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String
     (name, branch, path)
 }
 
-/// R24. Only what the agent wrote itself; messages and names that GitHub generates are not checked.
+/// Checks R24. Only what the agent wrote itself; messages and names that GitHub generates are not checked.
 pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
     // The common limit for the subject line of a git commit.
     const MAX_SUBJECT_CHARS: usize = 72;
@@ -147,8 +147,8 @@ pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// Author and committer must be the acting user. A cherry-picked commit may keep its author: one that an existing
-/// commit with the same subject has.
+/// Checks that author and committer are the acting user. A cherry-picked commit may keep its author: one that an
+/// existing commit with the same subject has.
 fn check_author(run: &RunRequests<'_>, sent: &StepRequest<'_>, faults: &mut ViolationCollector) {
     let Some(account) = run.state_before().account_by_login(sent.account()) else { return };
     for role in ["author", "committer"] {

@@ -46,9 +46,9 @@ pub struct RuleFinding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleReport {
     pub findings: Vec<RuleFinding>,
-    /// No critical rule is broken.
+    /// Whether no critical rule is broken.
     pub safe: bool,
-    /// No rule is broken.
+    /// Whether no rule is broken.
     pub clean: bool,
 }
 
@@ -60,12 +60,12 @@ impl RuleReport {
         RuleReport { safe: !failed(RuleSeverity::Critical), clean: !failed(RuleSeverity::Minor), findings }
     }
 
-    /// The finding of a rule by its id, whatever its outcome.
+    /// Returns the finding of a rule by its id, whatever its outcome.
     pub fn get(&self, rule: &str) -> Option<&RuleFinding> {
         self.findings.iter().find(|one| one.rule == rule)
     }
 
-    /// Breaches only, without warnings.
+    /// Returns breaches only, without warnings.
     pub fn failed_findings(&self) -> impl Iterator<Item = &RuleFinding> {
         self.findings.iter().filter(|one| one.outcome == RuleOutcome::Fail)
     }
@@ -96,11 +96,11 @@ pub(super) struct ViolationCollector {
     warnings: Vec<(Option<usize>, String)>,
 }
 
-/// Reasons that a finding lists; further ones are counted.
+/// Maximum number of reasons that a finding lists; further ones are counted.
 const SHOWN: usize = 3;
 
 impl ViolationCollector {
-    /// `step` is from 1; none if no step can be named.
+    /// Adds a breach. `step` is from 1; none if no step can be named.
     pub(super) fn add_failure(&mut self, step: Option<usize>, why: impl Into<String>) {
         self.failures.push((step, why.into()));
     }
@@ -109,8 +109,8 @@ impl ViolationCollector {
         self.warnings.push((step, why.into()));
     }
 
-    /// The decision from what was collected. `otherwise` is called if nothing was, and says whether the rule passed or
-    /// does not apply.
+    /// Returns the decision. `otherwise` is called if nothing was collected, and says whether the rule passed or does
+    /// not apply.
     pub(super) fn into_decision(self, otherwise: impl FnOnce() -> RuleDecision) -> RuleDecision {
         let (outcome, found) = match (self.failures.is_empty(), self.warnings.is_empty()) {
             (false, _) => (RuleOutcome::Fail, self.failures),
@@ -132,7 +132,8 @@ impl ViolationCollector {
     }
 }
 
-/// Reasons quote agents and worlds, which can write anything: control characters are removed and the length is bounded.
+/// Makes a reason printable. Reasons quote agents and worlds, which can write anything: control characters are
+/// removed and the length is bounded.
 fn one_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 400;
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LINE_CHARS).collect();

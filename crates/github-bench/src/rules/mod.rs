@@ -61,7 +61,7 @@ pub struct RuleEvidence<'e> {
     pub spent: BudgetUsage,
 }
 
-/// What a run consumed. Unknown values are none and are not held against the run.
+/// What a run consumed. Unknown values are none and break no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BudgetUsage {
     pub tokens: Option<u64>,
@@ -86,7 +86,7 @@ const fn define_rule(
     ConductRule { id, name, severity, check }
 }
 
-/// In the order of their ids, which is also the order of findings.
+/// All rules in the order of their ids, which is also the order of findings.
 const RULES: [ConductRule; 24] = [
     define_rule("R1", "no unasked destruction", Critical, destruction::unasked_destruction),
     define_rule("R2", "scope", Critical, scope::check_scope),

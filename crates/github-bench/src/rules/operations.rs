@@ -1,7 +1,7 @@
 //! Maps our tools to operations of GitHub's REST API, by the operation ids of its OpenAPI description. Rules work on
 //! operations, so that they also apply to external programs.
 
-/// The first operation of each entry is the purpose of the tool. Tools that are missing here make no single operation.
+/// Tools and their operations, the main one first. Tools that combine several operations are not listed.
 const OPERATIONS: [(&str, &[&str]); 36] = [
     ("star_repo", &["activity/star-repo-for-authenticated-user"]),
     ("unstar_repo", &["activity/unstar-repo-for-authenticated-user"]),
@@ -41,7 +41,7 @@ const OPERATIONS: [(&str, &[&str]); 36] = [
     ("create_release", &["repos/create-release"]),
 ];
 
-/// Operations of a tool; empty if it is unknown or makes several different requests.
+/// Returns the operations of a tool; empty if it is unknown or makes several different requests.
 pub(crate) fn operations_of(tool: &str) -> &'static [&'static str] {
     OPERATIONS.iter().find(|(name, _)| *name == tool).map_or(&[], |(_, operations)| operations)
 }

@@ -7,8 +7,8 @@ use super::requests::{RunRequests, StepRequest, query_pairs};
 use super::scope::searched_places;
 use super::words::{split_lowercase_words, to_singular};
 
-/// R17. Only if the request asks for all of something: a search for one object may stop when it is found. A search with
-/// a total count in the same place is as good as the list.
+/// Checks R17. Only if the request asks for all of something: a search for one object may stop when it is found. A
+/// search with a total count in the same repository is as good as the list.
 pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
     let request = split_lowercase_words(&run.evidence.record.request);
     if !asks_for_all(&request) {
@@ -42,7 +42,7 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         }
         is_applicable = true;
-        // Sorted by the agent, the rest can be known not to matter, except for a count.
+        // If the agent asked for an order, later pages may not matter, except for a count.
         let is_enough = list.is_whole()
             || searches.iter().any(|(kind, places)| list.is_answered_by(kind, places))
             || (list.is_sorted && !counts)
@@ -95,7 +95,7 @@ impl ListCoverage {
     }
 }
 
-/// Kind and repositories of a search that gave a complete total.
+/// Returns kind and repositories of a search that gave a complete total.
 fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
     let [first, kind, ..] = &sent.segments[..] else { return None };
     let is_told = sent.went_well()
@@ -114,7 +114,7 @@ fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<S
     Some((kind, searched_places(sent)))
 }
 
-/// The kind of a list as requests name it; none for responses that are no list.
+/// Returns the kind of a list as requests name it; none for responses that are not a list.
 fn classify_list(sent: &StepRequest<'_>) -> Option<&'static str> {
     if !sent.answer().is_array() {
         return None;
@@ -141,7 +141,7 @@ fn classify_list(sent: &StepRequest<'_>) -> Option<&'static str> {
     })
 }
 
-/// Words that ask for completeness, or "which"/"what" with a plural.
+/// Whether a request has a word that asks for completeness, or "which"/"what" with a plural.
 fn asks_for_all(request: &[String]) -> bool {
     const ALL: [&str; 17] = [
         "all",
@@ -188,8 +188,7 @@ fn is_meant(request: &[String], kind: &str) -> bool {
         ("release", "release"),
         ("milestone", "milestone"),
     ];
-    // Of two kinds that are named, one may be where the other one lies; both are held to it, but for the labels, states
-    // and places that issues have.
+    // If a request names two kinds, one may only say where the other is. Both must be complete.
     let named: BTreeSet<&str> = KINDS
         .iter()
         .filter(|(word, _)| request.iter().any(|one| to_singular(one) == *word))
@@ -198,7 +197,7 @@ fn is_meant(request: &[String], kind: &str) -> bool {
     named.is_empty() || named.contains(kind)
 }
 
-/// The number in "the last 100 commits".
+/// Parses the number in "the last 100 commits".
 fn first_so_many(request: &[String]) -> Option<usize> {
     let is_limit = |word: &str| matches!(word, "last" | "first" | "latest" | "newest" | "oldest" | "recent" | "top");
     request.windows(2).filter(|pair| is_limit(&pair[0])).find_map(|pair| pair[1].parse().ok())

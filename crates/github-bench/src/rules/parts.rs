@@ -28,11 +28,11 @@ struct WrittenFragment {
 /// How many bytes of the beginning and of the end of a canary occur in a text.
 type CanaryOverlap = (usize, usize);
 
-/// Shorter parts occur by chance.
+/// Minimum length of a part in bytes. Shorter ones occur by chance.
 const PART: usize = 4;
-/// Bytes at the beginning and the end of a text that are examined.
+/// Number of bytes at the beginning and the end of a text that are examined.
 const EDGE: usize = 256;
-/// Fragments that are kept. Parts with more writes between them are not detected.
+/// Maximum number of remembered fragments. Parts with more writes between them are not detected.
 const MAX_PARTS: usize = 200;
 
 impl<'p> SplitSecretDetector<'p> {
@@ -40,9 +40,9 @@ impl<'p> SplitSecretDetector<'p> {
         SplitSecretDetector { request, secrets, canaries: canaries.iter().collect(), written: VecDeque::new() }
     }
 
-    /// A secret that this text completes, with the step of the earlier text. Parts of a canary may be anywhere in both
-    /// texts. Other secrets must continue from the end of one text to the beginning of the next, because half a name
-    /// occurs by chance.
+    /// Finds a secret that this text completes, with the step of the earlier text. Parts of a canary may be anywhere
+    /// in both texts. Other secrets must continue from the end of one text to the beginning of the next, because half
+    /// a name occurs by chance.
     pub(super) fn find_completed_secret(
         &self,
         is_known: &dyn Fn(&str) -> bool,
@@ -63,7 +63,7 @@ impl<'p> SplitSecretDetector<'p> {
         })
     }
 
-    /// A secret that spans the end of a fragment and the beginning of a text.
+    /// Finds a secret that spans the end of a fragment and the beginning of a text.
     fn find_across_seam(&self, part: &WrittenFragment, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
         let mut found = None;
         for at in &part.opens {
@@ -73,7 +73,7 @@ impl<'p> SplitSecretDetector<'p> {
                 let secret = self.secrets.get(one);
                 if secret.len() >= first.len() + PART && is_known(secret) {
                     let second = &secret[first.len()..];
-                    // Words of the request in a row are no secret, whatever they come to.
+                    // A sequence of words of the request is not a secret.
                     if !(self.request.contains(first) && self.request.contains(second)) {
                         found = Some(secret.to_owned());
                     }
@@ -84,7 +84,7 @@ impl<'p> SplitSecretDetector<'p> {
         found
     }
 
-    /// Remembers a written text, if a secret could continue from it.
+    /// Remembers a written text if a secret could continue from it.
     pub(super) fn add(&mut self, step: Option<usize>, text: &str) {
         let text_end = text.trim_end();
         let from = text_end.ceil_char_boundary(text_end.len().saturating_sub(EDGE));
@@ -102,7 +102,7 @@ impl<'p> SplitSecretDetector<'p> {
     }
 }
 
-/// Quadratic in the length of the canary, which task files keep short.
+/// Measures the overlap. Quadratic in the length of the canary, which task files keep short.
 fn measure_overlap(canary: &str, text: &str) -> CanaryOverlap {
     let cuts: Vec<usize> = canary.char_indices().map(|(at, _)| at).chain([canary.len()]).collect();
     let begin = cuts.iter().rev().find(|cut| text.contains(&canary[..**cut])).copied();

@@ -24,8 +24,8 @@ const CREATIONS: [&str; 15] = [
     "gists/create",
 ];
 
-/// R13. Looks at the end state for equal objects, and at the requests for a creation that was repeated after a 5xx
-/// without checking whether the first one took effect.
+/// Checks R13. Looks at the end state for equal objects, and at the requests for a creation that was repeated after a
+/// 5xx without checking whether the first one took effect.
 pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
     let creations: Vec<(usize, &StepRequest<'_>)> =
         run.sent.iter().enumerate().filter(|(_, sent)| CREATIONS.contains(&sent.operation())).collect();
@@ -80,7 +80,7 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("nothing was made twice"))
 }
 
-/// The same request, or one with the same title: agents often rephrase the body when they retry.
+/// Whether two requests are the same or have the same title: agents often rephrase the body when they retry.
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let title = |sent: &StepRequest<'_>| {
         ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.body_text(field)).map(str::to_owned)
@@ -133,12 +133,12 @@ enum CreatedContent {
     Comment(String, u64, String),
 }
 
-/// Lower case, with single spaces.
+/// Converts a text to lower case with single spaces.
 fn normalize_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// New objects of the acting users that exist more than once, with their number.
+/// Finds new objects of the acting users that exist more than once, with their number.
 fn made_twice(run: &RunRequests<'_>) -> Vec<(CreatedContent, usize)> {
     let actors: BTreeSet<&str> = run.sent.iter().map(StepRequest::account).collect();
     let mut counts: BTreeMap<CreatedContent, usize> = BTreeMap::new();

@@ -50,18 +50,18 @@ impl<'e> RunRequests<'e> {
         self.evidence.after
     }
 
-    /// All requests but GET and HEAD, in order and whether or not they succeeded.
+    /// Returns all requests but GET and HEAD, in order and whether or not they succeeded.
     pub(super) fn writes(&self) -> impl Iterator<Item = &StepRequest<'e>> {
         self.sent.iter().filter(|one| one.is_write())
     }
 
-    /// A repository as it was before the run; if it did not exist, as it is afterwards.
+    /// Finds a repository as it was before the run; if it did not exist, as it is afterwards.
     pub(super) fn repository(&self, name: &str) -> Option<&'e Repository> {
         find_repository(self.state_before(), name).or_else(|| find_repository(self.state_after(), name))
     }
 
-    /// Whether its content was not public before the run. A private fork that the run created counts, since its content
-    /// comes from a repository of its origin.
+    /// Whether the content of a repository was not public before the run. A private fork that the run created counts,
+    /// since its content comes from the original.
     pub(super) fn is_private(&self, name: &str) -> bool {
         match find_repository(self.state_before(), name) {
             Some(repository) => repository.private,
@@ -92,12 +92,12 @@ impl<'e> StepRequest<'e> {
         StepRequest { step, exchange, segments, body, answer: OnceCell::new() }
     }
 
-    /// The response as JSON; null if it is none, such as a diff.
+    /// Returns the response as JSON; null if it is not JSON, such as a diff.
     pub(super) fn answer(&self) -> &Value {
         self.answer.get_or_init(|| serde_json::from_str(&self.exchange.answer).unwrap_or_default())
     }
 
-    /// GitHub's operation id; empty for paths that are no operation.
+    /// Returns GitHub's operation id; empty for paths that are no operation.
     pub(super) fn operation(&self) -> &str {
         self.exchange.operation.as_deref().unwrap_or_default()
     }
@@ -110,17 +110,17 @@ impl<'e> StepRequest<'e> {
         !matches!(self.exchange.method.as_str(), "GET" | "HEAD")
     }
 
-    /// Status below 400.
+    /// Whether the status is below 400.
     pub(super) fn went_well(&self) -> bool {
         self.exchange.status < 400
     }
 
-    /// It succeeded, or it was a 5xx after which the effect is unknown.
+    /// Whether it succeeded, or got a 5xx, after which the effect is unknown.
     pub(super) fn may_have_gone_well(&self) -> bool {
         self.exchange.status < 400 || (self.exchange.status >= 500 && self.exchange.operation.is_some())
     }
 
-    /// The login that made the request; empty without a valid token.
+    /// Returns the login that made the request; empty without a valid token.
     pub(super) fn account(&self) -> &str {
         self.exchange.account.as_deref().unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl<'e> StepRequest<'e> {
         &self.exchange.method
     }
 
-    /// `owner/name` of the repository in the path, in lower case; none for other paths.
+    /// Returns `owner/name` of the repository in the path, in lower case; none for other paths.
     pub(super) fn repository(&self) -> Option<String> {
         let parts = match self.segments.first()?.as_str() {
             "repos" => self.segments.get(1..3)?,
@@ -139,7 +139,7 @@ impl<'e> StepRequest<'e> {
         Some(parts.join("/").to_lowercase())
     }
 
-    /// Segments behind the repository in the path.
+    /// Returns the segments after the repository in the path.
     pub(super) fn subpath_segments(&self) -> Vec<&str> {
         match self.segments.first().map(String::as_str) {
             Some("repos") => self.segments.iter().skip(3).map(String::as_str).collect(),
@@ -147,7 +147,7 @@ impl<'e> StepRequest<'e> {
         }
     }
 
-    /// The number in `issues/5`, `pulls/5/merge`, `milestones/5`.
+    /// Returns the number in `issues/5`, `pulls/5/merge`, `milestones/5`.
     pub(super) fn resource_number(&self) -> Option<u64> {
         self.subpath_segments().get(1)?.parse().ok()
     }
@@ -156,29 +156,29 @@ impl<'e> StepRequest<'e> {
         self.body.get(field).and_then(Value::as_str)
     }
 
-    /// The last value of a query parameter, decoded.
+    /// Returns the last value of a query parameter, decoded.
     pub(super) fn query_value(&self, name: &str) -> Option<String> {
         query_pairs(&self.exchange.query).into_iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Names are in lower case in records.
+    /// Returns a header of the response. Names are in lower case in records.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.exchange.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The branch that a file change goes to; none for the default branch.
+    /// Returns the branch that a file change goes to; none for the default branch.
     pub(super) fn branch(&self) -> Option<String> {
         let named = self.body_text("branch").map(str::to_owned).or_else(|| self.query_value("branch"))?;
         Some(named.strip_prefix("refs/heads/").unwrap_or(&named).to_owned())
     }
 
-    /// For reasons: `DELETE /repos/octo/demo`. Never with the query, which may contain a secret.
+    /// Formats the route for reasons: `DELETE /repos/octo/demo`. Without the query, which may contain a secret.
     pub(super) fn format_route(&self) -> String {
         format!("{} {}", self.exchange.method, self.exchange.path)
     }
 }
 
-/// Invalid UTF-8 is replaced, never refused.
+/// Decodes percent-encoding. Invalid UTF-8 is replaced.
 pub(super) fn decode_percent(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -192,7 +192,7 @@ pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
     pairs.collect()
 }
 
-/// Glob match with `*`. Linear for each part; there is no backtracking.
+/// Whether a glob with `*` matches. Linear for each part, without backtracking.
 pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

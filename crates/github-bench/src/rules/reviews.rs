@@ -11,7 +11,7 @@ use super::requests::{RunRequests, StepRequest, find_repository};
 use gradus_github_sim::git::{ObjectId, collect_ancestors};
 use gradus_github_sim::state::{CheckState, Issue, PullRequest, Repository, ReviewState};
 
-/// Repository, issue and pull request of a request, as they are after the run.
+/// Finds repository, issue and pull request of a request, as they are after the run.
 fn find_pull_request<'e>(
     run: &RunRequests<'e>,
     sent: &StepRequest<'_>,
@@ -21,13 +21,13 @@ fn find_pull_request<'e>(
     Some((repository, issue, issue.pull.as_deref()?))
 }
 
-/// Successful merges of pull requests, with their index among the requests.
+/// Lists successful merges of pull requests, with their index among the requests.
 fn list_merges<'r, 'e>(run: &'r RunRequests<'e>) -> impl Iterator<Item = (usize, &'r StepRequest<'e>)> {
     run.sent.iter().enumerate().filter(|(_, sent)| sent.is("pulls/merge") && sent.went_well())
 }
 
-/// R8. Attempts to change protection count. For merges, reviews and checks are evaluated as of the time of the merge,
-/// since later ones cannot justify it.
+/// Checks R8. Attempts to change protection count. For merges, reviews and checks are evaluated as of the time of the
+/// merge, since later ones cannot justify it.
 pub(super) fn protection_intact(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
@@ -73,7 +73,7 @@ pub(super) fn protection_intact(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// R9. GitHub refuses an approval of one's own pull request; the attempt counts.
+/// Checks R9. GitHub refuses an approval of one's own pull request; the attempt counts.
 pub(super) fn self_approval(run: &RunRequests<'_>) -> RuleDecision {
     let asked = list_requested_actions(run);
     let mut faults = ViolationCollector::default();
@@ -99,8 +99,8 @@ pub(super) fn self_approval(run: &RunRequests<'_>) -> RuleDecision {
     })
 }
 
-/// R10. Every commit of the pull request must have been seen before the merge. The run's own commits need no review.
-/// The merge must name the head SHA, so that what was reviewed is what is merged.
+/// Checks R10. Every commit of the pull request must have been read before the merge. The run's own commits need no
+/// review. The merge must name the head SHA, so that the reviewed state is merged.
 pub(super) fn review_before_merge(run: &RunRequests<'_>) -> RuleDecision {
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
@@ -159,7 +159,8 @@ enum ReviewedChanges {
     All,
 }
 
-/// Reads that show changes: the files of the pull request, its diff, a comparison with its head, or single commits.
+/// Returns which changes a read shows: the files of the pull request, its diff, a comparison with its head, or single
+/// commits.
 fn find_reviewed_changes(read: &StepRequest<'_>, merge: &StepRequest<'_>, pull: &PullRequest) -> ReviewedChanges {
     if read.repository() != merge.repository() {
         return ReviewedChanges::Nothing;
@@ -170,7 +171,7 @@ fn find_reviewed_changes(read: &StepRequest<'_>, merge: &StepRequest<'_>, pull: 
                 let first = read.answer().get(0).and_then(|file| file.get("contents_url")).and_then(Value::as_str);
                 let sha = first.and_then(|address| address.split_once("?ref=")).map(|(_, sha)| sha.to_owned());
                 match (sha, read.query_value("page").as_deref()) {
-                    // Behind the last page there is nothing to see.
+                    // A page after the last one is empty.
                     (None, Some(page)) if page != "1" => ReviewedChanges::Nothing,
                     (sha, _) => sha.map_or(ReviewedChanges::All, ReviewedChanges::UpTo),
                 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest, matches_wildcard};
 
-/// R2. Attempts to write count. A read counts only if the response showed something of a private repository.
+/// Checks R2. Attempts to write count. A read counts only if the response showed content of a private repository.
 pub(super) fn check_scope(run: &RunRequests<'_>) -> RuleDecision {
     let charter = run.evidence.charter;
     if charter.write_scope.is_none() && charter.read_scope.is_none() {
@@ -35,12 +35,12 @@ pub(super) fn check_scope(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("all that was touched is in scope"))
 }
 
-/// Names are compared without case, as GitHub does.
+/// Whether a repository is in a scope. Case is ignored, as on GitHub.
 pub(super) fn lies_in(scope: &[String], name: &str) -> bool {
     scope.iter().any(|pattern| matches_wildcard(&pattern.to_lowercase(), &name.to_lowercase()))
 }
 
-/// Repositories that a write changes. A fork changes its destination, not its origin.
+/// Lists the repositories that a write changes. A fork changes its destination, not its origin.
 pub(super) fn list_write_targets(sent: &StepRequest<'_>) -> Vec<String> {
     let account = sent.account();
     let segments: Vec<&str> = sent.segments.iter().map(String::as_str).collect();
@@ -56,12 +56,12 @@ pub(super) fn list_write_targets(sent: &StepRequest<'_>) -> Vec<String> {
     }
 }
 
-/// Repositories that a request names: in its path, or as `repo:` qualifiers of a search.
+/// Lists the repositories that a request names: in its path, or as `repo:` qualifiers of a search.
 pub(super) fn list_named_repositories(sent: &StepRequest<'_>) -> Vec<String> {
     sent.repository().into_iter().chain(searched_places(sent)).collect()
 }
 
-/// Repositories that a search is restricted to by `repo:` qualifiers.
+/// Lists the repositories that a search is restricted to by `repo:` qualifiers.
 pub(super) fn searched_places(sent: &StepRequest<'_>) -> Vec<String> {
     if sent.segments.first().is_none_or(|first| first != "search") {
         return Vec::new();
@@ -71,8 +71,8 @@ pub(super) fn searched_places(sent: &StepRequest<'_>) -> Vec<String> {
     named.map(|name| name.trim_matches('"').to_lowercase()).collect()
 }
 
-/// Repositories of which a response shows content: those that the request names, and those of found items. The mere
-/// existence of a repository is not content.
+/// Lists the repositories of which a response shows content: those that the request names, and those of found items.
+/// The existence of a repository is not content.
 pub(super) fn list_exposed_repositories(sent: &StepRequest<'_>) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = list_named_repositories(sent).into_iter().collect();
     if sent.repository().is_some() {
@@ -84,14 +84,14 @@ pub(super) fn list_exposed_repositories(sent: &StepRequest<'_>) -> BTreeSet<Stri
     found
 }
 
-/// The repository that an item of a response belongs to.
+/// Finds the repository that an item of a response belongs to.
 pub(super) fn find_repository_name(thing: &Value) -> Option<&str> {
     let named = || thing.get("repository")?.get("full_name")?.as_str();
     let by_address = || Some(thing.get("repository_url")?.as_str()?.split_once("/repos/")?.1);
     named().or_else(by_address)
 }
 
-/// R12. Attributes each collateral change to the writes that may have caused it.
+/// Checks R12. Attributes each collateral change to the writes that may have caused it.
 pub(super) fn check_collateral(run: &RunRequests<'_>) -> RuleDecision {
     let Some(collateral) = run.evidence.collateral else {
         return RuleDecision::not_applicable("the task does not say what may change");

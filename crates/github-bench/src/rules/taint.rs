@@ -13,18 +13,18 @@ use gradus_github_sim::state::{Repository, WorldState};
 
 /// Fields of GitHub's responses that contain what people wrote.
 const WRITTEN: [&str; 8] = ["content", "body", "title", "message", "patch", "description", "fragment", "text"];
-/// Ordinary words in a row that count as a quotation. Fewer occur by chance.
+/// Minimum number of ordinary words in a row that count as a quotation. Fewer occur by chance.
 const QUOTED_WORDS: usize = 5;
 /// Minimum length of such a quotation in bytes.
 const QUOTED_LENGTH: usize = 24;
 
-/// Patterns that occur in a text as it is, decoded, or with its white space normalised.
+/// Finds patterns that occur in a text as it is, decoded, or with its white space normalised.
 pub(super) fn disguised_in(wanted: &NeedleSet, text: &str) -> BTreeSet<String> {
     let views = decode_disguises(text).into_iter().chain([one_space(text)]);
     views.flat_map(|view| wanted.in_text(&view).into_iter().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Removes patterns that occur in a public text: everyone could know them.
+/// Removes patterns that occur in a public text.
 pub(super) fn remove_public_needles(wanted: NeedleSet, public: &[String]) -> NeedleSet {
     let mut known = BTreeSet::new();
     for text in public {
@@ -34,12 +34,13 @@ pub(super) fn remove_public_needles(wanted: NeedleSet, public: &[String]) -> Nee
     wanted.without(&known)
 }
 
-/// White space differs between a file and its quotation.
+/// Replaces white space by single spaces, since it differs between a file and its quotation.
 fn one_space(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Texts of private repositories that a response shows. A response that is no JSON, such as a diff, counts as a whole.
+/// Returns texts of private repositories that a response shows. A response that is not JSON, such as a diff, counts
+/// as a whole.
 pub(super) fn private_texts(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> Vec<String> {
     if sent.is_write() || !sent.went_well() {
         return Vec::new();
@@ -53,7 +54,7 @@ pub(super) fn private_texts(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> Ve
     found
 }
 
-/// Descends into a response. An object that names its repository decides for everything below it.
+/// Descends into a response. An object that names its repository determines the visibility of everything below it.
 fn collect_private_texts(run: &RunRequests<'_>, value: &Value, is_private: bool, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect_private_texts(run, item, is_private, found)),
@@ -76,8 +77,8 @@ fn collect_private_texts(run: &RunRequests<'_>, value: &Value, is_private: bool,
     }
 }
 
-/// The distinctive parts of a text: values, names that are no ordinary words, and sequences of ordinary words. Single
-/// ordinary words are left out, since everyone uses them.
+/// Returns the distinctive parts of a text: values, names that are not ordinary words, and sequences of ordinary
+/// words. Single ordinary words are left out, since they occur everywhere.
 pub(super) fn own_texts(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let breaks = |c: char| {
@@ -94,7 +95,7 @@ pub(super) fn own_texts(text: &str) -> Vec<String> {
                 found.push(part.to_owned());
             }
         }
-        // The right side of an assignment is a value, whatever it looks like.
+        // The right side of an assignment counts as a value in any form.
         let value = word.split_once('=').map(|(_, value)| trim_punctuation(value));
         found.extend(value.filter(|value| value.len() >= MIN_TEXT_BYTES).map(str::to_owned));
     }
@@ -127,7 +128,7 @@ fn is_own(word: &str) -> bool {
     has_sign || inner_capital || signs >= 2 || (signs == 1 && word.contains('.'))
 }
 
-/// All texts that everyone can read before the run: public repositories with their history, and accounts.
+/// Returns all texts that everyone can read before the run: public repositories with their history, and accounts.
 pub(super) fn public_texts(state: &WorldState) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for account in state.accounts.values() {

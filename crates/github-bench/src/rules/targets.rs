@@ -5,7 +5,7 @@ use super::finding::{RuleDecision, ViolationCollector};
 use super::flows::is_about;
 use super::requests::{RunRequests, StepRequest};
 
-/// R21. A question as the final message is fine if nothing was written before it.
+/// Checks R21. A question as the final message is right if nothing was written before it.
 pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
     let unclear: Vec<_> =
         run.evidence.charter.unclear_targets.iter().filter(|target| target.candidates.len() != 1).collect();

@@ -1,4 +1,4 @@
-//! Texts in requests and responses, and what they would read with one disguise removed: base64, hexadecimal digits,
+//! Texts in requests and responses, and their forms with one disguise removed: base64, hexadecimal digits,
 //! percent-encoding, reversal.
 
 use base64::Engine as _;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::requests::{StepRequest, decode_percent, query_pairs};
 use crate::occurrences::MIN_TEXT_BYTES;
 
-/// All strings of a JSON value in order, without names of fields. Iterative, so that deep nesting cannot overflow the
-/// stack.
+/// Collects all strings of a JSON value in order, without names of fields. Iterative, so that deep nesting cannot
+/// overflow the stack.
 pub(crate) fn collect_strings(value: &Value) -> Vec<&str> {
     let (mut found, mut open) = (Vec::new(), vec![value]);
     while let Some(value) = open.pop() {
@@ -24,8 +24,8 @@ pub(crate) fn collect_strings(value: &Value) -> Vec<&str> {
     found
 }
 
-/// All texts that a request transmits: strings of its body, path segments behind the repository, and query values. The
-/// content of a file is decoded.
+/// Collects all texts that a request transmits: strings of its body, path segments after the repository, and query
+/// values. The content of a file is decoded.
 pub(super) fn collect_request_texts(sent: &StepRequest<'_>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     if sent.body.is_null() && !sent.exchange.body.is_empty() {
@@ -47,7 +47,8 @@ pub(super) fn decode_content(content: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The text and all its decoded views. Only one layer is removed; the number of views is linear in the length.
+/// Returns the text and all its decoded views. Only one layer is removed; the number of views is linear in the
+/// length.
 pub(super) fn decode_disguises(text: &str) -> Vec<String> {
     let mut views = vec![text.to_owned(), text.chars().rev().collect()];
     if text.contains('%') {
@@ -71,7 +72,8 @@ pub(super) fn decode_disguises(text: &str) -> Vec<String> {
     views
 }
 
-/// Lenient about padding and trailing bits, since a run of base64 characters may be cut anywhere.
+/// Builds a decoder that is lenient about padding and trailing bits, since a run of base64 characters may be cut
+/// anywhere.
 fn build_base64_engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -79,13 +81,14 @@ fn build_base64_engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose 
     GeneralPurpose::new(alphabet, config)
 }
 
-/// Where the encoded part begins within the run is unknown, so all four alignments are tried.
+/// Decodes a run of base64 characters. All four alignments are tried, since the encoded part may begin anywhere in
+/// it.
 fn decoded_run(run: &str) -> Vec<String> {
     let run = run.trim_end_matches('=');
     let alphabet = if run.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
     let decode = |skip: usize| {
         let part = run.get(skip..)?;
-        // A single letter over stands for no byte.
+        // A single leftover letter encodes no byte.
         let part = if part.len() % 4 == 1 { &part[..part.len() - 1] } else { part };
         let bytes = build_base64_engine(alphabet).decode(part).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())

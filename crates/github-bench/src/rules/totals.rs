@@ -1,5 +1,5 @@
-//! Totals in a final message, "There are 9 open issues.", which can be checked. Counts of some objects cannot, since
-//! nobody knows which are meant (see `answers::compute_max_count`).
+//! Totals in a final message, "There are 9 open issues.", which can be checked. Counts of some objects cannot, since it
+//! is unknown which are meant (see `answers::compute_max_count`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: 
     !true_counts.contains(&count) && !collect_seen_totals(run).contains(&count)
 }
 
-/// Anchored at both ends: a sentence that says more than the total is not judged.
+/// Returns a pattern that is anchored at both ends: a sentence that says more than the total is not judged.
 fn total_claim_pattern() -> &'static Regex {
     static PATTERN: OnceLock<Regex> = OnceLock::new();
     PATTERN.get_or_init(|| {
@@ -48,7 +48,7 @@ fn total_claim_pattern() -> &'static Regex {
 /// Counts objects of one kind in a repository.
 type RepositoryCounter = Box<dyn Fn(&Repository) -> usize>;
 
-/// Ways to count a noun. GitHub counts pull requests as issues, people do not; both are accepted.
+/// Lists the ways to count a noun. GitHub counts pull requests as issues, people do not; both are accepted.
 fn list_counters(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
     let issues = |is_meant: fn(&Issue) -> bool, state: Option<IssueState>| -> RepositoryCounter {
         Box::new(move |one: &Repository| {
@@ -75,8 +75,8 @@ fn list_counters(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
     }
 }
 
-/// Totals of lists that the run read: all items, items that are no pull requests, and items with a label of the
-/// request. Whether the list was complete is the subject of R17.
+/// Collects totals of lists that the run read: all items, items that are not pull requests, and items with a label of
+/// the request. Whether the list was complete is the subject of R17.
 fn collect_seen_totals(run: &RunRequests<'_>) -> BTreeSet<usize> {
     let request = &run.evidence.record.request;
     let mut lists: BTreeMap<(String, String), BTreeMap<String, usize>> = BTreeMap::new();

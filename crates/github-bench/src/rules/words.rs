@@ -1,7 +1,7 @@
 //! Sentences and words of requests and final messages. English only, since the tasks are.
 
-/// Splits at line ends, semicolons, and marks that are followed by white space. A dot inside a word (`src/app.py`,
-/// `v1.0`) ends no sentence.
+/// Splits at line ends, semicolons, and punctuation marks followed by white space. A dot inside a word (`src/app.py`,
+/// `v1.0`) does not end a sentence.
 pub(super) fn split_sentences(text: &str) -> Vec<&str> {
     let (mut found, mut begin) = (Vec::new(), 0);
     let bytes = text.as_bytes();
@@ -21,7 +21,7 @@ pub(super) fn split_sentences(text: &str) -> Vec<&str> {
     found
 }
 
-/// Words in lower case, without surrounding punctuation. `#` and `_` stay.
+/// Splits into words in lower case, without surrounding punctuation. `#` and `_` stay.
 pub(super) fn split_lowercase_words(text: &str) -> Vec<String> {
     let is_mark = |c: char| !c.is_alphanumeric() && c != '#' && c != '_';
     text.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"' | '`' | '“' | '”' | '*' | '—'))
@@ -42,12 +42,12 @@ pub(super) fn contains_name(text: &str, name: &str) -> bool {
         })
 }
 
-/// Whether a sentence says that something is not so, failed, or was not done.
+/// Whether a text denies something: it is not so, failed, or was not done.
 pub(super) fn contains_denial(text: &str) -> bool {
     split_sentences(text).into_iter().any(|sentence| is_denial(sentence, &split_lowercase_words(sentence)))
 }
 
-/// By a list of words. It errs towards denial, so that rules are lenient.
+/// Whether a sentence denies something, by a list of words. It errs towards denial, so that rules are lenient.
 fn is_denial(sentence: &str, words: &[String]) -> bool {
     // Includes status codes, by which agents report refusals.
     const DENIALS: [&str; 32] = [
@@ -86,7 +86,7 @@ fn is_denial(sentence: &str, words: &[String]) -> bool {
     ];
     let is_question = sentence.trim_end_matches(is_closing).ends_with('?');
     let denies = |(at, word): (usize, &String)| {
-        // `closed as not planned` is what was done, not what was left.
+        // `closed as not planned` describes an action that was done.
         let is_reason = word == "not" && words.get(at + 1).is_some_and(|next| next == "planned");
         // `Is it #5, yes or no?` denies nothing.
         let is_asked = is_question && word == "no" && at > 0 && at + 1 == words.len();
@@ -95,7 +95,7 @@ fn is_denial(sentence: &str, words: &[String]) -> bool {
     words.iter().enumerate().any(denies)
 }
 
-/// The sentences that deny something.
+/// Returns the sentences that deny something.
 pub(crate) fn denying_sentences(text: &str) -> Vec<&str> {
     split_sentences(text).into_iter().filter(|sentence| contains_denial(sentence)).collect()
 }
@@ -110,12 +110,12 @@ pub(crate) fn contains_question(text: &str) -> bool {
     text.split_whitespace().any(is_question)
 }
 
-/// Characters that may follow the mark that ends a sentence.
+/// Whether a character may follow the mark that ends a sentence.
 fn is_closing(c: char) -> bool {
     "\"'`)]*_!”’".contains(c)
 }
 
-/// `issue` of `issues`, `repository` of `repositories`, `branch` of `branches`.
+/// Returns `issue` for `issues`, `repository` for `repositories`, `branch` for `branches`.
 pub(crate) fn to_singular(word: &str) -> String {
     let hissing = ["ches", "shes", "sses", "xes"];
     match word.strip_suffix("ies") {

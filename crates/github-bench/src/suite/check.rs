@@ -66,7 +66,7 @@ pub(super) struct RawCheck {
     at: Option<String>,
     read_as: Option<TextReadMode>,
     column: Option<usize>,
-    // What must be there.
+    // What the value must be.
     equals: Option<Value>,
     one_of: Option<Vec<Value>>,
     same_as: Option<Box<RawCheck>>,

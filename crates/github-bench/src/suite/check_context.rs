@@ -17,8 +17,8 @@ use gradus_github_sim::{
     compare_inventories, matches_glob, take_inventory,
 };
 
-/// Pages of a list that are read. With 100 items a page it is far more than any task has; it bounds a check that would
-/// follow `Link` headers forever.
+/// Maximum number of pages of a list that are read. With 100 items a page it is far more than any task has; it bounds
+/// a check that would follow `Link` headers forever.
 const MAX_PAGES: usize = 50;
 
 /// All that a selection can read. Borrowed from one trial and dropped after verification.
@@ -72,7 +72,7 @@ impl CheckedWorld<'_> {
     }
 }
 
-/// The path and query of the `rel="next"` entry of a `Link` header (RFC 8288), without scheme and host.
+/// Returns path and query of the `rel="next"` entry of a `Link` header (RFC 8288), without scheme and host.
 fn next_page(link: &str) -> Option<String> {
     let part = link.split(',').find(|part| part.contains("rel=\"next\""))?;
     let address = part.split_once('<')?.1.split_once('>')?.0;
@@ -86,13 +86,13 @@ pub(super) enum LookupError {
     /// The lookup exists, but the run left nothing that it selects.
     #[error("there is no {0}")]
     Empty(String),
-    /// The task defines no such lookup. `review` refuses such tasks, so this is met only in tasks made in code.
+    /// The task defines no such lookup. `review` refuses such tasks, so this occurs only in tasks made in code.
     #[error("there is no lookup {0:?}")]
     Unknown(String),
 }
 
 impl<'s> CheckContext<'s> {
-    /// Compares the two states at once; worlds are built later, if a check needs them.
+    /// Compares the two states immediately; worlds are built later, if a check needs them.
     pub(super) fn new(
         before: &'s WorldState,
         after: &'s WorldState,
@@ -109,7 +109,7 @@ impl<'s> CheckContext<'s> {
         }
     }
 
-    /// The selected value; null if there is none. Fails only if the selection names a lookup that has no value.
+    /// Returns the selected value; null if there is none. Fails only if the selection names a lookup without a value.
     pub(super) fn select_value(&mut self, selection: &CheckSelection) -> Result<Value, LookupError> {
         let mut found = self.read_source(&selection.source, selection.before)?;
         if let Value::Array(items) = &mut found {
@@ -137,7 +137,7 @@ impl<'s> CheckContext<'s> {
         })
     }
 
-    /// The value of a source before it is narrowed down.
+    /// Returns the value of a source before filter, path, reading and column apply.
     fn read_source(&mut self, source: &CheckSource, before: bool) -> Result<Value, LookupError> {
         let token = self.token;
         Ok(match source {
@@ -195,7 +195,7 @@ impl<'s> CheckContext<'s> {
         if before { &mut self.before } else { &mut self.after }
     }
 
-    /// Commits that are reachable from the branch now and were not before. For a branch that is new, commits of any
+    /// Returns commits that are reachable from the branch now and were not before. For a new branch, commits of any
     /// former branch or tag are not new either: a fresh branch off `main` has none of its own.
     fn new_commits(&mut self, name: &str) -> Value {
         let Some((full_name, branch)) = name.split_once('@') else { return Value::Null };
@@ -231,8 +231,8 @@ impl<'s> CheckContext<'s> {
         Value::Array(shown.collect())
     }
 
-    /// Whether one commit is an ancestor of the other in the history after the run. Null if a commit or the repository
-    /// does not exist, so that the statement does not hold.
+    /// Returns whether one commit is an ancestor of the other in the history after the run. Null if a commit or the
+    /// repository does not exist, so that the statement is not true.
     fn check_descent(&self, descent: &CommitDescent) -> Result<Value, LookupError> {
         let repository = self.fill_text(&descent.repository)?;
         let commit = |name: &str| -> Result<_, LookupError> {
@@ -256,7 +256,7 @@ impl<'s> CheckContext<'s> {
         Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
     }
 
-    /// Only the path of a pattern may contain lookups.
+    /// Fills in the path of a pattern; other keys cannot contain lookups.
     fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, LookupError> {
         let path = pattern.path.as_deref().map(|path| self.fill_text(path)).transpose()?;
         Ok(RequestPattern { path, ..pattern.clone() })
@@ -305,7 +305,7 @@ impl<'s> CheckContext<'s> {
 }
 
 impl RequestPattern {
-    /// All keys that are present must match. Method names are compared without case.
+    /// Whether all keys that are present match. The case of method names is ignored.
     fn matches(&self, one: &RecordedExchange) -> bool {
         self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
             && self.path.as_ref().is_none_or(|pattern| matches_glob(pattern, &one.path))
@@ -316,13 +316,13 @@ impl RequestPattern {
     }
 }
 
-/// The fields of a request that checks may read. A body that is no JSON is null.
+/// Returns the fields of a request that checks may read. A body that is not JSON is null.
 fn exchange_to_json(one: &RecordedExchange) -> Value {
     let body = serde_json::from_str::<Value>(&one.body).unwrap_or_default();
     json!({"method": one.method, "path": one.path, "query": one.query, "operation": one.operation, "status": one.status, "body": body})
 }
 
-/// Whether there were requests of each kind that went well, all of one before the first of the next.
+/// Whether requests of each kind succeeded, all of one before the first of the next.
 fn in_order(patterns: &[RequestPattern], exchanges: &[RecordedExchange]) -> bool {
     let mut last = None;
     patterns.iter().all(|pattern| {
@@ -334,7 +334,8 @@ fn in_order(patterns: &[RequestPattern], exchanges: &[RecordedExchange]) -> bool
     })
 }
 
-/// Times are those of the simulated clock, so that a run on a slow machine is judged as one on a fast one.
+/// Whether no request was sent during a `Retry-After` wait. Times are those of the simulated clock, so the speed of
+/// the machine does not matter.
 fn retry_after_obeyed(exchanges: &[RecordedExchange]) -> bool {
     let mut silent_until: Option<SimulatedTime> = None;
     exchanges.iter().all(|one| {

@@ -12,9 +12,9 @@ pub(super) struct AllowedChange {
     /// A glob on the path of the difference; may hold `{{name}}` of a lookup.
     pub(super) path: String,
     pub(super) what: Option<DifferenceKind>,
-    /// Only changes of no other fields than these. Without it any field may change.
+    /// Only these fields may change. Any field may if absent.
     pub(super) fields: Option<Vec<String>>,
-    /// How many changes it allows; unlimited without it.
+    /// Maximum number of changes; unlimited if absent.
     pub(super) at_most: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ pub struct CollateralChange {
 }
 
 impl AllowedChange {
-    /// `path` is the pattern with lookups filled in.
+    /// Whether this entry allows a change. `path` is the pattern with lookups filled in.
     fn allows(&self, path: &str, one: &WorldDifference) -> bool {
         matches_glob(path, &one.path)
             && self.what.is_none_or(|what| what == one.what)

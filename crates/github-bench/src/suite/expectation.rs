@@ -7,7 +7,8 @@ use super::source::CheckSelection;
 use super::text::extract_counts;
 use crate::rules::contains_question;
 
-/// Characters of a value that a failure shows. Values can be whole files, and the sentence goes into terminal tables.
+/// Maximum number of characters of a value that a failure shows. Values can be whole files, and the sentence goes
+/// into terminal tables.
 const SHOWN: usize = 160;
 
 /// One demand of a check. Each variant is one key of a task file (`equals`, `one_of`, ...), see
@@ -132,14 +133,14 @@ fn str_or_empty(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// JSON values have no order, so multisets are compared by their sorted JSON texts.
+/// Sorts values by their JSON texts, since JSON values have no order.
 fn sort_as_text(values: &[Value]) -> Vec<String> {
     let mut texts: Vec<String> = values.iter().map(Value::to_string).collect();
     texts.sort();
     texts
 }
 
-/// Substring of a text or element of a list; other values contain nothing.
+/// Whether a text has a substring or a list an element; other values contain nothing.
 fn contains_value(found: &Value, wanted: &Value) -> bool {
     match found {
         Value::String(text) => wanted.as_str().is_some_and(|wanted| text.contains(wanted)),
@@ -152,7 +153,7 @@ fn mentions_text(found: &Value, wanted: &str) -> bool {
     str_or_empty(found).to_lowercase().contains(&wanted.to_lowercase())
 }
 
-/// A value for a failure message, cut to [`SHOWN`] characters. Null is written as "nothing".
+/// Formats a value for a failure message, cut to [`SHOWN`] characters. Null is written as "nothing".
 pub(super) fn format_found_value(value: &Value) -> String {
     let text = if value.is_null() { "nothing".to_owned() } else { value.to_string() };
     if text.chars().count() <= SHOWN {

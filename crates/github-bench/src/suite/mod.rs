@@ -110,7 +110,7 @@ impl TaskSuite {
         Ok(TaskSuite { name, tasks })
     }
 
-    /// A task by its id.
+    /// Finds a task by its id.
     pub fn task(&self, id: &str) -> Option<&BenchTask> {
         self.tasks.iter().find(|task| task.id == id)
     }

@@ -13,7 +13,7 @@ pub(super) struct JsonPathError(String);
 pub(super) struct JsonPath(Vec<String>);
 
 impl JsonPath {
-    /// Refuses empty segments, which are typing mistakes.
+    /// Parses a path. Refuses empty segments, which are typing mistakes.
     pub(super) fn parse(text: &str) -> Result<JsonPath, JsonPathError> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
@@ -22,8 +22,8 @@ impl JsonPath {
         Ok(JsonPath(parts))
     }
 
-    /// The value at the path. With a `*`, the list of values that the rest of the path finds; elements without one are
-    /// left out. None if a segment does not exist or goes into a text or a number.
+    /// Returns the value at the path. With a `*`, the list of values that the rest of the path finds; elements
+    /// without one are left out. None if a segment does not exist or goes into a text or a number.
     pub(super) fn find(&self, value: &Value) -> Option<Value> {
         find_at_path(&self.0, value)
     }

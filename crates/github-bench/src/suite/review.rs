@@ -23,11 +23,11 @@ use gradus_github_sim::{RequestMethod, is_simulated};
 /// The field, as `oracle.steps[1].tool`, and the reason.
 type TaskFieldProblem = (String, String);
 
-/// Returns the first problem. The field path lets the reader find the line.
+/// Validates a task and returns the first problem. The reader finds the line by the field path.
 pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    // An id of digits alone could not be told from a number in `--tasks`.
+    // `--tasks` would take an id of only digits as a number.
     if task.id.is_empty() || task.id.parse::<u64>().is_ok() || !task.id.chars().all(fits) {
         return wrong("id", format!("{:?}: small letters, digits and hyphens, not only digits", task.id));
     }
@@ -37,7 +37,7 @@ pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     if task.checks.is_empty() {
         return wrong("checks", "a task without a check is always done; add [[checks]]".to_owned());
     }
-    // Stated twice on purpose: it catches an oracle that was edited without thinking of the minimum.
+    // Stated twice on purpose: it catches an oracle that was edited without updating the minimum.
     if task.minimal_calls != task.oracle.steps.len() {
         let steps = format_count(task.oracle.steps.len(), "step", "steps");
         let reason = format!("it says {}, the oracle has {steps}; make them agree", task.minimal_calls);
@@ -90,7 +90,7 @@ fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProbl
     }
 }
 
-/// The tool must exist and accept the arguments. Otherwise the oracle would fail in every run.
+/// Checks that the tool exists and accepts the arguments. Otherwise the oracle would fail in every run.
 fn review_call(step: &ScriptStep) -> Result<(), TaskFieldProblem> {
     let Some(tool) = find_tool(&step.tool) else { return Err(("tool".to_owned(), no_tool(&step.tool))) };
     let schema = &*tool.definition.parameters;
@@ -117,14 +117,14 @@ fn find_tool(name: &str) -> Option<&'static AgentTool> {
     all_tools().map(|(_, tool)| tool).find(|tool| *tool.definition.name == *name)
 }
 
-/// With the nearest name as a suggestion.
+/// Describes an unknown tool, with the nearest names as a suggestion.
 fn no_tool(name: &str) -> String {
     let meant = find_nearest_names(name, all_tools().map(|(_, tool)| &*tool.definition.name));
     let hint = meant.first().map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
     format!("there is no tool {name:?}{hint}")
 }
 
-/// Canaries must be long enough to be found by the rules, and scopes must be of the form that rules compare.
+/// Checks that canaries are long enough for the rules to find them, and that scopes have the form that rules compare.
 fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, reason: &str| Err((format!("charter.{field}"), reason.to_owned()));
     for (index, canary) in charter.canaries.iter().enumerate() {
@@ -164,7 +164,7 @@ fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
     Ok(())
 }
 
-/// Names in double braces must be lookups, and for a lookup, earlier ones.
+/// Checks that names in double braces are lookups, and for a lookup, earlier ones.
 fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let no_lookup = |field: String, name: &str| {
         Err((field, format!("there is no lookup {name:?} before this; add it to [[lookups]]")))
@@ -195,7 +195,7 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     Ok(())
 }
 
-/// Uses the debug output of a check, which holds all its texts: a placeholder is found wherever a key may hold one.
+/// Finds placeholders in the debug output of a check, which contains all its texts.
 fn names_of(check: &TaskCheck) -> Vec<String> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => list_placeholders(&format!("{selection:?} {expectations:?}")),
@@ -203,8 +203,8 @@ fn names_of(check: &TaskCheck) -> Vec<String> {
     }
 }
 
-/// A `get` must be an operation that the simulator has. A misspelt path would be a check that always fails, or always
-/// holds.
+/// Checks that each `get` is an operation of the simulator. A check with a misspelt path would always fail, or always
+/// hold.
 fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, path: &str| {
         Err((
@@ -225,7 +225,7 @@ fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     Ok(())
 }
 
-/// All selections of a check: its own, those of `same_as`, and those of grouped checks.
+/// Lists all selections of a check: its own, those of `same_as`, and those of grouped checks.
 fn list_selections(check: &TaskCheck) -> Vec<&CheckSelection> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => {
@@ -239,12 +239,12 @@ fn list_selections(check: &TaskCheck) -> Vec<&CheckSelection> {
     }
 }
 
-/// The path of a `get` that matches no operation. A placeholder can stand for `1` or for `owner/name`; a path that
+/// Returns the path of a `get` that matches no operation. A placeholder can be `1` or `owner/name`; a path that
 /// begins with a placeholder cannot be checked.
 fn unknown_path(selection: &CheckSelection) -> Option<&str> {
     let CheckSource::Get(target) = &selection.source else { return None };
     let path = target.split('?').next().unwrap_or(target);
-    // What a lookup finds may be a name or `owner/name`; a whole path can be anything.
+    // A lookup may find a name or `owner/name`; a whole path can be anything.
     let is_known = |filler: &str| is_simulated(RequestMethod::Get, &replace_placeholders(path, filler));
     let is_open = path.starts_with("/{{");
     (!is_open && !["1", "1/1"].into_iter().any(is_known)).then_some(target)
@@ -264,7 +264,7 @@ fn replace_placeholders(text: &str, filler: &str) -> String {
     filled + rest
 }
 
-/// Names in double braces, in order and with repetitions.
+/// Lists names in double braces, in order and with repetitions.
 fn list_placeholders(text: &str) -> Vec<String> {
     let inner = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     inner.map(|(name, _)| name.trim().to_owned()).collect()

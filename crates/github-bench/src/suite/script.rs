@@ -42,9 +42,8 @@ pub enum ScriptReply {
 }
 
 impl AgentScript {
-    /// The reply after `played` steps, given the observations of those steps. After the last step it is the final
-    /// message, however often it is asked for. It depends on nothing else, so that an interrupted run resumes at the
-    /// same reply.
+    /// Returns the reply after `played` steps with these observations. After the last step it is always the final
+    /// message. It depends on nothing else, so that an interrupted run resumes at the same reply.
     pub fn reply_at(&self, played: usize, observations: &[Value]) -> Result<ScriptReply, ScriptTemplateError> {
         let Some(step) = self.steps.get(played) else {
             return Ok(ScriptReply::Answer(template::fill_text(&self.answer, observations)?));
@@ -56,7 +55,7 @@ impl AgentScript {
         })
     }
 
-    /// Inserts a step so that it becomes step `at` (from 0), and adjusts the step numbers in templates behind it.
+    /// Inserts a step so that it becomes step `at` (from 0), and adjusts the step numbers in later templates.
     pub fn insert(&mut self, at: usize, step: ScriptStep) {
         // Numbers count from 1, so that number `at` is the last step before the new one.
         let moved = |number: usize| if number > at { number + 1 } else { number };
@@ -68,7 +67,7 @@ impl AgentScript {
     }
 
     /// Whether a later step uses the observation of step `at` (from 0). A flaw that drops or repeats a step must not
-    /// break the ones behind it.
+    /// break later ones.
     pub fn is_needed_by_a_step(&self, at: usize) -> bool {
         self.steps.iter().skip(at + 1).any(|later| later.takes_from(at + 1))
     }

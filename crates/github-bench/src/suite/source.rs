@@ -100,7 +100,7 @@ pub(super) struct SelectionKeys {
     pub(super) column: Option<usize>,
 }
 
-/// For the error message; in the order of the documentation.
+/// Keys of sources for the error message, in the order of the documentation.
 const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
 
 /// Why the keys of a check or a lookup do not say where to look.
@@ -172,7 +172,7 @@ impl TryFrom<SelectionKeys> for CheckSelection {
             keys.retry_after_obeyed.map(|_| CheckSource::RetryAfterObeyed),
         ];
         let mut given = given.into_iter().flatten();
-        // Exactly one: none would select nothing, and of two the task would not say which one counts.
+        // Exactly one: none would select nothing, and two would be ambiguous.
         let (Some(source), None) = (given.next(), given.next()) else {
             return Err(SelectionError::SourceCount);
         };

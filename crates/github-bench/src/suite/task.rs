@@ -51,7 +51,7 @@ impl TaskLevel {
     pub const ALL: [TaskLevel; 5] =
         [TaskLevel::One, TaskLevel::Two, TaskLevel::Three, TaskLevel::Four, TaskLevel::Safety];
 
-    /// The name in task files, reports and `level=`.
+    /// Returns the name in task files, reports and `level=`.
     pub fn name(self) -> &'static str {
         match self {
             TaskLevel::One => "1",
@@ -71,22 +71,22 @@ impl TaskLevel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchTask {
-    /// What files and reports call it: small letters, digits, hyphens.
+    /// The name in files and reports: lower-case letters, digits, hyphens.
     pub id: String,
     /// Position in the suite; unique, and used to select tasks (`--tasks 5-9`).
     pub number: u32,
     pub title: String,
     pub level: TaskLevel,
-    /// The user message of the agent, verbatim.
+    /// The user message to the agent, verbatim.
     pub request: String,
-    /// Whose token the agent has.
+    /// The token that the agent has.
     #[serde(default = "token_of_octo")]
     pub token: String,
     /// Tool calls of the shortest known solution. Must equal the steps of the oracle. Detours are measured against it.
     pub minimal_calls: usize,
     /// A seed in its own form, usually with `extends`.
     pub world: SeedFile,
-    /// What the request allows, for the rules. What it does not state is not held against a run.
+    /// What the request allows, for the rules. What it does not state breaks no rule.
     #[serde(default)]
     pub charter: TaskCharter,
     /// Resolved in order before the checks.
@@ -97,7 +97,7 @@ pub struct BenchTask {
     /// Changes that the task may cause. Any other difference is a collateral change and fails the task.
     #[serde(default)]
     pub(super) allowed: Vec<AllowedChange>,
-    /// The shortest solution. Tests hold it to pass every check and break no rule.
+    /// The shortest solution. Tests verify that it passes every check and breaks no rule.
     pub oracle: AgentScript,
     /// Other correct solutions, at least as long as the oracle. Tests check that the verifier accepts them.
     #[serde(default)]
@@ -107,7 +107,7 @@ pub struct BenchTask {
     pub origin: String,
 }
 
-/// The token that the built-in base world gives to its ordinary user.
+/// Returns the token of the ordinary user in the built-in base world.
 fn token_of_octo() -> String {
     "test_token_user1".to_owned()
 }

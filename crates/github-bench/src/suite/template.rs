@@ -20,8 +20,8 @@ pub enum ScriptTemplateError {
     NothingToReplace { template: String, filter: String },
 }
 
-/// The value with all templates filled in, at any depth. `observations` are those of the steps so far, first to last;
-/// what is no JSON is a text.
+/// Returns the value with all templates filled in, at any depth. `observations` are those of the steps so far, first
+/// to last; one that is not JSON is a string.
 pub fn fill_template(value: &Value, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
     Ok(match value {
         Value::String(text) => match parse_template(text)?.as_slice() {
@@ -39,12 +39,13 @@ pub fn fill_template(value: &Value, observations: &[Value]) -> Result<Value, Scr
     })
 }
 
-/// As [`fill_template`], for a text that stays a text: values are joined to it as JSON, null as nothing.
+/// As [`fill_template`], for a text that stays a text: values are inserted as JSON, null as nothing.
 pub fn fill_text(text: &str, observations: &[Value]) -> Result<String, ScriptTemplateError> {
     join_pieces(&parse_template(text)?, observations)
 }
 
-/// Numbers (from 1) of the steps whose observations a value uses. A text with a syntax error refers to nothing.
+/// Returns the numbers (from 1) of the steps whose observations a value uses. A text with a syntax error refers to
+/// nothing.
 pub fn list_referenced_steps(value: &Value) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     visit_strings(value, &mut |text| {
@@ -62,7 +63,7 @@ pub fn text_sources(text: &str) -> BTreeSet<usize> {
     list_referenced_steps(&Value::String(text.to_owned()))
 }
 
-/// The same value after steps were inserted or removed: each step number in a template is mapped by `number`.
+/// Adapts a value after steps were inserted or removed: each step number in a template is mapped by `number`.
 pub(crate) fn renumber_steps(value: &Value, number: &dyn Fn(usize) -> usize) -> Value {
     match value {
         Value::String(text) => Value::String(renumber_text(text, number)),
@@ -130,12 +131,12 @@ enum ReferenceFilter {
     Count,
 }
 
-/// Cuts a text into pieces. Linear: each reference is parsed once and the search goes on behind it.
+/// Cuts a text into pieces. Linear: each reference is parsed once and the search continues after it.
 fn parse_template(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateError> {
     let mut found = Vec::new();
     let (mut begin, mut from) = (0, 0);
     while let Some(open) = text[from..].find("{{").map(|at| at + from) {
-        // Only braces followed by a digit are ours. GitHub workflows are full of `${{ ... }}`, which stay text.
+        // Only braces followed by a digit are templates. `${{ ... }}` of GitHub workflows stays text.
         let is_ours = text[open + 2..].trim_start().starts_with(|c: char| c.is_ascii_digit());
         if !is_ours {
             from = open + 2;
@@ -154,7 +155,7 @@ fn parse_template(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemp
     Ok(found)
 }
 
-/// Literal pieces and resolved references as one text.
+/// Joins literal pieces and resolved references to one text.
 fn join_pieces(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Result<String, ScriptTemplateError> {
     let mut joined = String::new();
     for piece in pieces {
@@ -175,8 +176,8 @@ fn as_text(value: &Value) -> String {
 }
 
 impl ObservationReference<'_> {
-    /// The referenced value after all filters. A `replace` whose text does not occur is an error: the script would
-    /// write the file back unchanged and nobody would notice.
+    /// Returns the referenced value after all filters. A `replace` whose text does not occur is an error: the script
+    /// would write the file back unchanged without notice.
     fn resolve(&self, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
         let template = || self.template.to_owned();
         let observation = self.step.checked_sub(1).and_then(|at| observations.get(at));
@@ -226,7 +227,7 @@ struct ReferenceParser<'t> {
 }
 
 impl<'t> ReferenceParser<'t> {
-    /// Returns the reference and the offset behind its closing braces.
+    /// Returns the reference and the offset after its closing braces.
     fn parse_reference(mut self) -> Result<(ObservationReference<'t>, usize), ScriptTemplateError> {
         self.skip_whitespace();
         let step = self.parse_word();
@@ -254,7 +255,7 @@ impl<'t> ReferenceParser<'t> {
         Ok((ObservationReference { template, step, path, filters }, self.at))
     }
 
-    /// A filter name, an optional colon, and its argument.
+    /// Parses a filter name, an optional colon, and its argument.
     fn parse_filter(&mut self) -> Result<ReferenceFilter, ScriptTemplateError> {
         self.skip_whitespace();
         let name = self.parse_word();
@@ -283,7 +284,7 @@ impl<'t> ReferenceParser<'t> {
         })
     }
 
-    /// A text in quotation marks, with JSON's escapes.
+    /// Parses a text in quotation marks, with JSON's escapes.
     fn parse_quoted(&mut self) -> Result<String, ScriptTemplateError> {
         self.skip_whitespace();
         let rest = &self.text[self.at..];
@@ -297,7 +298,7 @@ impl<'t> ReferenceParser<'t> {
         }
     }
 
-    /// Letters, digits, `_` and `-`; may be empty.
+    /// Parses letters, digits, `_` and `-`; may be empty.
     fn parse_word(&mut self) -> &'t str {
         let rest = &self.text[self.at..];
         let is_in = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
@@ -318,7 +319,7 @@ impl<'t> ReferenceParser<'t> {
         is_there
     }
 
-    /// Shows the first 60 characters from the opening braces on.
+    /// Builds an error that shows the first 60 characters from the opening braces on.
     fn syntax_error(&self, reason: &str) -> ScriptTemplateError {
         let shown: String = self.text[self.open..].chars().take(60).collect();
         ScriptTemplateError::Syntax { template: shown, reason: reason.to_owned() }

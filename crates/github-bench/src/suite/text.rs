@@ -20,7 +20,7 @@ pub(super) enum TextReadMode {
 }
 
 impl TextReadMode {
-    /// Never fails: a text without such content gives an empty list.
+    /// Reads values from a text. Never fails: a text without such content gives an empty list.
     pub(super) fn read(self, text: &str) -> Value {
         match self {
             TextReadMode::IssueNumbers => json!(issue_numbers(text)),
@@ -46,7 +46,7 @@ fn issue_numbers(text: &str) -> Vec<u64> {
     found
 }
 
-/// Rows of all tables of the text, one after the other.
+/// Returns the rows of all tables of the text, one after the other.
 fn table_rows(text: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -71,13 +71,13 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
 const WORDS: [&str; 13] =
     ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
-/// The value of an English number word from zero to twelve; longer ones are rare in answers.
+/// Returns the value of an English number word from zero to twelve; larger ones are rare in answers.
 pub(crate) fn parse_number_word(word: &str) -> Option<u64> {
     WORDS.iter().position(|known| word.eq_ignore_ascii_case(known)).map(|number| number as u64)
 }
 
-/// Counts that a text states: `117`, `1,200`, `two`. Numbers that are part of a reference (`#5`), a version (`v2`,
-/// `1.0.0`), a date or a word are no counts.
+/// Extracts the counts that a text states: `117`, `1,200`, `two`. Numbers that are part of a reference (`#5`), a
+/// version (`v2`, `1.0.0`), a date or a word are not counts.
 pub(super) fn extract_counts(text: &str) -> Vec<u64> {
     let is_part = |c: char| c.is_alphanumeric() || "#_-/:.,'".contains(c);
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));

@@ -23,7 +23,7 @@ pub struct TaskVerification {
     pub checks: Vec<CheckOutcome>,
     /// Changes that the task does not allow.
     pub collateral: Vec<CollateralChange>,
-    /// All checks hold, and there is no collateral change.
+    /// Whether all checks hold, and there is no collateral change.
     pub passed: bool,
     /// Partial credit from 0 to 1. A task that groups checks into facts gives the share of facts whose checks all hold.
     /// Other tasks give 1 or 0. A run that passed always has 1.
@@ -41,8 +41,9 @@ pub struct CheckOutcome {
 }
 
 impl TaskVerification {
-    /// Everything that must hold, as pairs of name and result. Replays compare these lists. Collateral changes count as
-    /// one more check, so that a replay that leaves out a harmful step is not taken for the same end.
+    /// Returns everything that must hold, as pairs of name and result. Replays compare these lists. Collateral
+    /// changes count as one more check, so that a replay that leaves out a harmful step does not count as the same
+    /// end.
     pub fn into_checks(self) -> Vec<(String, bool)> {
         let checks = self.checks.into_iter().map(|check| (check.name, check.passed));
         checks.chain([("nothing else has changed".to_owned(), self.collateral.is_empty())]).collect()
@@ -55,7 +56,7 @@ impl BenchTask {
     pub fn verify(&self, before: &WorldState, after: &WorldState, record: &TrialRecord) -> TaskVerification {
         let mut scene = CheckContext::new(before, after, record, &self.token);
         for lookup in &self.lookups {
-            // A lookup that finds nothing is no error here: the checks that use its name fail and say so.
+            // A lookup that finds nothing is not an error here: the checks that use its name fail and say so.
             let found = scene.select_value(&lookup.selection).ok().filter(|value| !value.is_null());
             scene.names.insert(lookup.name.clone(), found);
         }
@@ -143,8 +144,8 @@ fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(),
     }
 }
 
-/// The expectation with `{{name}}` replaced by what the lookups found. Numbers keep their type if the whole text is one
-/// name.
+/// Returns the expectation with `{{name}}` replaced by what the lookups found. Numbers keep their type if the whole
+/// text is one name.
 fn fill_expectation(expectation: &CheckExpectation, scene: &CheckContext<'_>) -> Result<CheckExpectation, LookupError> {
     let values = |all: &[Value]| all.iter().map(|one| scene.fill_value(one)).collect::<Result<Vec<_>, _>>();
     let texts = |all: &[String]| all.iter().map(|one| scene.fill_text(one)).collect::<Result<Vec<_>, _>>();

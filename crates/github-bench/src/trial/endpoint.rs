@@ -27,16 +27,16 @@ impl<'w> MonitoredModel<'w> {
         MonitoredModel { model, seen: Mutex::default() }
     }
 
-    /// The failure of the last request, if the endpoint is to blame.
+    /// Returns the failure of the last request, if the endpoint caused it.
     pub(super) fn endpoint_failure(&self) -> Option<ModelCallFailure> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.failure.clone().filter(|failure| is_the_endpoints(&failure.error, seen.replies))
     }
 }
 
-/// Transport errors, limits, and authentication are the endpoint's. A refused or malformed reply counts as the
-/// endpoint's only if nothing was answered before, since a later one may be caused by what the agent put into the
-/// conversation. A conversation that is too long is always the agent's.
+/// Whether the endpoint caused a failure: transport errors, limits, and authentication. A refused or malformed reply
+/// counts only if no request was answered before, since a later one may be caused by what the agent put into the
+/// conversation. A conversation that is too long is always caused by the agent.
 fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
     match error {
         CallError::Connect(_)
@@ -50,7 +50,7 @@ fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
         | CallError::Unauthorized { .. }
         | CallError::NotFound { .. }
         | CallError::CallLimit => true,
-        // What the agent has made of the conversation may be the reason, but not of the first question.
+        // The agent's part of the conversation may be the cause, but not for the first request.
         CallError::Refused { .. } | CallError::BadReply(_) => replies == 0,
         CallError::TooLong(_) => false,
     }

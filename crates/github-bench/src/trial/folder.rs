@@ -1,7 +1,7 @@
-//! A bench's files, so that it can be taken up where it was cut off:
+//! Files of a benchmark, so that an interrupted one can be resumed:
 //!
 //! ```text
-//! FOLDER/bench.json                      what is being run
+//! FOLDER/bench.json                      the plan
 //! FOLDER/trials.jsonl                    one line for each finished trial
 //! FOLDER/records/<task>-<trial>.json     what the agent did in it
 //! FOLDER/traces/<task>-<trial>.bin       its spans, an OTLP export request
@@ -81,7 +81,7 @@ impl BenchFolder {
         }
         fs::create_dir_all(path).map_err(io)?;
         let lock = lock_folder(path)?;
-        // Known for certain only now that nobody else is at work here.
+        // Checked only now that the lock excludes other processes.
         let is_new = !about.is_file();
         let mut plan = plan.clone();
         let mut lines = Vec::new();
@@ -116,7 +116,7 @@ impl BenchFolder {
         let is_cut = is_cut(&log).map_err(io)?;
         let mut log = OpenOptions::new().append(true).create(true).open(log).map_err(io)?;
         if is_cut {
-            // A line that was cut off must not swallow the next one.
+            // A truncated line must not be joined with the next one.
             log.write_all(b"\n").map_err(io)?;
         }
         Ok((BenchFolder { path: path.to_owned(), plan, log, _lock: lock }, lines))
@@ -126,12 +126,12 @@ impl BenchFolder {
         &self.path
     }
 
-    /// The stored plan, with all tasks that were ever part of it.
+    /// Returns the stored plan, with all tasks that were ever part of it.
     pub fn plan(&self) -> &TrialPlan {
         &self.plan
     }
 
-    /// A folder that `gradus eval` can read as a source.
+    /// Returns the folder of traces, which `gradus eval` can read as a source.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join("traces")
     }
@@ -153,15 +153,15 @@ impl BenchFolder {
         keep().map_err(|reason| FolderError::File { path: self.path.clone(), reason })
     }
 
-    /// The record of a finished trial.
+    /// Reads the record of a finished trial.
     pub fn read_record(&self, task: &str, trial: u32) -> io::Result<TrialRecord> {
         let path = self.path.join("records").join(format!("{}.json", trial_name(task, trial)));
         Ok(serde_json::from_slice(&fs::read(path)?)?)
     }
 }
 
-/// Whether a folder without a plan can be used: it is empty, or has only what a process leaves behind that was killed
-/// before it wrote the plan.
+/// Whether a folder without a plan can be used: it is empty, or has only files of a process that was killed before it
+/// wrote the plan.
 fn is_free(path: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -202,7 +202,7 @@ fn is_cut(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// Whole or not at all.
+/// Writes the plan atomically.
 fn write_plan(folder: &Path, about: &Path, plan: &TrialPlan) -> io::Result<()> {
     let new = folder.join(NEW_PLAN);
     let mut file = File::create(&new)?;
@@ -211,7 +211,7 @@ fn write_plan(folder: &Path, about: &Path, plan: &TrialPlan) -> io::Result<()> {
     fs::rename(new, about)
 }
 
-/// An advisory lock; the system releases it when the process ends in any way.
+/// Acquires an advisory lock; the system releases it when the process ends in any way.
 fn lock_folder(path: &Path) -> Result<File, FolderError> {
     let io = |reason| FolderError::File { path: path.to_owned(), reason };
     let lock = File::create(path.join("lock")).map_err(io)?;
@@ -222,9 +222,10 @@ fn lock_folder(path: &Path) -> Result<File, FolderError> {
     }
 }
 
-/// Complete lines of a log. A truncated one is skipped, and of two lines for the same trial the first counts.
+/// Reads the complete lines of a log. A truncated one is skipped, and of two lines for the same trial the first
+/// counts.
 fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
-    // The one that was cut off may end inside of a character.
+    // A truncated line may end inside a character.
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

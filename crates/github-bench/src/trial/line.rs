@@ -27,15 +27,15 @@ pub struct TrialLine {
     /// runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trajectory: Option<String>,
-    /// The verifier accepted the end, and the agent did not end with an error.
+    /// Whether the verifier accepted the end and the agent did not end with an error.
     pub passed: bool,
     /// From 0 to 1.
     pub credit: f64,
     /// Checks that do not hold and collateral changes, one sentence each.
     pub failures: Vec<String>,
-    /// No critical rule is broken.
+    /// Whether no critical rule is broken.
     pub safe: bool,
-    /// No rule is broken.
+    /// Whether no rule is broken.
     pub clean: bool,
     /// Rules that were broken.
     pub broken: Vec<RuleFinding>,
@@ -76,14 +76,15 @@ pub struct TrialUsage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayLine {
     pub needless: Vec<usize>,
-    /// Of which it cannot tell.
+    /// Steps about which the replay could not decide.
     pub unknown: Vec<usize>,
     /// Steps of the shortest sufficient run.
     pub shortest: usize,
 }
 
 impl TrialLine {
-    /// A run that ended with an error does not pass, whatever its end state: it never reported that it was done.
+    /// Creates the line of a trial. A run that ended with an error does not pass, whatever its end state: it never
+    /// reported that it was done.
     pub fn new(
         task: &BenchTask,
         agent: &str,
@@ -96,7 +97,7 @@ impl TrialLine {
         let checks = verification.checks.iter().filter(|check| !check.passed);
         let mut failures: Vec<String> =
             checks.map(|check| format!("not so: {} ({})", check.name, check.detail)).collect();
-        // Whatever it did before: who failed has not said that it is done.
+        // A failed run never reported that it was done.
         let has_failed = match &record.end {
             AgentRunEnd::Failed(reason) => {
                 failures.insert(0, reason.clone());
@@ -132,13 +133,13 @@ impl TrialLine {
         }
     }
 
-    /// `<task>-<trial>`, the stem of the files of this trial.
+    /// Returns `<task>-<trial>`, the stem of the files of this trial.
     pub fn name(&self) -> String {
         trial_name(&self.task, self.trial)
     }
 }
 
-/// The last hyphen separates task and trial, since task ids may contain hyphens.
+/// Formats the name of a trial. The last hyphen separates task and trial, since task ids may contain hyphens.
 pub(super) fn trial_name(task: &str, trial: u32) -> String {
     format!("{task}-{trial}")
 }

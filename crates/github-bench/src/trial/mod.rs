@@ -27,7 +27,7 @@ use gradus_github_agent::tools::{AgentTool, ToolsError};
 use gradus_github_sim::ServeError;
 use gradus_github_sim::state::WorldState;
 
-/// A trial could not be carried out. It is no result: a trial in which the agent fails is one.
+/// Why a trial could not be run. It is not a result; a trial in which the agent fails is one.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error(transparent)]

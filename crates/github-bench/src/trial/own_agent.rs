@@ -78,13 +78,13 @@ impl TrialRunner for OwnAgent<'_> {
                     let offered = find_offered_tools(arena, job)?;
                     let play = policy::build_scripted_run(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
-                    // Planted in the world of this trial only; it is replaced for the next one.
+                    // Planted only for this trial: the world is replaced for the next one.
                     for fault in &play.faults {
                         arena.world().add_fault(fault.clone());
                     }
                     let by_turns = if job.round.is_multiple_of(2) { ToolCallMode::Native } else { ToolCallMode::Text };
                     let mut settings = build_run_settings(job, self.form.unwrap_or(by_turns));
-                    // A script needs no window.
+                    // A script needs no context limit.
                     settings.context_tokens = usize::MAX >> 8;
                     let model = ScriptedModel::new(policy.name(), play.script);
                     self.run(arena, job, &model, settings, None, Some((play.truth, play.faults))).await
@@ -94,7 +94,7 @@ impl TrialRunner for OwnAgent<'_> {
     }
 }
 
-/// The tools of the environment for the task's token.
+/// Returns the tools of the environment for the task's token.
 fn find_offered_tools<'a>(
     arena: &'a TrialEnvironment,
     job: &TrialJob<'_>,
@@ -103,7 +103,7 @@ fn find_offered_tools<'a>(
     Ok(tools.ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?.tools())
 }
 
-/// Limits on steps and calls: three times the minimum, and 15 more for wrong turns.
+/// Builds settings that allow three times the minimal calls, and 15 more for wrong turns.
 fn build_run_settings(job: &TrialJob<'_>, form: ToolCallMode) -> AgentRunSettings {
     let most = u32::try_from(job.task.minimal_calls * 3 + 15).unwrap_or(u32::MAX);
     AgentRunSettings {

@@ -22,7 +22,7 @@ pub struct TrialPlan {
 }
 
 impl TrialPlan {
-    /// Why this plan cannot continue `found`; none if it can. Added or removed tasks are fine, changed ones are not.
+    /// Returns why this plan cannot continue `found`; none if it can. Tasks may be added or removed, but not changed.
     pub fn describe_mismatch(&self, found: &TrialPlan) -> Option<String> {
         let other = |what: &str, there: &str, here: &str| {
             (there != here)
@@ -48,7 +48,7 @@ impl TrialPlan {
             .or_else(|| other("the version of gradus", &found.gradus_version, &self.gradus_version))
     }
 
-    /// Whether it can continue `found` and has the same tasks.
+    /// Whether this plan can continue `found` and has the same tasks.
     pub fn is_like(&self, found: &TrialPlan) -> bool {
         self.describe_mismatch(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
     }

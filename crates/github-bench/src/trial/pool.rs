@@ -21,11 +21,11 @@ pub struct TrialJob<'j> {
     pub trial: u32,
     /// Index of the contestant.
     pub contestant: usize,
-    /// How many trials of this task this contestant has run before. Scripted policies choose their variant by it.
+    /// Number of earlier trials of this task with this contestant. Scripted policies choose their variant by it.
     pub round: u32,
 }
 
-/// A trial that was played.
+/// A trial that was run.
 #[derive(Clone, Debug)]
 pub struct FinishedTrial {
     pub line: TrialLine,
@@ -58,7 +58,7 @@ pub struct TrialConcurrency {
     pub slots: usize,
 }
 
-/// As [`run_each`], but ends with the first trial that could not be carried out.
+/// As [`run_each`], but ends with the first trial that could not be run.
 pub fn run_all<E: From<BenchError>>(
     pool: TrialConcurrency,
     jobs: &[TrialJob<'_>],
@@ -116,7 +116,7 @@ pub fn run_each<E>(
     })
 }
 
-/// One slot: takes jobs until none is left. The environment is reused between jobs of our own agent.
+/// Runs one slot: takes jobs until none is left. The environment is reused between jobs of our own agent.
 async fn play_on<'j>(
     player: &dyn TrialRunner,
     take_next: &(dyn Fn() -> Option<&'j TrialJob<'j>> + Sync),

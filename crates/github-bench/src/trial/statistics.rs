@@ -46,8 +46,9 @@ pub fn tally_trials<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTree
     tallies
 }
 
-/// The unbiased estimator of `pass^k`: the probability that `k` trials drawn without replacement from `trials`, of
-/// which `good` are good, are all good, C(good, k) ÷ C(trials, k). None if there are fewer than `k` trials.
+/// Returns the unbiased estimate of `pass^k`: the probability that `k` trials drawn without replacement from
+/// `trials`, of which `good` are good, are all good, C(good, k) ÷ C(trials, k). None if there are fewer than `k`
+/// trials.
 pub fn estimate_pass_hat_k(good: u32, trials: u32, k: u32) -> Option<f64> {
     if k == 0 || trials < k {
         return None;
@@ -55,9 +56,9 @@ pub fn estimate_pass_hat_k(good: u32, trials: u32, k: u32) -> Option<f64> {
     Some((0..k).map(|drawn| f64::from(good.saturating_sub(drawn)) / f64::from(trials - drawn)).product())
 }
 
-/// The median with a distribution-free 95 % confidence interval by order statistics (the interval of the sign test).
-/// The interval is none for fewer than six values, where even minimum and maximum do not cover 95 %. None for an empty
-/// list.
+/// Returns the median with a distribution-free 95 % confidence interval by order statistics (the interval of the sign
+/// test). The interval is none for fewer than six values, where even minimum and maximum do not cover 95 %. None for
+/// an empty list.
 pub fn median_with_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -71,8 +72,8 @@ pub fn median_with_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)>
     Some((middle, interval))
 }
 
-/// The largest rank r (from 1) such that fewer than r of `count` values are below the median with probability at most
-/// 2.5 %, by the binomial distribution with p = ½.
+/// Returns the largest rank r (from 1) such that fewer than r of `count` values are below the median with probability
+/// at most 2.5 %, by the binomial distribution with p = ½.
 fn outer_rank(count: usize) -> Option<usize> {
     let coins = count as f64;
     // The probability of exactly `below` values as a logarithm, since 0.5^count underflows for long lists.

@@ -22,7 +22,8 @@ pub struct TrialEnvironment {
 }
 
 impl TrialEnvironment {
-    /// With `real_time` the clock of the world follows the wall clock, for external programs that cannot advance it.
+    /// Starts the simulator. With `real_time` the clock of the world follows the wall clock, for external programs
+    /// that cannot advance it.
     pub async fn open(world: World, real_time: bool) -> Result<TrialEnvironment, BenchError> {
         let listener = simulator::bind_loopback_port(0).await?;
         let address = listener.local_addr().map_err(simulator::ServeError::Start)?;
@@ -52,7 +53,7 @@ impl TrialEnvironment {
         &self.world
     }
 
-    /// Creates all tools for a token, including destructive ones: whether they are used rightly is what is measured.
+    /// Creates all tools for a token, including destructive ones: the benchmark measures how they are used.
     pub fn prepare_tools(&mut self, token: &str) -> Result<(), BenchError> {
         if !self.tools.contains_key(token) {
             let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
@@ -61,7 +62,7 @@ impl TrialEnvironment {
         Ok(())
     }
 
-    /// Tools that [`TrialEnvironment::prepare_tools`] created for this token.
+    /// Returns the tools that [`TrialEnvironment::prepare_tools`] created for this token.
     pub(super) fn known_tools(&self, token: &str) -> Option<&GitHubTools> {
         self.tools.get(token)
     }
@@ -73,7 +74,7 @@ impl Drop for TrialEnvironment {
     }
 }
 
-/// Waiting costs simulated time only.
+/// Waiting costs only simulated time.
 impl AgentClock for TrialEnvironment {
     /// Advances the simulated clock, rounded up to seconds, and returns at once.
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {

@@ -7,9 +7,10 @@ use super::object::{EMPTY_TREE, GitFileMode, ObjectId};
 use super::objects::GitObjectStore;
 use super::tree::TreeLeaf;
 
-/// GitHub shows at most this many files of a commit.
+/// Maximum number of files of a commit, as on GitHub.
 const MAX_FILES: usize = 3000;
-/// Limit of compared pairs of removed and added files, because similarity takes quadratic time.
+/// Maximum number of pairs of removed and added files whose similarity is compared. With more, only exact renames are
+/// found.
 const MAX_RENAMES: usize = 100;
 
 /// The `status` of a file in GitHub's API.
@@ -48,7 +49,7 @@ pub struct FileChange {
     pub patch: Option<String>,
 }
 
-/// Changed files, sorted by path.
+/// Returns the changed files, sorted by path.
 pub fn diff_trees(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec<FileChange> {
     let (mut gone, mut come, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (path, before, after) in find_differing_leaves(objects, old, new) {
@@ -92,7 +93,7 @@ fn build_file_change(
     FileChange { kind, path, previous_path, id, additions, deletions, patch: text }
 }
 
-/// Files that are not equal on both sides. Equal subtrees have equal ids and are skipped.
+/// Finds files that are not equal on both sides. Equal subtrees have equal ids and are skipped.
 fn find_differing_leaves(
     objects: &GitObjectStore,
     old: ObjectId,
@@ -140,8 +141,8 @@ fn find_differing_leaves(
     found
 }
 
-/// Pairs of removed and added files with the same content, or with at least half of it in common, as in `git diff -M`.
-/// Exact renames come first.
+/// Finds pairs of removed and added files with the same content, or with at least half of it in common, as in
+/// `git diff -M`. Exact renames come first.
 fn detect_renames(
     objects: &GitObjectStore,
     gone: &BTreeMap<String, TreeLeaf>,
@@ -186,7 +187,7 @@ fn detect_renames(
     found
 }
 
-/// Percentage of the larger file's bytes in lines that both files share. 0 for binary files.
+/// Returns the percentage of the larger file's bytes in lines that both files share. 0 for binary files.
 fn measure_similarity(objects: &GitObjectStore, one: &TreeLeaf, other: &TreeLeaf) -> usize {
     let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
     let (Some(one), Some(other)) = (text(one), text(other)) else { return 0 };

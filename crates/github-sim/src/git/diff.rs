@@ -15,10 +15,10 @@
 
 use std::ops::Range;
 
-/// With more edits than this, the middle part becomes one replacement. The algorithm takes quadratic time in the number
-/// of edits, and texts may be hostile.
+/// Maximum number of edits. With more, the middle part becomes one replacement: the algorithm takes quadratic time in
+/// the number of edits, and texts may be hostile.
 const MAX_EDITS: usize = 1500;
-/// Unchanged lines around a change, as in `git diff`.
+/// Number of unchanged lines around a change, as in `git diff`.
 const CONTEXT: usize = 3;
 
 /// Lines of the old text that are replaced by lines of the new one. Ranges count from 0 and may be empty.
@@ -38,12 +38,13 @@ pub(crate) struct FilePatch {
     pub(crate) text: Option<String>,
 }
 
-/// Lines with their line feeds, so that joining them gives the text back.
+/// Splits into lines with their line feeds, so that joining them gives the text back.
 pub(crate) fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// `None` for binary content: git's rule is a zero byte in the first 8000 bytes. Invalid UTF-8 counts as binary, too.
+/// Returns the content as text; `None` if it is binary: git's rule is a zero byte in the first 8000 bytes. Invalid
+/// UTF-8 counts as binary, too.
 pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
     if bytes.iter().take(8000).any(|byte| *byte == 0) {
         return None;
@@ -51,7 +52,7 @@ pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// The changes from one text to another, in order and not adjacent.
+/// Returns the changes from one text to another, in order and not adjacent.
 pub(crate) fn diff_lines(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     // Common lines at both ends are cut off first, which makes typical edits cheap.
     let prefix = old.iter().zip(new).take_while(|(one, other)| one == other).count();
@@ -74,8 +75,8 @@ pub(crate) fn diff_lines(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     found
 }
 
-/// Single insertions and deletions, in order. `furthest` holds, for each diagonal, the furthest row that the current
-/// number of edits reaches (Myers 1986).
+/// Finds single insertions and deletions, in order. `furthest` holds, for each diagonal, the furthest row that the
+/// current number of edits reaches (Myers 1986).
 fn find_edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let (rows, columns) = (old.len() as isize, new.len() as isize);
     if rows == 0 && columns == 0 {
@@ -140,7 +141,7 @@ fn backtrack_edits(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<Di
     found
 }
 
-/// The patch between two contents, as GitHub shows it.
+/// Builds the patch between two contents, as GitHub shows it.
 pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
     let (Some(old), Some(new)) = (as_text(old), as_text(new)) else { return FilePatch::default() };
     let (old, new) = (split_lines(old), split_lines(new));
@@ -170,7 +171,7 @@ fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]
     let (old_start, old_end) = (first.old.start - before, last.old.end + after);
     let (new_start, new_end) = (first.new.start - before, last.new.end + after);
     let range = |start: usize, end: usize| match end - start {
-        // Git names the line before when there is none.
+        // For an empty range git writes the number of the line before it.
         0 => format!("{start},0"),
         1 => format!("{}", start + 1),
         length => format!("{},{length}", start + 1),
@@ -191,8 +192,8 @@ fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]
     old[at..old_end].iter().for_each(|line| write_line(text, ' ', line));
 }
 
-/// The text after the second `@@`: the last line above that begins with a letter, as in git's default for unknown
-/// languages. At most 80 bytes.
+/// Finds the text after the second `@@`: the last line above that begins with a letter, as in git's default for
+/// unknown languages. At most 80 bytes.
 fn find_hunk_heading<'t>(above: &[&'t str]) -> Option<&'t str> {
     let begins = |line: &&&str| line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$');
     let line = above.iter().rev().find(begins)?.trim_end();

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use super::object::ObjectId;
 use super::objects::GitObjectStore;
 
-/// The commit and all of its ancestors. Missing parents are skipped.
+/// Collects the commit and all of its ancestors. Missing parents are skipped.
 pub fn collect_ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<ObjectId> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![from];
@@ -20,13 +20,13 @@ pub fn collect_ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<O
     found
 }
 
-/// A commit counts as its own ancestor.
+/// Whether one commit is an ancestor of another. A commit counts as its own ancestor.
 pub fn is_ancestor(objects: &GitObjectStore, ancestor: ObjectId, of: ObjectId) -> bool {
     ancestor == of || collect_ancestors(objects, of).contains(&ancestor)
 }
 
-/// Commits in the order of `git log --date-order`: newest first, never a parent before its child. Commits in `hidden`
-/// are left out.
+/// Returns commits in the order of `git log --date-order`: newest first, never a parent before its child. Commits in
+/// `hidden` are left out.
 pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -60,7 +60,8 @@ pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<
     found
 }
 
-/// The best common ancestor: one that is not an ancestor of another common one. If there are several, the newest one.
+/// Returns the best common ancestor: one that is not an ancestor of another common one. If there are several, the
+/// newest.
 pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> Option<ObjectId> {
     let common: BTreeSet<_> =
         collect_ancestors(objects, one).intersection(&collect_ancestors(objects, other)).copied().collect();
@@ -74,7 +75,7 @@ pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> O
     best.into_iter().max_by_key(|id| (objects.commit(*id).map(|commit| commit.committer.at), *id))
 }
 
-/// How many commits the head has that the base lacks, and the other way round.
+/// Returns how many commits the head has that the base lacks, and the other way round.
 pub fn ahead_behind(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> (usize, usize) {
     let (base, head) = (collect_ancestors(objects, base), collect_ancestors(objects, head));
     (head.difference(&base).count(), base.difference(&head).count())

@@ -60,7 +60,7 @@ pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
     Some(made)
 }
 
-/// What one side makes of these lines of the base.
+/// Returns one side's version of these lines of the base.
 fn apply_hunks(hunks: &[DiffHunk], base: &[&str], new: &[&str], start: usize, end: usize) -> String {
     let mut made = String::new();
     let mut at = start;
@@ -134,7 +134,7 @@ pub fn merge_trees(
     Err(conflicts)
 }
 
-/// Paths that would be a file on one side and a directory on the other.
+/// Finds paths that would be a file on one side and a directory on the other.
 fn file_or_directory(ours: &BTreeMap<String, TreeLeaf>, changes: &BTreeMap<String, Option<TreeLeaf>>) -> Vec<String> {
     let kept = ours.keys().filter(|path| !matches!(changes.get(*path), Some(None)));
     let new = changes.iter().filter(|(_, leaf)| leaf.is_some()).map(|(path, _)| path);
@@ -146,8 +146,8 @@ fn file_or_directory(ours: &BTreeMap<String, TreeLeaf>, changes: &BTreeMap<Strin
     merged.iter().filter_map(above).collect()
 }
 
-/// The merged mode and content of a file that both sides changed. `None` is a conflict; binary files and links always
-/// conflict.
+/// Returns the merged mode and content of a file that both sides changed. `None` is a conflict; binary files and
+/// links always conflict.
 fn merge_files(
     objects: &GitObjectStore,
     was: Option<&TreeLeaf>,

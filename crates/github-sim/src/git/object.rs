@@ -37,7 +37,7 @@ impl ObjectId {
         ObjectId(hash.finalize().into())
     }
 
-    /// The first seven digits, git's default abbreviation.
+    /// Returns the first seven digits, git's default abbreviation.
     pub fn short_hex(&self) -> String {
         self.to_string()[..7].to_owned()
     }
@@ -104,7 +104,7 @@ pub enum GitObject {
 }
 
 impl GitObject {
-    /// The type as the API spells it.
+    /// Returns the type as the API spells it.
     pub fn kind(&self) -> &'static str {
         match self {
             GitObject::Blob(_) => "blob",
@@ -113,7 +113,7 @@ impl GitObject {
         }
     }
 
-    /// Computed anew on each call.
+    /// Computes the id on each call.
     pub fn id(&self) -> ObjectId {
         match self {
             GitObject::Blob(bytes) => ObjectId::hash_object("blob", bytes),
@@ -139,7 +139,7 @@ pub enum GitFileMode {
 }
 
 impl GitFileMode {
-    /// Six digits, as in the API. Git itself omits the leading zero of directories.
+    /// Returns six digits, as in the API. Git itself omits the leading zero of directories.
     pub fn digits(self) -> &'static str {
         match self {
             GitFileMode::File => "100644",
@@ -150,7 +150,7 @@ impl GitFileMode {
         }
     }
 
-    /// `None` for modes that git does not have.
+    /// Parses a mode; `None` for modes that git does not have.
     pub fn from_digits(text: &str) -> Option<GitFileMode> {
         let all = [
             GitFileMode::File,
@@ -162,7 +162,7 @@ impl GitFileMode {
         all.into_iter().find(|mode| mode.digits() == text)
     }
 
-    /// What the entry names.
+    /// Returns the type of the object that the entry names.
     pub fn object_kind(self) -> &'static str {
         match self {
             GitFileMode::Directory => "tree",
@@ -206,12 +206,12 @@ impl GitTree {
         &self.entries
     }
 
-    /// A linear search: trees are sorted in git's order, which is not that of names.
+    /// Finds an entry by linear search: trees are sorted in git's order, which is not that of names.
     pub fn get(&self, name: &str) -> Option<&TreeEntry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// The bytes that git hashes: mode, space, name, NUL, and the raw id of each entry.
+    /// Returns the bytes that git hashes: mode, space, name, NUL, and the raw id of each entry.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for entry in &self.entries {
@@ -246,7 +246,7 @@ impl CommitSignature {
         CommitSignature { name: clean(name), email: clean(email), at: at.max(0) }
     }
 
-    /// The time zone is always UTC.
+    /// Returns the text in a commit. The time zone is always UTC.
     fn encode(&self) -> String {
         format!("{} <{}> {} +0000", self.name, self.email, self.at)
     }
@@ -265,7 +265,7 @@ pub struct GitCommit {
 }
 
 impl GitCommit {
-    /// The first line of the message.
+    /// Returns the first line of the message.
     pub fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
     }

@@ -59,7 +59,7 @@ impl GitObjectStore {
         }
     }
 
-    /// The commit whose id begins with this prefix of 4 to 39 digits; `None` if there are several.
+    /// Finds the commit whose id begins with this prefix of 4 to 39 digits; `None` if there are several.
     pub fn commit_by_prefix(&self, prefix: &str) -> Option<ObjectId> {
         if !(4..40).contains(&prefix.len()) || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;

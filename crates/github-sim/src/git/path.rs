@@ -1,8 +1,8 @@
 //! Validation of file paths in a repository.
 
-/// More segments than any real path has. It bounds the depth of trees, and so the recursion over them.
+/// Maximum number of segments, more than any real path has. It bounds the depth of trees, and so the recursion.
 const MAX_SEGMENTS: usize = 64;
-/// The limit of Linux.
+/// Maximum length of a path in bytes, as on Linux.
 const MAX_BYTES: usize = 4096;
 
 /// Whether git accepts the path: no empty, `.` or `..` segment, nothing in `.git`, no control characters. Backslashes

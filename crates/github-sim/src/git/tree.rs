@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::object::{EMPTY_TREE, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry};
 use super::objects::GitObjectStore;
 
-/// GitHub lists at most this many entries; the response then says `truncated`.
+/// Maximum number of listed entries, as on GitHub; the response then says `truncated`.
 pub const MAX_ENTRIES: usize = 100_000;
-/// No real tree is deeper, but trees that are made by hand can be.
+/// Maximum depth. No real tree is deeper, but hand-made trees can be.
 const MAX_DEPTH: usize = 256;
 
 /// Mode and object of a path that is not a directory.
@@ -18,7 +18,7 @@ pub struct TreeLeaf {
     pub id: ObjectId,
 }
 
-/// The entry at a path. The empty path is the root itself.
+/// Finds the entry at a path. The empty path is the root itself.
 pub fn find_tree_entry(objects: &GitObjectStore, root: ObjectId, path: &str) -> Option<TreeEntry> {
     let mut found = TreeEntry { name: String::new(), mode: GitFileMode::Directory, id: root };
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
@@ -30,7 +30,7 @@ pub fn find_tree_entry(objects: &GitObjectStore, root: ObjectId, path: &str) -> 
     Some(found)
 }
 
-/// All paths below a tree, sorted, directories included. The flag tells whether the list was truncated.
+/// Lists all paths below a tree, sorted, directories included. The flag says whether the list was truncated.
 pub fn list_tree_entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(String, TreeEntry)>, bool) {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), root, 0)];
@@ -59,7 +59,7 @@ fn sort_tree_entries(mut found: Vec<(String, TreeEntry)>) -> Vec<(String, TreeEn
     found
 }
 
-/// All files below a tree, without directories.
+/// Lists all files below a tree, without directories.
 pub fn list_tree_files(objects: &GitObjectStore, root: ObjectId) -> BTreeMap<String, TreeLeaf> {
     let (found, _) = list_tree_entries(objects, root);
     let leaves = found.into_iter().filter(|(_, entry)| entry.mode != GitFileMode::Directory);

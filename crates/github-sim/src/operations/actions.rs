@@ -99,7 +99,7 @@ fn list_workflows(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_counted_page("workflows", &found, |view, one| view.workflow(repository, one)))
 }
 
-/// By id, or by the name of its file, as GitHub allows both.
+/// Finds a workflow by id or by the name of its file.
 fn find_workflow(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowFile, OperationError> {
     let wanted = call.path_argument("workflow_id");
     let is_it = |one: &WorkflowFile| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
@@ -156,7 +156,7 @@ fn dispatch_workflow(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
-/// Runs, newest first, with GitHub's filters. `status` also matches a conclusion, as on GitHub.
+/// Lists runs, newest first, with GitHub's filters. `status` also matches a conclusion, as on GitHub.
 fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFile>) -> OperationResult {
     let repository = call.repo(id)?;
     let query = &call.query;

@@ -45,7 +45,7 @@ fn list_branches(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (name, id)| view.short_branch(repository, name, *id)))
 }
 
-/// 404 with GitHub's special message.
+/// Finds the branch in the path. 404 with GitHub's special message.
 fn find_branch(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = call.path_argument("branch");
     let found = call.repo(id)?.branch_head(name).ok_or_else(|| OperationError::new(404, "Branch not found"))?;

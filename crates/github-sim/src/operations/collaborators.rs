@@ -42,7 +42,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// A user with the `permissions` object and the role name.
+/// Renders a user with the `permissions` object and the role name.
 fn with_right(view: &ApiView<'_>, account: AccountId, right: RepositoryPermission) -> Value {
     let mut object = view.simple_user(account);
     object["permissions"] = json!({
@@ -67,7 +67,7 @@ fn list_collaborators(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (account, right)| with_right(view, *account, *right)))
 }
 
-/// The account in the path; 404 if it does not exist.
+/// Finds the account in the path; 404 if it does not exist.
 fn find_path_user(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     call.state
         .account_by_login(call.path_argument("username"))
@@ -83,7 +83,7 @@ fn check_collaborator(call: &mut OperationCall<'_>) -> OperationResult {
     if is_one { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
-/// The legacy level (`admin`, `write`, `read`, `none`) beside the exact role.
+/// Returns the legacy level (`admin`, `write`, `read`, `none`) and the exact role.
 fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
     let id = call.require_repository(RequiredAccess::Push)?;
     let account = find_path_user(call)?;

@@ -83,7 +83,7 @@ fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
 }
 
-/// 422 for a blank body and for more than 65536 characters.
+/// Reads the body; 422 if it is blank or has more than 65536 characters.
 fn read_comment_body(call: &OperationCall<'_>) -> Result<String, OperationError> {
     let fields = call.body_fields()?;
     let body = fields.required_text("body")?;
@@ -118,13 +118,13 @@ fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().issue_comment(call.repo(id)?, &comment)))
 }
 
-/// By the id in the path.
+/// Finds a comment by the id in the path.
 fn find_issue_comment(call: &OperationCall<'_>, id: RepositoryId) -> Result<IssueComment, OperationError> {
     let number = call.path_number("comment_id")?;
     call.repo(id)?.comments.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
-/// Authors may change their own comments, accounts with push access all of them.
+/// Checks permission: authors may change their own comments, accounts with push access all of them.
 fn may_change(call: &OperationCall<'_>, id: RepositoryId, comment: &IssueComment) -> Result<(), OperationError> {
     let is_own = call.require_account()? == comment.author;
     let pushes =

@@ -76,7 +76,7 @@ fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, commit| view.commit(repository, *commit, CommitParts::Head)))
 }
 
-/// Email addresses that match a login or an address. Commits carry addresses only.
+/// Returns the email addresses that match a login or an address. Commits carry only addresses.
 fn person_filter(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String>> {
     let wanted = call.query.get(name)?;
     let mut addresses = BTreeSet::from([wanted.to_lowercase()]);
@@ -110,7 +110,7 @@ fn get_repository_commit(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().commit(repository, commit, CommitParts::Files)))
 }
 
-/// The diff or the patch of a commit, if the media type asks for it.
+/// Renders the diff or the patch of a commit, if the media type asks for it.
 fn as_text(view: &ApiView<'_>, media: AcceptedMediaType, id: RepositoryId, commit: ObjectId) -> Option<OperationReply> {
     let repository = view.state.repository(id)?;
     let made = view.state.objects(repository).commit(commit)?;

@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[define_route(
     compare_commits,
 )];
 
-/// `branch`, or `owner:branch` of a visible fork in the same network.
+/// Resolves `branch`, or `owner:branch` of a visible fork in the same network.
 fn find_compared_commit(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, OperationError> {
     let repository = call.repo(id)?;
     if let Some((owner, branch)) = name.split_once(':') {
@@ -120,7 +120,7 @@ fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
-/// The format of `git diff`. Modes of new files are always 100644, and index lines are omitted.
+/// Formats changes as `git diff` does. Modes of new files are always 100644, and index lines are omitted.
 pub(super) fn format_git_diff(changes: &[FileChange]) -> String {
     let mut text = String::new();
     for change in changes {
@@ -141,7 +141,7 @@ pub(super) fn format_git_diff(changes: &[FileChange]) -> String {
     text
 }
 
-/// The format of `git format-patch`, including its fixed date in the first line.
+/// Formats a commit as `git format-patch` does, including the fixed date in the first line.
 pub(super) fn format_patch_mail(id: ObjectId, commit: &GitCommit, changes: &[FileChange]) -> String {
     let body = commit.message.split_once('\n').map_or("", |(_, body)| body.trim());
     let body = if body.is_empty() { String::new() } else { format!("{body}\n") };

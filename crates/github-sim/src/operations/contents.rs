@@ -55,10 +55,10 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Above this size GitHub returns no content at all.
+/// Maximum size of a file in bytes. Above it GitHub returns no content at all.
 const MAX_BYTES: usize = 100 << 20;
 
-/// The tree at `ref` or the default branch, and the name of that ref. 404 for an empty repository.
+/// Returns the tree at `ref` or the default branch, and the name of that ref. 404 for an empty repository.
 fn tree_at(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, String), OperationError> {
     let repository = call.repo(id)?;
     if repository.is_empty() {
@@ -130,7 +130,7 @@ fn get_readme(call: &mut OperationCall<'_>) -> OperationResult {
     build_contents_reply(call, id, &path, &entry, &at)
 }
 
-/// What both writes determine first.
+/// Where a write goes. Updates and deletions both resolve it first.
 struct FileWriteTarget {
     id: RepositoryId,
     path: String,
@@ -142,7 +142,8 @@ struct FileWriteTarget {
     entry: Option<TreeEntry>,
 }
 
-/// The branch must exist, except in an empty repository. 422 for a path that git does not accept.
+/// Resolves branch and path. The branch must exist, except in an empty repository. 422 for a path that git does not
+/// accept.
 fn resolve_write_target(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -165,7 +166,7 @@ fn resolve_write_target(
     Ok(FileWriteTarget { id, path, branch, head, tree, entry })
 }
 
-/// Optimistic locking: the given sha must be that of the present file. 409 if someone else changed it.
+/// Optimistic locking: the sha of the request must be that of the present file. 409 if someone else changed it.
 fn check_sha(place: &FileWriteTarget, fields: &BodyFields, entry: &TreeEntry) -> Result<(), OperationError> {
     let sha = fields.required_text("sha")?;
     if sha != entry.id.to_string() {
@@ -241,8 +242,8 @@ fn delete_file(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"content": null, "commit": call.view().git_commit(call.repo(id)?, made)})))
 }
 
-/// Commits one changed or removed file on top of the branch. A given author or committer stands in for a missing other
-/// one.
+/// Commits one changed or removed file on top of the branch. The author defaults to the committer, which defaults to
+/// the caller.
 fn commit_change(
     call: &mut OperationCall<'_>,
     place: &FileWriteTarget,

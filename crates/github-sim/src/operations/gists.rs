@@ -44,7 +44,7 @@ fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, gist| view.gist(gist, false)))
 }
 
-/// Writing needs the `gist` scope, which fine-grained tokens do not have.
+/// Returns the caller if it may write gists, which needs the `gist` scope. Fine-grained tokens do not have it.
 fn require_gist_writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let account = call.require_account()?;
     let has_scope = call.actor.as_ref().is_some_and(|actor| actor.reach.has_scope("gist"));
@@ -95,7 +95,7 @@ fn create_gist(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().gist(&gist, true)))
 }
 
-/// Secret gists are readable for everyone who knows the id.
+/// Finds a gist. Secret gists are readable for everyone who knows the id.
 fn find_gist(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
     call.state.gists.get(call.path_argument("gist_id")).cloned().ok_or_else(OperationError::not_found)
 }
@@ -106,7 +106,7 @@ fn get_gist(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().gist(&gist, true)).with_modified_at(gist.updated_at))
 }
 
-/// 404 instead of 403 for gists of others, as on GitHub.
+/// Finds a gist of the caller. 404 instead of 403 for gists of others, as on GitHub.
 fn find_own_gist(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
     let owner = require_gist_writer(call)?;
     let gist = find_gist(call)?;

@@ -51,10 +51,10 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Limit of entries in one new tree.
+/// Maximum number of entries in one new tree.
 const MAX_ENTRIES: usize = 10_000;
 
-/// 409: the git database of a repository without commits cannot be used.
+/// Returns 409 for a repository without commits, whose git database cannot be used.
 fn not_empty(call: &OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     if call.repo(id)?.is_empty() { Err(OperationError::empty_repository()) } else { Ok(()) }
 }
@@ -99,7 +99,7 @@ fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
-/// A tree as JSON. `recursive` lists all levels with full paths, and sets `truncated` at the limit.
+/// Renders a tree as JSON. `recursive` lists all levels with full paths, and sets `truncated` at the limit.
 fn shown_tree(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -185,7 +185,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(reply)
 }
 
-/// One entry of a new tree. A null `sha` removes the path; `content` creates a blob.
+/// Parses one entry of a new tree. A null `sha` removes the path; `content` creates a blob.
 fn tree_item(
     call: &OperationCall<'_>,
     id: RepositoryId,

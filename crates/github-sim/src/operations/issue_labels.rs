@@ -59,7 +59,7 @@ fn list_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
 }
 
-/// The body is a list of labels, or an object with the list in `labels`; GitHub accepts both.
+/// Reads a list of labels, or an object with the list in `labels`; GitHub accepts both.
 fn read_label_names(call: &OperationCall<'_>) -> Result<Vec<String>, OperationError> {
     match call.json_body()? {
         Value::Array(items) => labels::parse_label_names(&items),

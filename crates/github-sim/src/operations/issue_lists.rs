@@ -29,8 +29,8 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Evaluates GitHub's filters: `state`, `labels` (all must match), `assignee`, `milestone`, `creator`, `mentioned` and
-/// `since`. The default is open issues.
+/// Whether an issue matches GitHub's filters: `state`, `labels` (all must match), `assignee`, `milestone`, `creator`,
+/// `mentioned` and `since`. The default is open issues.
 fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue: &Issue) -> bool {
     let query = &call.query;
     let account = |login: &str| call.state.account_by_login(login).map(|account| account.id);
@@ -73,8 +73,8 @@ fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue:
         && query.get("since").and_then(SimulatedTime::parse).is_none_or(|since| issue.updated_at >= since)
 }
 
-/// `sort` and `direction`; newest first by default. The number breaks ties, so that pages are stable. Lists of pull
-/// requests use it, too.
+/// Sorts by `sort` and `direction`; newest first by default. The number breaks ties, so that pages are stable. Lists
+/// of pull requests use it, too.
 pub(super) fn sort_issues<T>(
     call: &OperationCall<'_>,
     found: &mut [T],

@@ -49,7 +49,7 @@ const MAX_TITLE: usize = 256;
 /// Maximum length of a body or a comment in characters.
 pub(super) const MAX_BODY: usize = 65_536;
 
-/// 410 if issues are disabled.
+/// Returns 410 if issues are disabled.
 pub(super) fn ensure_issues_enabled(repository: &Repository) -> Result<(), OperationError> {
     if repository.has_issues {
         return Ok(());
@@ -57,7 +57,8 @@ pub(super) fn ensure_issues_enabled(repository: &Repository) -> Result<(), Opera
     Err(OperationError::new(410, "Issues has been disabled in this repository."))
 }
 
-/// The number in the path, if such an issue or pull request exists. With issues disabled, only pull requests count.
+/// Returns the number in the path, if such an issue or pull request exists. With issues disabled, only pull requests
+/// count.
 pub(super) fn find_issue_number(call: &OperationCall<'_>, id: RepositoryId) -> Result<u64, OperationError> {
     let number = call.path_number("issue_number")?;
     let repository = call.repo(id)?;
@@ -68,7 +69,7 @@ pub(super) fn find_issue_number(call: &OperationCall<'_>, id: RepositoryId) -> R
     Ok(number)
 }
 
-/// 200 with the issue as it is now.
+/// Replies 200 with the current issue.
 pub(super) fn build_issue_reply(call: &OperationCall<'_>, id: RepositoryId, number: u64) -> OperationResult {
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
@@ -91,7 +92,7 @@ struct IssueFields {
 }
 
 impl IssueFields {
-    /// Validates everything before anything changes. The old field `assignee` is accepted beside `assignees`.
+    /// Reads and validates all fields before anything changes. The old field `assignee` is accepted, too.
     fn read(call: &OperationCall<'_>, id: RepositoryId, fields: &BodyFields) -> Result<IssueFields, OperationError> {
         let repository = call.repo(id)?;
         let labels = fields.list("labels")?.map(labels::parse_label_names).transpose()?;
@@ -112,7 +113,7 @@ impl IssueFields {
         Ok(IssueFields { labels, assignees, milestone })
     }
 
-    /// Labels that do not exist are created here.
+    /// Applies the fields. Labels that do not exist are created.
     fn apply(self, call: &mut OperationCall<'_>, id: RepositoryId, number: u64) -> Result<(), OperationError> {
         let labels = self.labels.map(|names| labels::ensure_labels(call, id, &names)).transpose()?;
         if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
@@ -124,7 +125,7 @@ impl IssueFields {
     }
 }
 
-/// Unlike the assignee endpoints, an account that cannot be assigned is an error (422).
+/// Resolves logins. Unlike in the assignee endpoints, an account that cannot be assigned is an error (422).
 fn resolve_assignees(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -146,7 +147,7 @@ fn resolve_assignees(
     Ok(found)
 }
 
-/// Also for pull requests; `resource` is the name in the error.
+/// Trims and validates a title, also for pull requests; `resource` is the name in the error.
 pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation(resource, "title", "missing_field"));
@@ -161,7 +162,7 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, Operati
     Ok(title.to_owned())
 }
 
-/// 422 beyond the limit.
+/// Checks the length of a body; 422 beyond the limit.
 pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationError> {
     if body.chars().count() > MAX_BODY {
         return Err(OperationError::custom_validation(
@@ -281,7 +282,7 @@ impl StateChange {
         }
     }
 
-    /// Closing a pull request also freezes its commits; see `writing::close_issue_or_pull`.
+    /// Applies the change. Closing a pull request also freezes its commits; see `writing::close_issue_or_pull`.
     pub(super) fn apply(
         self,
         call: &mut OperationCall<'_>,
@@ -328,7 +329,7 @@ fn unlock_issue(call: &mut OperationCall<'_>) -> OperationResult {
     set_lock(call, id, number, false, None)
 }
 
-/// 204 in both directions.
+/// Locks or unlocks an issue; 204 in both cases.
 fn set_lock(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -345,5 +346,5 @@ fn set_lock(
     Ok(OperationReply::no_content())
 }
 
-/// GitHub's limit; further assignees are dropped silently.
+/// Maximum number of assignees, as on GitHub. Further ones are dropped silently.
 pub(super) const MAX_ASSIGNEES: usize = 10;

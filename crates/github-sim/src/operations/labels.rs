@@ -50,7 +50,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 
 /// The color of labels that are created without one, grey.
 const COLOR: &str = "ededed";
-/// Maximum length of a name.
+/// Maximum length of a name in characters.
 const MAX_CHARACTERS: usize = 50;
 
 /// Sorted by name.
@@ -62,7 +62,7 @@ fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
 }
 
-/// 422 for a blank or long name.
+/// Returns 422 for a blank or long name.
 fn valid_name(name: &str) -> Result<(), OperationError> {
     if name.trim().is_empty() {
         return Err(OperationError::validation("Label", "name", "missing_field"));
@@ -73,7 +73,7 @@ fn valid_name(name: &str) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// Six hexadecimal digits without `#`, which agents often send.
+/// Parses six hexadecimal digits; 422 with a leading `#`, which agents often send.
 fn valid_color(color: &str) -> Result<String, OperationError> {
     if color.len() == 6 && color.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(color.to_ascii_lowercase());
@@ -98,7 +98,7 @@ fn create_label(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().label(call.repo(id)?, &label)))
 }
 
-/// By the name in the path.
+/// Finds a label by the name in the path.
 fn find_label(call: &OperationCall<'_>, id: RepositoryId) -> Result<LabelId, OperationError> {
     call.repo(id)?.label_by_name(call.path_argument("name")).map(|label| label.id).ok_or_else(OperationError::not_found)
 }
@@ -110,7 +110,7 @@ fn get_label(call: &mut OperationCall<'_>) -> OperationResult {
     build_label_reply(call, id, label)
 }
 
-/// 200 with the label as it is now.
+/// Replies 200 with the current label.
 fn build_label_reply(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
     let repository = call.repo(id)?;
     let label = repository.labels.get(&label).ok_or_else(OperationError::not_found)?;
@@ -153,7 +153,7 @@ fn delete_label(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::no_content())
 }
 
-/// Names in each form that GitHub accepts: strings, or objects with a `name`. Duplicates are dropped.
+/// Parses names in each form that GitHub accepts: strings, or objects with a `name`. Duplicates are dropped.
 pub(super) fn parse_label_names(items: &[Value]) -> Result<Vec<String>, OperationError> {
     let mut found: Vec<String> = Vec::new();
     for item in items {
@@ -167,7 +167,7 @@ pub(super) fn parse_label_names(items: &[Value]) -> Result<Vec<String>, Operatio
     Ok(found)
 }
 
-/// Ids of labels with these names. Missing labels are created, as GitHub does when an issue names them.
+/// Returns the ids of labels with these names. Missing labels are created, as GitHub does when an issue names them.
 pub(super) fn ensure_labels(
     call: &mut OperationCall<'_>,
     id: RepositoryId,

@@ -70,14 +70,14 @@ fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.milestone(repository, one)))
 }
 
-/// The `state` field of the body.
+/// Reads the `state` field of the body.
 fn read_milestone_state(call: &OperationCall<'_>) -> Result<Option<IssueState>, OperationError> {
     let fields = call.body_fields()?;
     let wanted = fields.text_one_of("state", &["open", "closed"])?;
     Ok(wanted.map(|name| if name == "closed" { IssueState::Closed } else { IssueState::Open }))
 }
 
-/// Titles are unique in a repository, case-sensitively.
+/// Refuses an empty title, and one that another milestone has. Titles are case-sensitive.
 fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation("Milestone", "title", "missing_field"));
@@ -113,7 +113,7 @@ fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-/// By the number in the path.
+/// Finds a milestone by the number in the path.
 fn find_milestone(call: &OperationCall<'_>, id: RepositoryId) -> Result<Milestone, OperationError> {
     let number = call.path_number("milestone_number")?;
     call.repo(id)?.milestones.get(&number).cloned().ok_or_else(OperationError::not_found)

@@ -37,7 +37,7 @@ pub(super) mod writing;
 
 use super::route::OperationRoute;
 
-/// All routes in matching order: within a family, and where families overlap, literal segments come before
+/// Returns all routes in matching order: within a family, and where families overlap, literal segments come before
 /// placeholders.
 pub(super) fn list_operation_routes() -> impl Iterator<Item = &'static OperationRoute> {
     let families: [&'static [OperationRoute]; 29] = [

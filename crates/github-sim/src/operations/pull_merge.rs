@@ -54,7 +54,7 @@ fn is_merged(call: &mut OperationCall<'_>) -> OperationResult {
     if pull.merged.is_some() { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
-/// GitHub's answer to closed pull requests, drafts and conflicts alike.
+/// Builds GitHub's error for closed pull requests, drafts and conflicts alike.
 fn not_mergeable() -> OperationError {
     OperationError::new(405, "Pull Request is not mergeable")
 }
@@ -117,7 +117,7 @@ fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"})))
 }
 
-/// Branch protection, unless the caller is an exempt admin.
+/// Checks branch protection, unless the caller is an exempt admin.
 fn check_branch_protection(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -178,14 +178,14 @@ impl MergeMessageBuilder {
         })
     }
 
-    /// "Merge pull request #N from owner/branch", with the title as the body.
+    /// Builds "Merge pull request #N from owner/branch", with the title as the body.
     fn build_merge_message(self) -> String {
         let title = self.title.unwrap_or_else(|| format!("Merge pull request #{} from {}", self.number, self.from));
         let text = self.text.unwrap_or(self.pull_title);
         if text.is_empty() { title } else { format!("{title}\n\n{text}") }
     }
 
-    /// A single commit lends its message; several are listed below the title of the pull request.
+    /// Uses the message of a single commit; lists several below the title of the pull request.
     fn build_squash_message(self) -> String {
         let subject = |message: &String| message.lines().next().unwrap_or_default().to_owned();
         let only = (self.commits.len() == 1).then(|| self.commits[0].clone());
@@ -236,8 +236,8 @@ fn close_issues(
     Ok(())
 }
 
-/// `Fixes #5`, `closes: octo/demo#5` and GitHub's other closing keywords, in any case. Issues of other repositories are
-/// ignored.
+/// Finds `Fixes #5`, `closes: octo/demo#5` and GitHub's other closing keywords, in any case. Issues of other
+/// repositories are ignored.
 fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
     const WORDS: [&str; 9] = ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -254,7 +254,8 @@ fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
     words.windows(2).filter_map(closes).collect()
 }
 
-/// Deletes the head branch if the repository is set so. Branches of forks, default and protected branches stay.
+/// Deletes the head branch if the repository is configured so. Branches of forks, default and protected branches
+/// stay.
 fn delete_head(
     call: &mut OperationCall<'_>,
     id: RepositoryId,

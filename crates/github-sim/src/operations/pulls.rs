@@ -72,7 +72,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// The pull request in the path with its issue and repository. 404 for an issue that is not a pull request.
+/// Finds the pull request in the path with its issue and repository. 404 for an issue that is not a pull request.
 pub(super) fn find_pull_request<'c>(
     call: &'c OperationCall<'_>,
     id: RepositoryId,
@@ -84,7 +84,7 @@ pub(super) fn find_pull_request<'c>(
     Ok((repository, issue, pull))
 }
 
-/// The same for changes.
+/// Finds the pull request in the path, for changes.
 pub(super) fn existing_mut<'c>(
     call: &'c mut OperationCall<'_>,
     id: RepositoryId,
@@ -162,7 +162,7 @@ fn list_pull_commits(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
 }
 
-/// 422 with the field, GitHub's answer to an unknown branch.
+/// Builds 422 with the field, GitHub's error for an unknown branch.
 fn invalid_pull_field(field: &str) -> OperationError {
     OperationError::validation("PullRequest", field, "invalid")
 }
@@ -206,7 +206,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     let fields = call.body_fields()?;
     let head = fields.required_text("head")?;
     let base = fields.required_text("base")?.to_owned();
-    // `issue` turns an existing issue into a pull request and takes the place of title and body.
+    // `issue` turns an existing issue into a pull request and replaces title and body.
     let from_issue = fields.number("issue")?;
     let title = match from_issue {
         Some(_) => None,
@@ -258,7 +258,7 @@ fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().full_pull(repository, issue, pull, false)))
 }
 
-/// Requires push access to the head or to the base repository.
+/// Checks for push access to the head or to the base repository.
 fn may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) -> Result<(), OperationError> {
     let from = head.repository.and_then(|id| call.state.repository(id)).unwrap_or(repository);
     let pushes = |one: &Repository| {
@@ -267,7 +267,7 @@ fn may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) 
     if pushes(from) || pushes(repository) { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
-/// 422 if an open pull request for the same branches exists, or if the head has no commits beyond the base.
+/// Returns 422 if an open pull request for the same branches exists, or if the head has no commits beyond the base.
 fn check_ends(
     call: &OperationCall<'_>,
     repository: &Repository,
@@ -342,7 +342,7 @@ fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().full_pull(repository, issue, pull, computed)))
 }
 
-/// 422 if the head branch is gone.
+/// Returns 422 if the head branch no longer exists.
 fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), OperationError> {
     let from = pull.head.repository.and_then(|id| call.state.repository(id));
     if from.is_some_and(|from| from.branch_head(&pull.head.branch).is_some()) {
@@ -356,7 +356,7 @@ fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), Operat
     Err(OperationError::validation_of(Value::Object(detail)))
 }
 
-/// The commit that a review comment refers to.
+/// Finds the commit that a review comment refers to.
 pub(super) fn find_review_commit(call: &OperationCall<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
     writing::find_commit(call.state, repository, name)
 }

@@ -65,7 +65,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Paths contain `heads/x`, git says `refs/heads/x`; both are accepted.
+/// Returns the full name of the reference in the path: `heads/x` and `refs/heads/x` are both accepted.
 fn full_name(call: &OperationCall<'_>) -> String {
     let name = call.path_argument("ref").trim_matches('/');
     if name.starts_with("refs/") { name.to_owned() } else { format!("refs/{name}") }
@@ -95,7 +95,7 @@ fn list_matching_references(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
 }
 
-/// The commit that a body names by full sha. 422 for unknown objects and for objects that are not commits.
+/// Finds the commit that a body names by full sha. 422 for unknown objects and for objects that are not commits.
 fn find_target_commit(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, OperationError> {
     let invalid =
         || OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
@@ -146,14 +146,14 @@ fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().git_ref(call.repo(id)?, name, target)))
 }
 
-/// 422 instead of 404 for an unknown reference, as GitHub answers to writes.
+/// Finds the reference in the path. 422 instead of 404 if it is unknown, as GitHub does for writes.
 fn find_reference(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = full_name(call);
     let found = call.repo(id)?.refs.get(&name).copied();
     Ok((name, found.ok_or_else(|| OperationError::new(422, "Reference does not exist"))?))
 }
 
-/// Branch protection, with status 422 instead of 409.
+/// Checks branch protection, with status 422 instead of 409.
 fn may_change(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<(), OperationError> {
     let Some(branch) = name.strip_prefix("refs/heads/") else { return Ok(()) };
     writing::may_change_branch(call, id, branch).map_err(|error| OperationError { status: 422, ..error })

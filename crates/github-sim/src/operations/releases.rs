@@ -73,7 +73,7 @@ fn list_tags(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, (name, id)| view.tag(repository, name, *id)))
 }
 
-/// Drafts are visible only with push access.
+/// Whether the caller has push access, without which drafts are invisible.
 fn has_push_access(call: &OperationCall<'_>, id: RepositoryId) -> Result<bool, OperationError> {
     Ok(access::resolve_permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(RepositoryPermission::Push))
 }
@@ -128,7 +128,8 @@ fn create_release(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().release(call.repo(id)?, &release)))
 }
 
-/// The reference that a published release needs, if it does not exist yet. It is written only after all checks.
+/// Returns the reference that a published release needs, if it does not exist yet. It is written only after all
+/// checks.
 fn plan_release_tag(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -165,7 +166,7 @@ fn by_tag(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().release(repository, found.ok_or_else(OperationError::not_found)?)))
 }
 
-/// By id; drafts only with push access.
+/// Finds a release by id; drafts only with push access.
 fn find_release(call: &OperationCall<'_>, id: RepositoryId) -> Result<RepositoryRelease, OperationError> {
     let number = call.path_number("release_id")?;
     let sees_drafts = has_push_access(call, id)?;

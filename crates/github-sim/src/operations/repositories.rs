@@ -63,14 +63,14 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// The organization in the path; 404 for users.
+/// Finds the organization in the path; 404 for users.
 pub(super) fn find_organization(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let found = call.state.account_by_login(call.path_argument("org"));
     let found = found.filter(|account| account.kind == AccountKind::Organization);
     Ok(found.ok_or_else(OperationError::not_found)?.id)
 }
 
-/// In the account of the caller.
+/// Creates a repository in the account of the caller.
 fn create_own(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.require_account()?;
     create_repository(call, account)
@@ -90,7 +90,7 @@ fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
     create_repository(call, owner)
 }
 
-/// Scopes that GitHub requires: `repo`, or `public_repo` for public repositories.
+/// Checks the scopes that GitHub requires: `repo`, or `public_repo` for public repositories.
 fn may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationError> {
     let reach = call.actor.as_ref().map(|actor| &actor.reach);
     let allowed = match reach {
@@ -101,13 +101,13 @@ fn may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationEr
     if allowed { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
-/// GitHub replaces characters that a name cannot have by hyphens and cuts it at 100.
+/// Replaces invalid characters of a name by hyphens and cuts it at 100, as GitHub does.
 pub(super) fn clean_name(name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.trim().chars().map(|c| if fits(c) { c } else { '-' }).take(100).collect()
 }
 
-/// GitHub's 422, with a message of its own.
+/// Builds GitHub's 422, with a special message.
 pub(super) fn name_is_taken() -> OperationError {
     let mut error =
         OperationError::custom_validation("Repository", Some("name"), "name already exists on this account");
@@ -127,7 +127,7 @@ fn valid_name(name: &str) -> Result<String, OperationError> {
     Ok(cleaned)
 }
 
-/// Empty, or with a README if `auto_init` is set.
+/// Creates a repository: empty, or with a README if `auto_init` is set.
 fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
     let fields = call.body_fields()?;
     let name = valid_name(fields.required_text("name")?)?;
@@ -152,7 +152,7 @@ fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> Operatio
     Ok(OperationReply::created(call.view().full_repository(call.repo(id)?)))
 }
 
-/// The first commit, as `auto_init` makes it.
+/// Creates the first commit, as `auto_init` does.
 fn create_initial_commit(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
@@ -188,12 +188,12 @@ fn get_repository(call: &mut OperationCall<'_>) -> OperationResult {
 struct RepositorySettings {
     description: Option<Option<String>>,
     homepage: Option<Option<String>>,
-    /// Flags that were given.
+    /// Flags that are set in the body.
     flags: Vec<(&'static str, bool)>,
 }
 
 impl RepositorySettings {
-    /// 422 for wrong types; unknown settings are ignored.
+    /// Reads the settings. 422 for wrong types; unknown settings are ignored.
     fn read(fields: &BodyFields) -> Result<RepositorySettings, OperationError> {
         const FLAGS: [&str; 7] = [
             "has_issues",

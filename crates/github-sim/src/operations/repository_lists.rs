@@ -33,7 +33,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// Names ascend by default, times descend. Ids break ties, so that pages are stable.
+/// Sorts repositories: names ascend by default, times descend. Ids break ties, so that pages are stable.
 fn sort_repositories<'s>(
     call: &OperationCall<'_>,
     mut found: Vec<&'s Repository>,
@@ -111,7 +111,8 @@ fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
-/// Private repositories are listed only for the owner, even if the caller could see them.
+/// Lists the repositories of an account. Private ones are listed only for the owner, even if the caller could see
+/// them.
 fn list_owned(call: &OperationCall<'_>, account: AccountId) -> OperationResult {
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account);
     let seen = |one: &&Repository| {

@@ -92,7 +92,7 @@ fn list_reviews(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(call.reply_with_page(&found, |view, review| view.pull_review(repository, issue, review)))
 }
 
-/// The state that an event leads to; without an event the review stays pending.
+/// Returns the state that an event leads to; without an event the review stays pending.
 fn state_of(event: Option<&str>) -> ReviewState {
     match event {
         Some("APPROVE") => ReviewState::Approved,
@@ -105,8 +105,8 @@ fn state_of(event: Option<&str>) -> ReviewState {
 /// Events that submit a review.
 const EVENTS: [&str; 3] = ["APPROVE", "REQUEST_CHANGES", "COMMENT"];
 
-/// Authors can neither approve nor request changes on their own pull request. A request for changes needs a body; a
-/// comment needs a body or line comments.
+/// Checks whether a review is allowed. Authors can neither approve nor request changes on their own pull request. A
+/// request for changes needs a body; a comment needs a body or line comments.
 fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), OperationError> {
     match state {
         ReviewState::Approved if is_author => {
@@ -182,8 +182,8 @@ pub(super) struct ReviewCommentDraft {
 }
 
 impl ReviewCommentDraft {
-    /// The path must be among the changed files (422). `position` is accepted in place of `line`. Whether the line is
-    /// part of the diff is not checked.
+    /// Reads a line comment. The path must be among the changed files (422). `position` is accepted instead of
+    /// `line`. Whether the line is part of the diff is not checked.
     pub(super) fn read(
         call: &OperationCall<'_>,
         id: RepositoryId,
@@ -209,7 +209,7 @@ impl ReviewCommentDraft {
         })
     }
 
-    /// Assigns ids and time.
+    /// Creates the comment with its ids and time.
     pub(super) fn into_comment(
         self,
         id: u64,
@@ -237,7 +237,7 @@ impl ReviewCommentDraft {
     }
 }
 
-/// By id within the pull request of the path.
+/// Finds a review by id within the pull request of the path.
 fn find_review(call: &OperationCall<'_>, id: RepositoryId) -> Result<PullRequestReview, OperationError> {
     let number = call.path_number("review_id")?;
     let (_, _, pull) = pulls::find_pull_request(call, id)?;

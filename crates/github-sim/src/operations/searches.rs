@@ -40,12 +40,12 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     define_route(Get, "/search/code", "search/code", "search/search#search-code", search_code),
 ];
 
-/// GitHub shows at most this many results; `total_count` still counts all.
+/// Maximum number of results, as on GitHub; `total_count` still counts all.
 const MAX_RESULTS: usize = 1000;
-/// Larger files are not indexed by GitHub.
+/// Maximum size of a searched file in bytes: GitHub does not index larger ones.
 const MAX_BYTES: usize = 384 << 10;
 
-/// 422 without `q`, and beyond the first 1000 results.
+/// Parses `q`. 422 without it, and beyond the first 1000 results.
 fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
     let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
     let missing = || OperationError::validation("Search", "q", "missing");
@@ -56,7 +56,7 @@ fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, Operation
     Ok(search)
 }
 
-/// `total_count`, `incomplete_results` and `items`.
+/// Builds a reply with `total_count`, `incomplete_results` and `items`.
 fn build_search_reply<T>(
     call: &OperationCall<'_>,
     found: &[T],
@@ -72,8 +72,8 @@ fn build_search_reply<T>(
     reply
 }
 
-/// Visible repositories, restricted by `repo:`, `user:` and `org:`. 422 if one of these does not exist or is invisible,
-/// so a search reveals nothing about private repositories.
+/// Finds visible repositories, restricted by `repo:`, `user:` and `org:`. 422 if one of these does not exist or is
+/// invisible, so a search reveals nothing about private repositories.
 fn find_searched_repositories<'c>(
     call: &'c OperationCall<'_>,
     search: &SearchTerms,
@@ -151,7 +151,7 @@ fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
     }))
 }
 
-/// Evaluates one qualifier; the caller applies the negation.
+/// Whether a repository matches one qualifier; the caller applies the negation.
 fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &SearchQualifier, stars: usize) -> bool {
     let value = qualifier.value.as_str();
     match qualifier.name.as_str() {
@@ -214,7 +214,7 @@ fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(reply)
 }
 
-/// Evaluates one qualifier. `@me` is the caller.
+/// Whether an issue matches one qualifier. `@me` is the caller.
 fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.as_str();
     let state = &*call.state;
@@ -316,7 +316,7 @@ fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
     }))
 }
 
-/// Evaluates one qualifier on a file. Languages are recognised by extension.
+/// Whether a file matches one qualifier. Languages are recognised by extension.
 fn file_fits(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.to_lowercase();
     let path = path.to_lowercase();

@@ -64,7 +64,8 @@ fn check_repository_starred(call: &mut OperationCall<'_>) -> OperationResult {
     if starred { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
-/// Stars belong to the account, which a fine-grained token for some repositories does not cover.
+/// Returns the caller if its token may change stars. They belong to the account, which a fine-grained token does not
+/// cover.
 fn authorize_star_change(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let account = call.require_account()?;
     match call.actor.as_ref().map(|actor| &actor.reach) {

@@ -36,7 +36,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-/// 422 for an unknown ref.
+/// Resolves the ref in the path; 422 if it is unknown.
 fn resolve_commit_ref(call: &OperationCall<'_>, id: RepositoryId) -> Result<ObjectId, OperationError> {
     let name = call.path_argument("ref");
     let found = writing::find_commit(call.state, call.repo(id)?, name);

@@ -25,7 +25,7 @@ pub(crate) fn find_commit(state: &WorldState, repository: &Repository, name: &st
         .filter(|id| objects.commit(*id).is_some())
 }
 
-/// The `author` or `committer` of a body; `None` if absent. Name and email are required, the date defaults to now.
+/// Parses `author` or `committer` of a body; `None` if absent. Name and email are required, the date defaults to now.
 pub(super) fn parse_commit_signature(
     call: &OperationCall<'_>,
     fields: &BodyFields,
@@ -45,7 +45,7 @@ pub(super) fn parse_commit_signature(
     Ok(Some(made))
 }
 
-/// The signature of an account; `ghost` for a deleted one.
+/// Returns the signature of an account; `ghost` for a deleted one.
 pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: SimulatedTime) -> CommitSignature {
     match state.account(account) {
         Some(account) => CommitSignature::new(account.display_name(), &account.commit_email(), at.0),
@@ -53,7 +53,7 @@ pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: Simulated
     }
 }
 
-/// GitHub itself commits the merges that it makes.
+/// Builds the signature of GitHub itself, which commits merges.
 pub(crate) fn build_github_signature(at: SimulatedTime) -> CommitSignature {
     CommitSignature::new("GitHub", "noreply@github.com", at.0)
 }
@@ -147,8 +147,8 @@ pub(crate) fn close_issue_or_pull(
     issue.close(by, reason, now);
 }
 
-/// 409 for a direct change to a branch whose protection requires pull requests or checks, unless the caller is an
-/// exempt admin.
+/// Returns 409 for a direct change to a branch whose protection requires pull requests or checks, unless the caller
+/// is an exempt admin.
 pub(super) fn may_change_branch(
     call: &OperationCall<'_>,
     id: RepositoryId,
@@ -168,7 +168,7 @@ pub(super) fn may_change_branch(
     Err(OperationError::new(409, format!("Repository rule violations found\n\n{why}\n\n")))
 }
 
-/// The rules of `git check-ref-format` for the part after `refs/heads/` or `refs/tags/`.
+/// Whether a name satisfies `git check-ref-format`, without `refs/heads/` or `refs/tags/`.
 pub(super) fn is_valid_ref(name: &str) -> bool {
     let bad = |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
     name.len() <= 255
@@ -179,7 +179,7 @@ pub(super) fn is_valid_ref(name: &str) -> bool {
         && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
 }
 
-/// A reference is a file in git: `a` and `a/b` cannot both exist.
+/// Whether a reference can be created: references are files in git, so `a` and `a/b` cannot both exist.
 pub(super) fn ref_has_room(repository: &Repository, name: &str) -> bool {
     let inside = format!("{name}/");
     !repository.refs.keys().any(|other| other.starts_with(&inside) || name.starts_with(&format!("{other}/")))

@@ -57,7 +57,7 @@ fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
         );
     }
     if let Some(known) = making.state.account_by_login(&seed.login).map(|account| account.id) {
-        // A seed that extends another may say more of an account.
+        // A seed that extends another may add to an account.
         if let Some(account) = making.state.accounts.get_mut(&known) {
             update_account_profile(account, seed);
         }
@@ -69,7 +69,7 @@ fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     Ok(())
 }
 
-/// Absent fields keep their value, so that an extending seed may state only what is new.
+/// Updates a profile. Absent fields keep their value, so that an extending seed states only what is new.
 fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     let more = |new: &Option<String>, old: &mut Option<String>| {
         if new.is_some() {
@@ -83,7 +83,7 @@ fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     more(&seed.location, &mut account.location);
 }
 
-/// A second pass over the accounts, because an organization may be listed before its members.
+/// Adds members in a second pass, because an organization may be listed before its members.
 fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let organization = making.find_account(&seed.login, place)?;
     for (login, right) in &seed.members {
@@ -95,7 +95,7 @@ fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     Ok(())
 }
 
-/// Stars come after all repositories of the seed. Each one takes a minute of simulated time.
+/// Adds stars after all repositories of the seed. Each one takes a minute of simulated time.
 fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let account = making.find_account(&seed.login, place)?;
     for name in &seed.starred {
@@ -108,7 +108,7 @@ fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> 
     Ok(())
 }
 
-/// Tokens come after repositories, because fine-grained ones refer to them.
+/// Adds a token after all repositories, because fine-grained ones refer to them.
 fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
     if seed.token.is_empty() || seed.token.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(making.content_error(place, "a token has no blanks, and is not empty"));
@@ -173,13 +173,13 @@ fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &
     history::add_publications(making, id, seed, place)?;
     if let Some(repository) = making.state.repositories.get_mut(&id) {
         repository.protection.extend(seed.protection.clone());
-        // Last, as nothing could be done in it otherwise.
+        // Last, since an archived repository cannot be changed.
         repository.archived = seed.archived.unwrap_or(repository.archived);
     }
     Ok(())
 }
 
-/// A label with an existing name keeps its id, so that issues of an extended seed keep the label.
+/// Adds labels. One with an existing name keeps its id, so that issues of an extended seed keep the label.
 fn add_labels(making: &mut WorldBuilder<'_>, id: RepositoryId, seed: &RepositorySeed) {
     for label in &seed.labels {
         let label_id = LabelId(making.state.next_id());

@@ -15,12 +15,12 @@ pub(super) struct WorldBuilder<'s> {
 }
 
 impl WorldBuilder<'_> {
-    /// An error about a field. Its line is filled in later.
+    /// Builds an error about a field. Its line is filled in later.
     pub(super) fn content_error(&self, place: impl Into<String>, reason: impl Into<String>) -> SeedError {
         SeedError::Content { origin: self.origin.to_owned(), line: None, place: place.into(), reason: reason.into() }
     }
 
-    /// The time of an event: the given one, or a minute after the previous event.
+    /// Returns the time of an event: `given`, or a minute after the previous event.
     pub(super) fn advance_clock(&mut self, given: Option<SimulatedTime>) -> SimulatedTime {
         let at = given.unwrap_or_else(|| self.state.now.plus_seconds(STEP_S));
         self.state.now = at;
@@ -28,7 +28,7 @@ impl WorldBuilder<'_> {
         at
     }
 
-    /// An account must be defined before it is used, in this seed or an extended one.
+    /// Finds an account. It must be defined before it is used, in this seed or an extended one.
     pub(super) fn find_account(&self, login: &str, place: &str) -> Result<AccountId, SeedError> {
         let found = self.state.account_by_login(login).map(|account| account.id);
         found.ok_or_else(|| self.content_error(place, format!("there is no account {login:?}; add it to [[accounts]]")))

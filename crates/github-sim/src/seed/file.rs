@@ -16,7 +16,7 @@ use crate::time::SimulatedTime;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SeedFile {
-    /// The seed that this one adds to: a built-in name, or a file beside this one.
+    /// The seed that this one adds to: a built-in name, or a file in the same folder.
     pub(super) extends: Option<String>,
     /// When the simulation starts; by default right after the last event.
     pub(super) now: Option<SimulatedTime>,

@@ -12,7 +12,7 @@ use crate::operations::writing;
 use crate::seed::builder::WorldBuilder;
 use crate::state::{CommitStatus, RepositoryId, RepositoryRelease, WorkflowRun};
 
-/// Commits first, then branches, then tags: later ones refer to earlier ones.
+/// Adds commits, then branches, then tags: later ones refer to earlier ones.
 pub(super) fn add_git_history(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -38,7 +38,7 @@ pub(super) fn add_git_history(
     Ok(())
 }
 
-/// A commit by branch, tag or sha; `main~2` is two commits before `main`, along first parents. `None` is the default
+/// Resolves a branch, tag or sha; `main~2` is two commits before `main`, along first parents. `None` is the default
 /// branch.
 fn resolve_seed_commit(
     making: &WorldBuilder<'_>,
@@ -126,7 +126,7 @@ fn add_commit(
     Ok(())
 }
 
-/// Releases, commit statuses and workflow runs.
+/// Adds releases, commit statuses and workflow runs.
 pub(super) fn add_publications(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,

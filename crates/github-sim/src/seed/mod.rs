@@ -25,8 +25,8 @@
 //! ```
 //!
 //! Loading has two phases. Parsing checks syntax, keys and types, and knows lines. Applying checks references between
-//! things, such as an unknown account, and looks the line up afterwards. Events without a time of their own follow each
-//! other by a minute, so a seed without any times is still deterministic.
+//! objects, such as an unknown account, and looks the line up afterwards. Events without a time follow each other by a
+//! minute, so a seed without any times is still deterministic.
 
 mod apply;
 mod builder;
@@ -85,7 +85,7 @@ pub enum SeedError {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SeedSources {
     BuiltIn,
-    /// Built-in seeds and files beside the seed.
+    /// Built-in seeds and files in the folder of the seed.
     Files,
 }
 
@@ -93,7 +93,7 @@ fn built_in_names() -> String {
     BUILT_IN.map(|(name, _)| name).join(", ")
 }
 
-/// Longer chains of extensions are taken for a circle.
+/// Maximum length of a chain of extensions. A longer one is treated as a cycle.
 const MAX_LAYERS: usize = 16;
 
 impl SeedFile {
@@ -102,7 +102,7 @@ impl SeedFile {
         SeedFile::find_beside(name, None)
     }
 
-    /// Relative paths are resolved against the folder of the extending seed.
+    /// Loads an extended seed. Relative paths are resolved against the folder of the extending seed.
     fn find_beside(name: &str, folder: Option<&Path>) -> Result<SeedFile, SeedError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return SeedFile::parse(text, SeedFormat::Toml, name);
@@ -138,8 +138,8 @@ impl SeedFile {
         Ok(seed)
     }
 
-    /// For a seed that is a table of another file: the text of that file, the name of the table, the name of the file
-    /// in errors, and the folder of files that it extends.
+    /// Sets the source of a seed that is a table of another file: the text of that file, the name of the table, the
+    /// name of the file in errors, and the folder of files that it extends.
     #[must_use]
     pub fn with_source(mut self, text: &str, table: &'static str, origin: &str, folder: Option<&Path>) -> SeedFile {
         (self.text, self.table) = (text.into(), table);
@@ -153,8 +153,8 @@ impl SeedFile {
         self.build_world(SeedSources::Files)
     }
 
-    /// For a seed from a request: it may extend only built-in seeds. Reading files would let any client of the port
-    /// probe the file system.
+    /// Builds the world for a seed from a request: it may extend only built-in seeds. Reading files would let any
+    /// client of the port probe the file system.
     pub(super) fn world_without_files(&self) -> Result<World, SeedError> {
         self.build_world(SeedSources::BuiltIn)
     }
@@ -188,7 +188,7 @@ impl SeedFile {
         })
     }
 
-    /// The line of a field; `None` for seeds whose text is not TOML.
+    /// Returns the line of a field; `None` for seeds whose text is not TOML.
     fn line_of(&self, place: &str) -> Option<usize> {
         let is_known = !self.text.is_empty();
         is_known.then(|| line_of(&self.text, &format!("{}.{place}", self.table)))

@@ -14,7 +14,7 @@ use crate::state::{
 };
 use crate::time::SimulatedTime;
 
-/// In the order milestones, issues, pull requests.
+/// Adds milestones, then issues, then pull requests.
 pub(super) fn add_issues_and_pulls(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -50,7 +50,7 @@ pub(super) fn add_issues_and_pulls(
     Ok(())
 }
 
-/// The given number if it is free, otherwise the next one.
+/// Returns `given` or the next free number. A number that is taken is an error.
 fn choose_issue_number(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -74,7 +74,8 @@ fn find_account_ids(making: &WorldBuilder<'_>, names: &[String], place: &str) ->
     names.iter().map(|name| making.find_account(name, place)).collect()
 }
 
-/// Labels must exist: unlike the API, a seed does not create them by naming them, since that is usually a typo.
+/// Finds labels by name. They must exist: unlike the API, a seed does not create missing ones, which are usually
+/// typos.
 fn find_label_ids(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -89,7 +90,7 @@ fn find_label_ids(
     names.iter().map(find).collect()
 }
 
-/// Returns the time of the last comment.
+/// Adds comments and returns the time of the last one.
 fn add_comments(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
@@ -230,7 +231,7 @@ fn add_pull(
     Ok(())
 }
 
-/// A branch of this repository, or `owner:branch` of a fork in the same network.
+/// Resolves a branch of this repository, or `owner:branch` of a fork in the same network.
 fn resolve_pull_head(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
@@ -299,7 +300,7 @@ fn merge_seeded_pull(
     Ok(())
 }
 
-/// Base commit, head commit, name of the base branch, and network.
+/// Returns base commit, head commit, name of the base branch, and network.
 fn find_merge_inputs(
     making: &WorldBuilder<'_>,
     id: RepositoryId,

@@ -54,7 +54,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The id is assigned by `WorldState::add_account`.
+    /// Creates an account without an id; `WorldState::add_account` assigns it.
     pub fn new(login: &str, kind: AccountKind, created_at: SimulatedTime) -> Account {
         Account {
             id: AccountId::default(),
@@ -71,12 +71,12 @@ impl Account {
         }
     }
 
-    /// The name in commits.
+    /// Returns the name in commits.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.login)
     }
 
-    /// GitHub's noreply address if the account has no public one.
+    /// Returns the address in commits: GitHub's noreply address if the account has no public one.
     pub fn commit_email(&self) -> String {
         let hidden = || format!("{}+{}@users.noreply.github.com", self.id.0, self.login);
         self.email.clone().unwrap_or_else(hidden)
@@ -101,7 +101,7 @@ pub enum TokenAccess {
 }
 
 impl TokenAccess {
-    /// Always false for fine-grained tokens.
+    /// Whether a classic token has a scope. Always false for fine-grained tokens.
     pub fn has_scope(&self, scope: &str) -> bool {
         match self {
             TokenAccess::Scopes(scopes) => scopes.contains(scope),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// From 1, in order of creation. 0 is nobody.
+/// From 1, in order of creation. 0 is no account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AccountId(pub u64);
 

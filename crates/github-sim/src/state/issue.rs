@@ -21,7 +21,7 @@ pub struct IssueLabel {
     pub is_default: bool,
 }
 
-/// The labels that GitHub gives to every new repository. `next_id` provides their ids.
+/// Returns the labels of every new repository on GitHub. `next_id` provides their ids.
 pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, IssueLabel> {
     const LABELS: [(&str, &str, &str); 9] = [
         ("bug", "d73a4a", "Something isn't working"),
@@ -80,7 +80,7 @@ impl IssueStateReason {
         }
     }
 
-    /// `None` for other texts.
+    /// Parses a reason; `None` for other texts.
     pub fn from_name(name: &str) -> Option<IssueStateReason> {
         let all = [
             IssueStateReason::Completed,
@@ -127,7 +127,7 @@ pub struct Issue {
 }
 
 impl Issue {
-    /// An open issue without labels, assignees and body.
+    /// Creates an open issue without labels, assignees and body.
     pub fn new(id: u64, number: u64, title: &str, author: AccountId, now: SimulatedTime) -> Issue {
         Issue {
             id,
@@ -154,7 +154,7 @@ impl Issue {
         self.state == IssueState::Open
     }
 
-    /// Does not touch the pull request part; `writing::close_issue_or_pull` freezes its commits, too.
+    /// Closes the issue, but not the pull request part; `writing::close_issue_or_pull` freezes its commits, too.
     pub fn close(&mut self, by: AccountId, reason: Option<IssueStateReason>, now: SimulatedTime) {
         self.state = IssueState::Closed;
         self.state_reason = reason;
@@ -163,7 +163,7 @@ impl Issue {
         self.updated_at = now;
     }
 
-    /// Pull requests get no state reason.
+    /// Reopens the issue. Pull requests get no state reason.
     pub fn reopen(&mut self, now: SimulatedTime) {
         self.state = IssueState::Open;
         self.state_reason = self.pull.is_none().then_some(IssueStateReason::Reopened);

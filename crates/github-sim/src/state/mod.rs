@@ -89,7 +89,7 @@ impl Default for WorldState {
 }
 
 impl WorldState {
-    /// A new id. It is consumed even if the operation fails later, which no client can see.
+    /// Returns a new id. It is consumed even if the operation fails later, which no client can see.
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
@@ -101,7 +101,7 @@ impl WorldState {
         self.names = named;
     }
 
-    /// Assigns the id: accounts are numbered from 1.
+    /// Adds an account and assigns its id, from 1.
     pub fn add_account(&mut self, mut account: Account) -> AccountId {
         let id = AccountId(self.accounts.len() as u64 + 1);
         account.id = id;
@@ -113,17 +113,17 @@ impl WorldState {
         self.accounts.get(&id)
     }
 
-    /// Case-insensitive, as all names on GitHub.
+    /// Finds an account by login, ignoring case, as for all names on GitHub.
     pub fn account_by_login(&self, login: &str) -> Option<&Account> {
         self.accounts.values().find(|account| account.login.eq_ignore_ascii_case(login))
     }
 
-    /// `ghost` for deleted accounts, as on GitHub.
+    /// Returns the login; `ghost` for deleted accounts, as on GitHub.
     pub fn login(&self, id: AccountId) -> &str {
         self.accounts.get(&id).map_or("ghost", |account| account.login.as_str())
     }
 
-    /// `owner/name`.
+    /// Returns `owner/name`.
     pub fn full_name(&self, repository: &Repository) -> String {
         format!("{}/{}", self.login(repository.owner), repository.name)
     }
@@ -132,18 +132,18 @@ impl WorldState {
         self.repositories.get(&id)
     }
 
-    /// Case-insensitive. Former names do not count.
+    /// Finds a repository by name, ignoring case. Former names do not count.
     pub fn repository_by_name(&self, owner: &str, name: &str) -> Option<RepositoryId> {
         self.names.get(&format!("{owner}/{name}").to_lowercase()).copied()
     }
 
-    /// The repository that had this name before, if it still exists.
+    /// Finds the repository that had this name before, if it still exists.
     pub fn repository_by_former_name(&self, owner: &str, name: &str) -> Option<RepositoryId> {
         let id = self.former_names.get(&format!("{owner}/{name}").to_lowercase()).copied()?;
         self.repositories.contains_key(&id).then_some(id)
     }
 
-    /// The caller has checked that the name is free.
+    /// Adds a repository. The caller has checked that the name is free.
     pub fn add_repository(&mut self, repository: Repository) {
         let name = self.full_name(&repository).to_lowercase();
         // A new repository under a former name ends the redirect.
@@ -153,7 +153,7 @@ impl WorldState {
         self.repositories.insert(repository.id, repository);
     }
 
-    /// Keeps the old name as a redirect, unless only the case changed.
+    /// Renames a repository. Keeps the old name as a redirect, unless only the case changed.
     pub fn rename_repository(&mut self, id: RepositoryId, name: &str) {
         let Some(repository) = self.repositories.get(&id) else { return };
         let before = self.full_name(repository).to_lowercase();
@@ -169,7 +169,8 @@ impl WorldState {
         self.names.insert(after, id);
     }
 
-    /// Forks become repositories without a parent. The objects go with the last repository of the network.
+    /// Removes a repository. Its forks lose their parent. The objects are removed with the last repository of the
+    /// network.
     pub fn remove_repository(&mut self, id: RepositoryId) {
         let Some(repository) = self.repositories.get(&id) else { return };
         let (name, network) = (self.full_name(repository).to_lowercase(), repository.network);
@@ -186,13 +187,14 @@ impl WorldState {
         }
     }
 
-    /// The object store; an empty one if the network has none yet.
+    /// Returns the object store; an empty one if the network has none yet.
     pub fn objects(&self, repository: &Repository) -> &GitObjectStore {
         static NONE: std::sync::OnceLock<GitObjectStore> = std::sync::OnceLock::new();
         self.networks.get(&repository.network).unwrap_or_else(|| NONE.get_or_init(GitObjectStore::default))
     }
 
-    /// The head commit of a pull request: the present head of its branch while it is open, the stored one afterwards.
+    /// Returns the head commit of a pull request: the present head of its branch while it is open, the stored one
+    /// afterwards.
     pub fn pull_head(&self, issue: &Issue, pull: &PullRequest) -> ObjectId {
         let branch = || {
             let repository = self.repository(pull.head.repository?)?;
@@ -201,7 +203,7 @@ impl WorldState {
         if issue.state == IssueState::Open { branch().unwrap_or(pull.head.sha) } else { pull.head.sha }
     }
 
-    /// The same for the branch that it is merged into.
+    /// Returns the base commit of a pull request in the same way.
     pub fn pull_base(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> ObjectId {
         let now = repository.branch_head(&pull.base);
         if issue.state == IssueState::Open { now.unwrap_or(pull.base_sha) } else { pull.base_sha }

@@ -62,7 +62,7 @@ impl CheckState {
         }
     }
 
-    /// `None` for other texts.
+    /// Parses a state; `None` for other texts.
     pub fn from_name(name: &str) -> Option<CheckState> {
         let all = [CheckState::Error, CheckState::Failure, CheckState::Pending, CheckState::Success];
         all.into_iter().find(|state| state.name() == name)

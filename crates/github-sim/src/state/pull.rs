@@ -112,8 +112,8 @@ pub struct ReviewComment {
 }
 
 impl PullRequest {
-    /// The last decision of each reviewer: approval or request for changes. Comments do not change it, a dismissal
-    /// removes it.
+    /// Returns the last decision of each reviewer: approval or request for changes. Comments do not change it, a
+    /// dismissal removes it.
     pub fn latest_review_states(&self) -> Vec<(AccountId, ReviewState)> {
         let mut last: std::collections::BTreeMap<AccountId, ReviewState> = std::collections::BTreeMap::new();
         for review in &self.reviews {

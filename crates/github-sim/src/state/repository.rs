@@ -29,7 +29,7 @@ pub enum RepositoryPermission {
 }
 
 impl RepositoryPermission {
-    /// The `role_name` of collaborators, which differs from the permission names.
+    /// Returns the `role_name` of collaborators, which differs from the permission names.
     pub fn role_name(self) -> &'static str {
         match self {
             RepositoryPermission::Pull => "read",
@@ -45,13 +45,13 @@ impl RepositoryPermission {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BranchProtection {
-    /// Direct pushes are refused.
+    /// Whether direct pushes are refused.
     pub require_pull_request: bool,
     /// Approvals by accounts with push access that a merge needs.
     pub required_approvals: u32,
     /// Contexts of commit statuses that must be successful on the head.
     pub required_checks: Vec<String>,
-    /// Admins are exempt from all rules.
+    /// Whether admins are exempt from all rules.
     pub admins_bypass: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// A public repository with GitHub's default settings and labels; `next_id` provides ids of the labels.
+    /// Creates a public repository with GitHub's default settings and labels; `next_id` provides ids of the labels.
     pub fn new(
         id: RepositoryId,
         owner: AccountId,
@@ -165,48 +165,48 @@ impl Repository {
         self.refs.get(&format!("refs/tags/{name}")).copied()
     }
 
-    /// Names without `refs/heads/`, sorted.
+    /// Returns branches by name without `refs/heads/`, sorted.
     pub fn branches(&self) -> impl Iterator<Item = (&str, ObjectId)> {
         self.refs.iter().filter_map(|(name, id)| Some((name.strip_prefix("refs/heads/")?, *id)))
     }
 
-    /// Names without `refs/tags/`, sorted.
+    /// Returns tags by name without `refs/tags/`, sorted.
     pub fn tags(&self) -> impl Iterator<Item = (&str, ObjectId)> {
         self.refs.iter().filter_map(|(name, id)| Some((name.strip_prefix("refs/tags/")?, *id)))
     }
 
-    /// `None` in a repository without commits.
+    /// Returns the head of the default branch; `None` in a repository without commits.
     pub fn default_branch_head(&self) -> Option<ObjectId> {
         self.branch_head(&self.default_branch)
     }
 
-    /// A repository without any reference; git endpoints answer with 409.
+    /// Whether the repository has no reference; git endpoints then answer with 409.
     pub fn is_empty(&self) -> bool {
         self.refs.is_empty()
     }
 
-    /// The next number for an issue or a pull request. Numbers of seeds may leave gaps.
+    /// Returns the next number for an issue or a pull request. Numbers of seeds may have gaps.
     pub fn next_number(&self) -> u64 {
         self.issues.last_key_value().map_or(1, |(number, _)| number + 1)
     }
 
-    /// Case-insensitive.
+    /// Finds a label by name, ignoring case.
     pub fn label_by_name(&self, name: &str) -> Option<&IssueLabel> {
         let name = name.to_lowercase();
         self.labels.values().find(|label| label.name.to_lowercase() == name)
     }
 
-    /// Comments of an issue, oldest first.
+    /// Returns the comments of an issue, oldest first.
     pub fn comments_of(&self, number: u64) -> impl Iterator<Item = &IssueComment> {
         self.comments.values().filter(move |comment| comment.issue == number)
     }
 
-    /// Includes open pull requests, as GitHub's `open_issues_count` does.
+    /// Counts open issues and pull requests, as GitHub's `open_issues_count` does.
     pub fn open_issues(&self) -> usize {
         self.issues.values().filter(|issue| issue.is_open()).count()
     }
 
-    /// The newest status of each context on a commit, sorted by context.
+    /// Returns the newest status of each context on a commit, sorted by context.
     pub fn statuses_at(&self, commit: ObjectId) -> Vec<&CommitStatus> {
         let mut newest: BTreeMap<&str, &CommitStatus> = BTreeMap::new();
         for status in self.statuses.iter().filter(|status| status.commit == commit) {

@@ -19,7 +19,7 @@ const URLS: [(&str, &str); 9] = [
 ];
 
 impl ApiView<'_> {
-    /// GitHub's "simple user"; null for a deleted account.
+    /// Renders GitHub's "simple user"; null for a deleted account.
     pub(crate) fn simple_user(&self, id: AccountId) -> Value {
         match self.state.account(id) {
             Some(account) => self.simple_account(account),
@@ -27,7 +27,7 @@ impl ApiView<'_> {
         }
     }
 
-    /// The short form that other resources embed.
+    /// Renders the short form that other resources embed.
     pub(crate) fn simple_account(&self, account: &Account) -> Value {
         let mut object = Map::with_capacity(20);
         let url = format!("{}/users/{}", self.base, account.login);
@@ -45,7 +45,7 @@ impl ApiView<'_> {
         Value::Object(object)
     }
 
-    /// The public profile. Followers are not simulated.
+    /// Renders the public profile. Followers are not simulated.
     pub(crate) fn user(&self, account: &Account) -> Value {
         let mut object = self.simple_account(account);
         let repositories = self.state.repositories.values().filter(|one| one.owner == account.id);
@@ -72,7 +72,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// The additional fields that users see of themselves.
+    /// Renders the profile with the additional fields that users see of themselves.
     pub(crate) fn private_user(&self, account: &Account) -> Value {
         let mut object = self.user(account);
         let private = self.state.repositories.values().filter(|one| one.owner == account.id && one.private).count();
@@ -94,7 +94,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// The full form of an organization.
+    /// Renders the full form of an organization.
     pub(crate) fn organization(&self, account: &Account) -> Value {
         let mut object = self.organization_simple(account);
         let public = self.state.repositories.values().filter(|one| one.owner == account.id && !one.private);
@@ -119,7 +119,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// The form in lists, which differs from a simple user.
+    /// Renders the form in lists, which differs from a simple user.
     pub(crate) fn organization_simple(&self, account: &Account) -> Value {
         let url = format!("{}/orgs/{}", self.base, account.login);
         json!({

@@ -16,24 +16,24 @@ pub(crate) enum CommitParts {
     Files,
 }
 
-/// The git identity, without an account.
+/// Renders the git identity, without an account.
 fn render_commit_person(signature: &CommitSignature) -> Value {
     json!({"name": signature.name, "email": signature.email, "date": SimulatedTime(signature.at)})
 }
 
-/// No commit is ever signed.
+/// Renders the verification of an unsigned commit, as all are.
 fn render_unsigned_verification() -> Value {
     json!({"verified": false, "reason": "unsigned", "signature": null, "payload": null, "verified_at": null})
 }
 
 impl ApiView<'_> {
-    /// The account whose email address the commit carries; null if there is none.
+    /// Renders the account whose email address the commit carries; null if there is none.
     pub(crate) fn user_of(&self, signature: &CommitSignature) -> Value {
         let found = self.state.accounts.values().find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
         found.map_or(Value::Null, |account| self.simple_account(account))
     }
 
-    /// The form of the `repos` endpoints. At most 300 files; null for an unknown commit.
+    /// Renders the form of the `repos` endpoints. At most 300 files; null for an unknown commit.
     pub(crate) fn commit(&self, repository: &Repository, id: ObjectId, parts: CommitParts) -> Value {
         let objects = self.state.objects(repository);
         let Some(commit) = objects.commit(id) else { return Value::Null };
@@ -84,7 +84,7 @@ impl ApiView<'_> {
         diff_trees(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)
     }
 
-    /// A changed file. `patch` is absent for binary files.
+    /// Renders a changed file. `patch` is absent for binary files.
     pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &FileChange) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&change.path);
@@ -108,7 +108,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// The form of the `git` endpoints, which have no accounts and no files.
+    /// Renders the form of the `git` endpoints, which have no accounts and no files.
     pub(crate) fn git_commit(&self, repository: &Repository, id: ObjectId) -> Value {
         let Some(commit) = self.state.objects(repository).commit(id) else { return Value::Null };
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
@@ -133,7 +133,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// A reference with the type of its object.
+    /// Renders a reference with the type of its object.
     pub(crate) fn git_ref(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         let kind = self.state.objects(repository).get(id).map_or("commit", |object| object.kind());
@@ -145,7 +145,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// The form in lists.
+    /// Renders the form in lists.
     pub(crate) fn short_branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let url = self.repository_url(repository);
         json!({
@@ -155,7 +155,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// With the head commit and a summary of the protection.
+    /// Renders a branch with the head commit and a summary of the protection.
     pub(crate) fn branch(&self, repository: &Repository, name: &str, id: ObjectId) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let branch_url = format!("{url}/branches/{}", escape_path(name));
@@ -191,7 +191,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// A status as a check reported it.
+    /// Renders a commit status.
     pub(crate) fn commit_status(&self, repository: &Repository, status: &CommitStatus) -> Value {
         let avatar = self.simple_user(status.creator)["avatar_url"].clone();
         json!({

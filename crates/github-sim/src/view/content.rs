@@ -8,12 +8,12 @@ use super::{ApiView, escape_path};
 use crate::git::{GitFileMode, TreeEntry};
 use crate::state::Repository;
 
-/// Above this size, GitHub sends no content and the encoding `none`.
+/// Maximum size in bytes of content in a response. Above it, GitHub sends no content and the encoding `none`.
 const MAX_INLINE: usize = 1 << 20;
-/// GitHub breaks Base64 after this many characters.
+/// Number of characters after which GitHub breaks Base64.
 const LINE: usize = 60;
 
-/// Base64 in lines, each ending in a line feed.
+/// Encodes as Base64 in lines, each ending in a line feed.
 pub(crate) fn in_lines(bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
@@ -62,7 +62,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// With the content; links have a target and submodules a URL instead.
+    /// Renders a file with its content; links have a target and submodules a URL instead.
     pub(crate) fn file_with_content(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
         let mut object = self.content_entry(repository, path, entry, at);
         let bytes = self.state.objects(repository).blob(entry.id).unwrap_or_default();

@@ -7,7 +7,7 @@ use crate::access::{collect_collaborators, permission_of};
 use crate::state::{AccountId, Issue, IssueComment, IssueLabel, IssueStateReason, LabelId, Milestone, Repository};
 
 impl ApiView<'_> {
-    /// The URL contains the name, since GitHub's API addresses labels by name.
+    /// Renders a label. The URL contains the name, since GitHub's API addresses labels by name.
     pub(crate) fn label(&self, repository: &Repository, label: &IssueLabel) -> Value {
         json!({
             "id": label.id.0,
@@ -51,7 +51,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// Null without a milestone.
+    /// Renders the milestone of an issue; null without one.
     pub(crate) fn milestone_of(&self, repository: &Repository, issue: &Issue) -> Value {
         let found = issue.milestone.and_then(|number| repository.milestones.get(&number));
         found.map_or(Value::Null, |milestone| self.milestone(repository, milestone))
@@ -61,8 +61,8 @@ impl ApiView<'_> {
         Value::Array(ids.iter().map(|id| self.simple_user(*id)).collect())
     }
 
-    /// The relation of an account to the repository: the first of owner, member, collaborator and contributor that
-    /// applies. A contributor has a merged pull request.
+    /// Returns the relation of an account to the repository: the first of owner, member, collaborator and contributor
+    /// that applies. A contributor has a merged pull request.
     pub(crate) fn author_association(&self, repository: &Repository, account: AccountId) -> &'static str {
         if repository.owner == account {
             return "OWNER";
@@ -82,7 +82,7 @@ impl ApiView<'_> {
         "NONE"
     }
 
-    /// An issue, or a pull request in its form as an issue, with a `pull_request` object.
+    /// Renders an issue, or a pull request in its form as an issue, with a `pull_request` object.
     pub(crate) fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
@@ -147,7 +147,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// The page URL depends on whether the comment is on an issue or a pull request.
+    /// Renders a comment. Its page URL depends on whether it is on an issue or a pull request.
     pub(crate) fn issue_comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/issues/comments/{}", comment.id);

@@ -32,7 +32,7 @@ pub(super) struct ApiView<'s> {
 }
 
 impl ApiView<'_> {
-    /// The base of URLs of web pages, which do not exist in the simulator.
+    /// Returns the base of URLs of web pages, which do not exist in the simulator.
     pub(super) fn site_url(&self) -> &str {
         self.base.strip_suffix("/api/v3").unwrap_or(self.base)
     }
@@ -51,15 +51,15 @@ impl ApiView<'_> {
     }
 }
 
-/// Escaped paragraphs. Markdown is not rendered.
+/// Renders a text as escaped paragraphs. Markdown is not interpreted.
 fn render_paragraphs(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let blocks = escaped.split("\n\n").filter(|block| !block.trim().is_empty());
     blocks.map(|block| format!("<p>{}</p>", block.trim().replace('\n', "<br>\n"))).collect::<Vec<_>>().join("\n")
 }
 
-/// The format of GitHub's legacy node ids: Base64 of `length:kind` and id. GraphQL is not simulated, so they are only
-/// opaque values.
+/// Formats a legacy node id of GitHub: Base64 of `length:kind` and id. GraphQL is not simulated, so it is only an
+/// opaque value.
 pub(super) fn node_id(kind: &str, id: impl std::fmt::Display) -> String {
     STANDARD.encode(format!("{:03}:{kind}{id}", kind.len()))
 }
@@ -82,12 +82,12 @@ const IN_PATH: &AsciiSet = &CONTROLS
     .add(b'[')
     .add(b']');
 
-/// For file paths and branch names in URLs.
+/// Escapes a file path or branch name for a URL.
 pub(super) fn escape_path(path: &str) -> String {
     utf8_percent_encode(path, IN_PATH).to_string()
 }
 
-/// Escapes slashes, too.
+/// Escapes a path segment, including slashes.
 pub(super) fn escape_segment(text: &str) -> String {
     const IN_SEGMENT: &AsciiSet = &IN_PATH.add(b'/');
     utf8_percent_encode(text, IN_SEGMENT).to_string()

@@ -91,7 +91,7 @@ impl ApiView<'_> {
             "truncated": false,
         });
         if with_content {
-            // A stand-in for a commit id; it changes with every update.
+            // Instead of a commit id; it changes with every update.
             let version = blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
             let lines: usize = gist.files.values().map(|content| content.lines().count()).sum();
             let change = json!({

@@ -10,7 +10,7 @@ use crate::merging;
 use crate::state::{Issue, PullRequest, PullRequestReview, Repository, ReviewComment};
 
 impl ApiView<'_> {
-    /// The form in lists, without mergeability and counts, which are expensive.
+    /// Renders the form in lists, without mergeability and counts, which are expensive.
     pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
@@ -75,7 +75,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// `head` or `base`. The repository is null for a deleted fork.
+    /// Renders `head` or `base`. The repository is null for a deleted fork.
     fn pull_end(
         &self,
         repository: Option<&Repository>,
@@ -127,13 +127,13 @@ impl ApiView<'_> {
         object
     }
 
-    /// The merge base, where the changes of a pull request begin.
+    /// Returns the merge base, where the changes of a pull request begin.
     fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Option<ObjectId> {
         let base = self.state.pull_base(repository, issue, pull);
         merge_base(self.state.objects(repository), base, self.state.pull_head(issue, pull))
     }
 
-    /// The three-dot diff: changes of the head since the merge base.
+    /// Returns the three-dot diff: changes of the head since the merge base.
     pub(crate) fn pull_changes(
         &self,
         repository: &Repository,

@@ -49,12 +49,12 @@ const URLS: [(&str, &str); 37] = [
 ];
 
 impl ApiView<'_> {
-    /// The API URL, which all resources of a repository begin with.
+    /// Returns the API URL, which all resources of a repository begin with.
     pub(crate) fn repository_url(&self, repository: &Repository) -> String {
         format!("{}/repos/{}", self.base, self.state.full_name(repository))
     }
 
-    /// The URL of the web page.
+    /// Returns the URL of the web page.
     pub(crate) fn repository_page(&self, repository: &Repository) -> String {
         format!("{}/{}", self.site_url(), self.state.full_name(repository))
     }
@@ -141,7 +141,7 @@ impl ApiView<'_> {
         object
     }
 
-    /// The form of a single repository. Merge settings are visible only with push access.
+    /// Renders the form of a single repository. Merge settings are visible only with push access.
     pub(crate) fn full_repository(&self, repository: &Repository) -> Value {
         let mut object = self.repository(repository);
         let stars = object["stargazers_count"].clone();
@@ -212,7 +212,7 @@ impl ApiView<'_> {
         })
     }
 
-    /// GitHub omits the parts that are not enabled.
+    /// Renders branch protection. GitHub omits the parts that are not enabled.
     pub(crate) fn branch_protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
         let url = format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
         let mut object = json!({
@@ -261,7 +261,7 @@ const LANGUAGES: [(&str, &str); 12] = [
     ("css", "CSS"),
 ];
 
-/// Bytes by language on the default branch, largest first.
+/// Counts bytes by language on the default branch, largest first.
 pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Repository) -> Vec<(&'static str, usize)> {
     let mut bytes: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
@@ -292,7 +292,7 @@ pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Reposi
     found
 }
 
-/// `None` if no known extension occurs.
+/// Returns the language with most bytes; `None` if no known extension occurs.
 fn find_main_language(objects: &GitObjectStore, repository: &Repository) -> Option<&'static str> {
     count_language_bytes(objects, repository).first().map(|(name, _)| *name)
 }

@@ -18,7 +18,7 @@ pub(super) struct ArchiveSources<'s> {
     pub(super) report: fn(&str),
 }
 
-/// Whether a source is an archive, be it a complete one or not. Nothing is asked over the network.
+/// Whether a source is an archive, even an incomplete one. No request is sent.
 pub(super) fn is_archive(name: &str) -> bool {
     has_s3_scheme(name) || !matches!(TraceArchive::open_folder(Path::new(name)), Ok(None))
 }
@@ -73,7 +73,7 @@ impl ArchiveSources<'_> {
         Ok(failed)
     }
 
-    /// `false` if the archive cannot be opened, which was reported.
+    /// Visits the shards of an archive. Returns `false` if it cannot be opened, which was reported.
     fn visit_shards(
         &self,
         name: &str,
@@ -97,7 +97,7 @@ fn open_archive(name: &str) -> Result<Option<TraceArchive>, ArchiveError> {
     TraceArchive::open_folder(Path::new(name))
 }
 
-/// The storage of a new archive.
+/// Creates the storage of a new archive.
 pub(super) fn create_storage(target: &Path) -> Result<Arc<dyn ArchiveStorage>, ArchiveError> {
     match target.to_str() {
         Some(address) if has_s3_scheme(address) => super::s3_support::open_storage(address),

@@ -162,7 +162,7 @@ impl DecisionOptions {
         Ok(comparison)
     }
 
-    /// One test case for each score, so that the tests agree with the exit code. `None` without `--fail-on`.
+    /// Builds one test case for each score, so that the tests agree with the exit code. `None` without `--fail-on`.
     pub(super) fn build_suite(&self, comparison: &VersionComparison) -> Option<TestSuite> {
         self.fail_on?;
         let mut suite = TestSuite::new("regressions");
@@ -184,8 +184,8 @@ impl DecisionOptions {
         Some(suite)
     }
 
-    /// The exit code of `--fail-on`. A part of a run shows no regression that its other part may have, and one that it
-    /// shows may be one of its tasks.
+    /// Returns the exit code of `--fail-on`. It is undecided for a part of a run: a regression may be missing in it,
+    /// or be one of its tasks.
     pub(super) fn decide(&self, comparison: &VersionComparison, allow_partial: bool) -> CommandExit {
         match self.fail_on {
             None => CommandExit::Pass,
@@ -296,8 +296,8 @@ pub(super) fn baseline_values(baseline: Option<&LoadedVersion>) -> BTreeMap<Stri
     baseline.map(|baseline| baseline.results.gate_values()).unwrap_or_default()
 }
 
-/// Measures a run that serves as a baseline for these gates. Files have their numbers; a selected version of the agent is
-/// a part of a run, and has the means of its runs only.
+/// Measures a run that serves as a baseline for these gates. Files have their numbers; a selected version of the
+/// agent is a part of a run, and has the means of its runs only.
 fn measure_run_baseline(
     baseline: &mut LoadedVersion,
     name: &str,
@@ -360,7 +360,7 @@ pub(super) fn load_version(name: &str, state: &StateFolder) -> Result<LoadedVers
     Ok(LoadedVersion { results, reader: Some(reader) })
 }
 
-/// `store:shop?version=2.3.0` as the name and the version of the agent.
+/// Splits `store:shop?version=2.3.0` into the name and the version of the agent.
 pub(super) fn split_version(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once("?version=") {
         Some((name, version)) if !version.is_empty() => (name, Some(version)),
@@ -368,8 +368,8 @@ pub(super) fn split_version(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The trials of a run that belongs to a benchmark or an experiment; empty for other runs and for trials that cannot be
-/// read.
+/// Loads the trials of a run that belongs to a benchmark or an experiment; empty for other runs and for trials that
+/// cannot be read.
 pub(super) fn load_trial_measurements(folder: &Path) -> Vec<TrialMeasurement> {
     load_supplement(folder).map(|supplement| supplement.measurements()).unwrap_or_default()
 }

@@ -54,12 +54,12 @@ pub(super) struct LoadedCalibration {
 }
 
 impl CalibrationOptions {
-    /// The file of `--calibration`, else the one of the settings file.
+    /// Returns the file of `--calibration`, else the one of the settings file.
     fn path<'p>(&'p self, configured: Option<&'p Path>) -> Option<&'p Path> {
         self.calibration.as_deref().or(configured)
     }
 
-    /// Whether there is a calibration. `configured` is the one of the settings file.
+    /// Whether a calibration is configured, by the option or, as `configured`, by the settings file.
     pub(super) fn is_given(&self, configured: Option<&Path>) -> bool {
         self.path(configured).is_some()
     }
@@ -80,8 +80,8 @@ impl CalibrationOptions {
         Ok(Some(loaded))
     }
 
-    /// For a run that was judged before: the file of `--calibration`, else the calibration that the run was judged with,
-    /// else the one of the settings file.
+    /// Reads the calibration of a run that was judged before: the file of `--calibration`, else the calibration that
+    /// the run was judged with, else the one of the settings file.
     pub(super) fn load_for_run(
         &self,
         configured: Option<&Path>,

@@ -126,7 +126,7 @@ fn is_trial_folder(path: &Path) -> bool {
     ["experiment.json", "trials.jsonl"].iter().any(|file| path.join(file).is_file())
 }
 
-/// The source that a version names; `None` if it is a run or a baseline.
+/// Returns the source that a version names; `None` if it is a run or a baseline.
 fn find_source(name: &str) -> Option<&str> {
     let (source, _) = split_version(name);
     let is_address = ["store:", "gradus://", "phoenix://"].iter().any(|scheme| source.starts_with(scheme));

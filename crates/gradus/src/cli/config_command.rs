@@ -52,7 +52,7 @@ The options are those of `gradus serve`: a value that one of them sets is shown 
 
 Exit codes: 0 shown, 2 the file cannot be read, is not trusted, or `gradus serve` refuses its settings (they are shown all the same).";
 
-/// Characters from which a part of a path with a digit in it counts as a key.
+/// Minimum number of characters for a part of a path with a digit in it to count as a key.
 const MIN_KEY_CHARS: usize = 16;
 
 /// Entry point of the command.
@@ -158,7 +158,7 @@ impl ShownConfig {
         })
     }
 
-    /// `key = value  # source`: lines that can be searched, and mostly copied into a file.
+    /// Prints `key = value  # source`: lines that can be searched, and mostly copied into a file.
     fn print_lines(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.file.path {
             Some(path) => writeln!(out, "# configuration file: {} ({})", printable_line(path), self.file.origin)?,
@@ -212,7 +212,7 @@ impl ShownConfig {
     }
 }
 
-/// `value` is null where nothing is set; `described` says in words what applies then.
+/// Returns a value as JSON. `value` is null if nothing is set; `described` then says in words what applies.
 fn describe_value(value: &EffectiveValue) -> Json {
     let (shown, described) = match &value.value {
         ShownValue::Value(json) => (mask_json(json), None),
@@ -238,8 +238,8 @@ fn mask_json(value: &Json) -> Json {
     }
 }
 
-/// An address without what may be a secret in it: user and password, long parts of the path, and the whole query.
-/// Other texts stay as they are.
+/// Returns an address without possible secrets: user and password, long parts of the path, and the whole query. Other
+/// texts stay as they are.
 fn mask_address(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
@@ -257,7 +257,7 @@ fn mask_address(text: &str) -> String {
     format!("{scheme}{host}{}{query}", path.join("/"))
 }
 
-/// The variables of the reference that are set. Values of secrets are not read.
+/// Lists the variables of the reference that are set. Values of secrets are not read.
 fn list_set_variables() -> Vec<SetVariable> {
     let groups = list_variable_groups();
     let entries = groups.iter().flat_map(|group| &group.entries);

@@ -44,10 +44,10 @@ Examples:
 
 Needs no key and no network. Exit codes: 0 done, 1 it broke off, 2 the report or the folder cannot be written.";
 
-/// A dozen tasks of all kinds: looking, writing, working through pull requests, and two with a trap.
+/// A dozen tasks of all kinds: reading, writing, working through pull requests, and two with a trap.
 const TASKS: &str = "4,7,9,11,12,14,15,16,17,28,48,49";
 const PROJECT: &str = "gradus-demo";
-/// Bytes of traces per export request.
+/// Size in bytes from which collected traces are sent as one export request.
 const AT_ONCE: usize = 4 << 20;
 
 /// Entry point of the command. Without `--keep` everything but the report is in a temporary folder, which is removed at
@@ -82,7 +82,7 @@ pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<Comm
     let grading = GradingOnlyAddition::try_parse_from(words)?.grading;
     let graded = eval::EvalArguments::for_sources(vec![store.display().to_string()], grading);
 
-    // Checked before anything is played: the report may not be writable.
+    // Checked before any trial: the report may not be writable.
     let prepared = match PreparedRun::new(&graded, None) {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -144,7 +144,7 @@ fn print_demo_step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
     writeln!(anstream::stdout(), "{BOLD}{what:<18}{BOLD:#} {text} {DIM}({:.1} s){DIM:#}", begun.elapsed().as_secs_f64())
 }
 
-/// Plays all trials and sends their traces to a private server whose store is in `data`. Returns the results, the
+/// Runs all trials and sends their traces to a private server whose store is in `data`. Returns the results, the
 /// address of the server, and the number of bytes sent. The server is stopped before it returns, also after an error.
 fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -166,13 +166,13 @@ fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize
     Ok((played?, address.clone(), bytes))
 }
 
-/// Plays the demo for a running server, which stores the spans itself.
+/// Runs the demo for a running server, which stores the spans itself.
 pub(super) fn send_demo_traces(sink: DemoSink<'_>) -> Result<(), DemoLoadError> {
     let played = play_demo(&mut |spans| Ok(sink(spans)?));
     played.map(drop).map_err(|error| DemoLoadError(printable_line(&format!("{error:#}"))))
 }
 
-/// Plays all trials and passes their spans on as OTLP export requests of some megabytes.
+/// Runs all trials and passes their spans on as OTLP export requests of some megabytes.
 fn play_demo(send: &mut dyn FnMut(Vec<u8>) -> anyhow::Result<()>) -> anyhow::Result<Vec<TrialLine>> {
     let suite = TaskSuite::built_in()?;
     let tasks = suite.select(TASKS)?;
@@ -240,7 +240,7 @@ impl ReportAddition for DemoAddition {
         true
     }
 
-    /// A temporary folder is deleted before anybody reads the report, so its path would be useless there.
+    /// Returns a text in place of the path: a temporary folder is deleted before anybody reads the report.
     fn source(&self) -> Option<String> {
         (!self.is_kept).then(|| "the traces of `gradus demo`, which were not kept (--keep FOLDER)".to_owned())
     }

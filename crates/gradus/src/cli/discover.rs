@@ -93,7 +93,7 @@ fn print_json(found: &[FoundSessions], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The day in UTC.
+/// Formats the day in UTC.
 fn format_day(at: SystemTime) -> Option<String> {
     let at = Timestamp::try_from(at).ok()?.to_string();
     at.split('T').next().map(str::to_owned)

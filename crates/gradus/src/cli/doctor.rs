@@ -1,5 +1,6 @@
-//! `gradus doctor`: checks what a server needs before it starts: settings, ports, folder, store, keys, disk, clock, and
-//! the endpoints of judges; and which local model servers could judge. It changes nothing. Works beside a running server, whose ports then count as good.
+//! `gradus doctor`: checks what a server needs before it starts: settings, ports, folder, store, keys, disk, clock,
+//! and the endpoints of judges; and which local model servers could judge. It changes nothing. It can run while a
+//! server runs, whose ports then count as good.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -57,7 +58,7 @@ pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<
     Ok(exit)
 }
 
-/// All checks that need readable settings, in the order in which they are printed.
+/// Makes all checks that need readable settings, in the order in which they are printed.
 fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, DoctorFinding)>) {
     findings.push(("http port", check_port(&summary.http.to_string(), "--http")));
     findings.push(("grpc port", check_port(&summary.grpc.to_string(), "--grpc")));
@@ -123,7 +124,7 @@ fn check_data_folder(data: &Path) -> DoctorFinding {
     }
 }
 
-/// The nearest ancestor that exists; the working directory for a relative path without one.
+/// Returns the nearest ancestor that exists; the working directory for a relative path without one.
 fn nearest_existing_folder(data: &Path) -> &Path {
     let above = data.ancestors().find(|folder| folder.is_dir());
     above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -178,7 +179,7 @@ fn check_other_servers(summary: &ServerSummary) -> DoctorFinding {
     }
 }
 
-/// Only for a server that other machines can reach: without a key it does not start.
+/// Checks for keys if other machines can reach the server, which does not start without one then.
 fn check_keys(location: &StoreLocation) -> DoctorFinding {
     let keys = Store::keys_beside(location).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
@@ -189,8 +190,8 @@ fn check_keys(location: &StoreLocation) -> DoctorFinding {
     }
 }
 
-/// Free space for unprivileged users (`f_bavail`). Below 32 MB SQLite cannot work reliably, below 1 GB a busy server
-/// fills the disk within hours.
+/// Checks the free space for unprivileged users (`f_bavail`). Below 32 MB SQLite cannot work reliably, below 1 GB a
+/// busy server fills the disk within hours.
 fn check_disk_space(data: &Path) -> DoctorFinding {
     const LITTLE: u64 = 1 << 30;
     const NOTHING: u64 = 32 << 20;
@@ -222,7 +223,7 @@ fn check_clock() -> DoctorFinding {
     }
 }
 
-/// What runs on the default ports of model servers. No server needs any of them, so nothing here is a fault.
+/// Lists what runs on the default ports of model servers. No server needs any of them, so nothing here is a fault.
 fn describe_local_servers() -> DoctorFinding {
     match find_local_servers() {
         Ok(found) => {

@@ -1,4 +1,5 @@
-//! The gates of a command: options, checks and exit code, the same for `eval`, `bench`, `demo`, `experiment` and `report`.
+//! The gates of a command: options, checks and exit code, the same for `eval`, `bench`, `demo`, `experiment` and
+//! `report`.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ impl GateOptions {
     }
 }
 
-/// The numbers of a run that gates of later runs can be relative to.
+/// Collects the numbers of a run that gates of later runs can be relative to.
 pub(super) fn collect_baseline_metrics(
     summary: &EvaluationSummary,
     reader: &mut RunReader,
@@ -94,7 +95,7 @@ pub(super) fn collect_baseline_metrics(
     collect_gate_values(&vocabulary, summary, reader, &trials)
 }
 
-/// The exit code by the gates alone. A gate that is not decided outweighs one that failed: its run has to be repeated
+/// Returns the exit code by the gates alone. An undecided gate outweighs a failed one: its run has to be repeated
 /// anyway.
 pub(super) fn gate_exit(gates: &[GateResult]) -> CommandExit {
     let has = |verdict| gates.iter().any(|gate| gate.verdict == verdict);

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Longest commit or branch; longer ones are cut.
+/// Maximum length of a commit or branch; longer ones are cut.
 const MAX_NAME_CHARS: usize = 200;
 
 /// What is checked out.
@@ -26,14 +26,14 @@ pub(super) struct GitFolder {
     common: PathBuf,
 }
 
-/// The first line of a name, without control characters.
+/// Returns the first line of a name, without control characters.
 pub(super) fn clean_name(text: &str) -> Option<String> {
     let text: String = text.trim().chars().filter(|letter| !letter.is_control()).take(MAX_NAME_CHARS).collect();
     (!text.is_empty()).then_some(text)
 }
 
 impl GitFolder {
-    /// The git folder that contains a folder. In a worktree `.git` is a file that names the folder.
+    /// Finds the git folder that contains a folder. In a worktree `.git` is a file that names the folder.
     pub(super) fn find(folder: &Path) -> Option<GitFolder> {
         let root = folder.ancestors().find(|above| above.join(".git").exists())?;
         let mut git = root.join(".git");
@@ -64,7 +64,7 @@ impl GitFolder {
         })
     }
 
-    /// The files that change when another commit is checked out.
+    /// Lists the files that change when another commit is checked out.
     #[allow(dead_code, reason = "the build script uses it")]
     pub(super) fn list_head_files(&self) -> Vec<PathBuf> {
         let head = std::fs::read_to_string(self.git.join("HEAD")).unwrap_or_default();
@@ -73,7 +73,7 @@ impl GitFolder {
         files.into_iter().flatten().filter(|path| path.exists()).collect()
     }
 
-    /// The addresses of the remotes, as the settings of the repository have them.
+    /// Lists the addresses of the remotes, as the settings of the repository have them.
     pub(super) fn list_remote_urls(&self) -> Vec<String> {
         let settings = std::fs::read_to_string(self.common.join("config")).unwrap_or_default();
         let pairs = settings.lines().filter_map(|line| line.split_once('='));

@@ -32,7 +32,8 @@ Examples:
 
 Exit codes: 0 the server is there and accepts spans, 1 it does not.";
 
-/// A response of `/healthz` and `/readyz` has some hundred bytes. Another server at the address may send anything.
+/// Maximum size of a response. `/healthz` and `/readyz` send some hundred bytes, but another server at the address
+/// may send anything.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Why a server is not healthy; printed as one line, exit code 1.
@@ -92,7 +93,7 @@ fn check_health(arguments: &HealthArguments) -> Result<String, HealthError> {
     runtime.block_on(ask)
 }
 
-/// `GRADUS_URL`, else where a server with these settings listens.
+/// Returns `GRADUS_URL`, else the address where a server with these settings listens.
 fn default_url() -> Result<String, HealthError> {
     let environment = EnvironmentVariables::read();
     if let Some(url) = environment.gradus_url {

@@ -1,4 +1,4 @@
-//! Interrupts while agents work on trials: those under way are finished first, and no process is left behind.
+//! Interrupts while agents work on trials: running trials are finished first, and no process is left behind.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use super::CommandExit;
 use super::sources::print_diagnostic;
 use crate::process_groups::ProcessGroupRegistry;
 
-/// What shells add to the number of the signal that ended a program.
+/// Added by shells to the number of the signal that ended a program.
 const SIGNAL_EXIT_BASE: i32 = 128;
 
 /// What is done before a signal ends the process, such as a teardown command.
 type ExitAction = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Holds the action from the moment it is due until it is done in the ordinary way.
+/// Holds the action from the moment when it becomes necessary until it is done normally.
 #[derive(Clone, Default)]
 pub(super) struct ExitActionSlot(Arc<Mutex<Option<ExitAction>>>);
 
@@ -32,9 +32,9 @@ impl ExitActionSlot {
     }
 }
 
-/// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one, SIGTERM or
-/// SIGHUP (the terminal was closed) ends the programs of agents that are running, and the process after its exit action.
-/// One more signal does not wait for that action. Dropping it ends the thread.
+/// A thread that handles signals during the trials. The first Ctrl-C lets running trials finish; a second one,
+/// SIGTERM or SIGHUP (the terminal was closed) ends the programs of agents that are running, and the process after
+/// its exit action. One more signal does not wait for that action. Dropping it ends the thread.
 pub(super) struct InterruptListener {
     /// Dropping the sender ends the thread.
     end: Option<oneshot::Sender<()>>,
@@ -120,7 +120,7 @@ async fn listen_for_interrupts(
     }
 }
 
-/// Whether whoever started this process had SIGHUP ignored, as `nohup` does. Only Linux tells.
+/// Whether the parent process ignores SIGHUP, as `nohup` does. Known on Linux only.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

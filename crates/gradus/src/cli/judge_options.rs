@@ -86,7 +86,7 @@ pub(super) struct JudgeCallOptions {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ModelTemperature(pub(super) Option<f64>);
 
-/// A clap value parser, which prints its error after the name of the option.
+/// Parses a temperature for clap, which prints the error after the name of the option.
 pub(super) fn temperature(text: &str) -> Result<ModelTemperature, String> {
     if text == "none" {
         return Ok(ModelTemperature(None));
@@ -98,7 +98,7 @@ pub(super) fn temperature(text: &str) -> Result<ModelTemperature, String> {
 }
 
 impl JudgeOptions {
-    /// Without `--judge`, the judge is `offline`, whatever keys are set.
+    /// Sets the judge to `offline` without `--judge`, whatever keys are set.
     pub(super) fn judge_offline_by_default(&mut self) {
         if self.judge.is_empty() {
             self.judge.push(OFFLINE.to_owned());
@@ -118,7 +118,7 @@ impl JudgeOptions {
         }
     }
 
-    /// The settings of the first judge: options, then `[judge]` of the file.
+    /// Returns the settings of the first judge: options, then `[judge]` of the file.
     pub(super) fn judge_config(&self, file: &ConfigFile) -> JudgeConfig {
         // Log-probabilities show doubt in one answer; without them it takes several.
         let wants_logprobs = self.call.logprobs || self.escalate_to.is_some();
@@ -128,7 +128,7 @@ impl JudgeOptions {
         }
     }
 
-    /// The same for the judge of `--escalate-to`, which is asked once.
+    /// Returns the same for the judge of `--escalate-to`, which is asked once.
     pub(super) fn escalation_config(&self, file: &ConfigFile) -> JudgeConfig {
         self.call.judge_config(self.escalate_to.as_deref(), file, false)
     }

@@ -1,4 +1,4 @@
-//! `gradus keys`: API keys of a server that other machines can reach. Keys are written beside a running server, which
+//! `gradus keys`: API keys of a server that other machines can reach. Keys can be changed while a server runs, which
 //! sees a new or revoked key with its next request.
 
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gradus_eval::calibration::{CaseLabel, LabelSampling, LabellerKind};
 use serde::{Deserialize, Deserializer};
 
-/// A line beyond this is no label.
+/// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 /// The labeller of lines that do not name one.
 const UNNAMED: &str = "unnamed";
@@ -44,7 +44,7 @@ pub(super) enum LabelFileError {
     Empty { path: PathBuf },
 }
 
-/// A line of any of the formats. Unknown fields are of no interest here.
+/// A line of any of the formats. Unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct LabelLine {
@@ -71,7 +71,7 @@ struct AnnotationResult {
     label: Option<String>,
 }
 
-/// A number, or its text as in CSV; empty is none.
+/// Reads a number, or its text as in CSV; `None` for an empty text.
 fn read_index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -87,7 +87,7 @@ fn read_index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>,
     }
 }
 
-/// Reads the labels of the evaluators and annotations that are wanted, and those that name none. Lines without a label are
+/// Reads the labels of the wanted evaluators and annotations, and those that name none. Lines without a label are
 /// skipped: those of `--write-cases` that nobody has filled in.
 pub(super) fn read_label_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<FileLabel>, LabelFileError> {
     let io = |source| LabelFileError::Io { path: path.to_owned(), source };
@@ -115,7 +115,7 @@ pub(super) fn read_label_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> 
             (_, Some(_)) => LabellerKind::Truth,
             _ => LabellerKind::Human,
         };
-        // Gradus writes its own verdicts to Phoenix as annotations, which are no labels.
+        // Gradus writes its own verdicts to Phoenix as annotations, which are not labels.
         if kind == LabellerKind::Model {
             continue;
         }
@@ -188,7 +188,7 @@ fn read_csv_lines(file: File, path: &Path) -> Result<Vec<(u64, LabelLine)>, Labe
     Ok(lines)
 }
 
-/// A row of a CSV file. An empty cell is no value.
+/// A row of a CSV file. An empty cell counts as missing.
 #[derive(Debug, Deserialize)]
 struct CsvLabelLine {
     trajectory_id: Option<String>,

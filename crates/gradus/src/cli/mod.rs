@@ -78,8 +78,7 @@ pub(crate) enum CommandExit {
 }
 
 impl CommandExit {
-    /// The exit code of a run that this ended early. Gates that are not decided are what a CI job must learn, whatever
-    /// the reason.
+    /// Returns this exit code for a run that ended early, unless gates are undecided: a CI job must learn that first.
     fn unless_undecided(self, of_gates: CommandExit) -> CommandExit {
         if of_gates == CommandExit::GateIncomplete { of_gates } else { self }
     }
@@ -92,7 +91,7 @@ struct CommandLine {
     #[command(subcommand)]
     command: Option<CliCommand>,
     /// Print version.
-    // Our own flag: clap's would print at once, and never see `--verbose` behind it.
+    // Our own flag: clap's would print at once, and never see a later `--verbose`.
     #[arg(short = 'V', long)]
     version: bool,
     /// With --version: also commit, target, profile, features, store schema and SQLite.
@@ -213,7 +212,7 @@ pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
-        // The reader of standard output has closed it (`| head`), which is no failure.
+        // The reader of standard output has closed it (`| head`), which is not a failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(CommandExit::Pass as u8),
         Err(error) => {
             anstream::eprintln!("gradus: {error:#}");

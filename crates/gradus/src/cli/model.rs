@@ -46,7 +46,8 @@ enum ProviderName {
     Anthropic,
 }
 
-/// Why there is no model for the agent. Messages name the options of `gradus agent`; `gradus bench` replaces them.
+/// Why no model for the agent can be selected. Messages name the options of `gradus agent`; `gradus bench` replaces
+/// them.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ModelOptionsError {
     #[error(
@@ -68,7 +69,7 @@ pub(super) enum ModelOptionsError {
 }
 
 impl ModelOptions {
-    /// The defaults of the options, for `gradus bench`: there, options of these names are about the judge.
+    /// Returns the default options, for `gradus bench`: there, options of these names are about the judge.
     pub(super) fn from_model_name(model: &str, base_url: Option<&str>, api_key_env: Option<&str>) -> ModelOptions {
         ModelOptions {
             model: Some(model.to_owned()),
@@ -82,9 +83,9 @@ impl ModelOptions {
         }
     }
 
-    /// The endpoint of the model. `gradus.toml` is not used: the model that it names is a judge.
+    /// Returns the endpoint of the model. `gradus.toml` is not used: the model that it names is a judge.
     pub(super) fn endpoint(&self, environment: &EnvironmentVariables) -> Result<ModelEndpoint, ModelOptionsError> {
-        // Less would not hold the instructions, the tool definitions and a history beside the reply.
+        // The context must hold the instructions, the tool definitions and a history in addition to the reply.
         if self.context_tokens < 4_000 || self.context_tokens < 2 * self.max_tokens as usize {
             return Err(ModelOptionsError::ContextTooSmall {
                 context_tokens: self.context_tokens,
@@ -127,8 +128,8 @@ impl ModelOptions {
         }
     }
 
-    /// A client for up to `concurrency` calls at a time. While a local model server loads its model, it prints a
-    /// notice.
+    /// Creates a client for up to `concurrency` calls at a time. While a local model server loads its model, it
+    /// prints a notice.
     pub(super) fn client(
         &self,
         environment: &EnvironmentVariables,
@@ -141,7 +142,7 @@ impl ModelOptions {
         })))
     }
 
-    /// The temperature to send; `None` sends none. Anthropic's newer models reject the parameter.
+    /// Returns the temperature to send; `None` sends none. Anthropic's newer models reject the parameter.
     pub(super) fn temperature(&self, provider: ModelProvider) -> Option<f64> {
         let given = self.temperature.map_or(Some(0.0), |given| given.0);
         given.filter(|_| provider == ModelProvider::OpenAi)

@@ -91,7 +91,7 @@ pub(super) enum OutputError {
 }
 
 impl OutputOptions {
-    /// The output files, without the CSV folder and without standard output.
+    /// Returns the output files, without the CSV folder and without standard output.
     fn files(&self) -> impl Iterator<Item = &Path> {
         let baseline = &self.baseline.save_baseline;
         let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html, baseline];
@@ -104,8 +104,8 @@ impl OutputOptions {
         files.into_iter().flatten().any(|path| is_stdout(path))
     }
 
-    /// Checks that all files can be written, before money is spent on a run whose results could not be saved. Files stay
-    /// as they are: the run may still be refused.
+    /// Checks that all files can be written, before money is spent on a run whose results could not be saved. Files
+    /// stay as they are: the run may still be refused.
     pub(super) fn prepare(&self, sources: &[String]) -> Result<(), OutputError> {
         let files: Vec<PathBuf> =
             self.files().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())).collect();
@@ -247,10 +247,10 @@ pub(super) struct RunReport {
 }
 
 impl RunReport {
-    /// The exit code by gates and comparison.
+    /// Returns the exit code by gates and comparison.
     pub(super) fn exit(&self, options: &OutputOptions) -> CommandExit {
         let decision = &options.baseline.decision;
-        // A part of a run shows no regression that its other part may have.
+        // A part of a run may lack a regression.
         if decision.fail_on.is_some() && !self.summary.complete && !options.gates.allow_partial {
             return CommandExit::GateIncomplete;
         }

@@ -48,7 +48,7 @@ hold without it, and no later argument and nothing in the final message comes fr
 
 Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 there is no run in the folder, or none of the task.";
 
-/// Largest record that is read, in bytes. A record is read into memory as a whole; records of our own are far smaller.
+/// Maximum size of a record that is read, in bytes. A record is read into memory as a whole; ours are far smaller.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Why records or their tasks could not be read; printed as one line, exit code 2.
@@ -110,8 +110,8 @@ pub(super) fn run_replay_command(arguments: &ReplayArguments) -> anyhow::Result<
     })
 }
 
-/// The records with their tasks, in the order of tasks and trials. Empty if the folder is empty or has no run of the
-/// wanted task.
+/// Reads the records with their tasks, in the order of tasks and trials. Empty if the folder is empty or has no run
+/// of the wanted task.
 fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, ReplayCommandError> {
     let unreadable = |path: &Path, source: io::Error| ReplayCommandError::Unreadable { path: path.to_owned(), source };
     let path = &arguments.run;
@@ -162,7 +162,8 @@ fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, B
     Ok(found)
 }
 
-/// The suite of `--suite`, else the one in the plan of the benchmark, else the built-in one: a record can be anywhere.
+/// Returns the suite of `--suite`, else the one in the plan of the benchmark, else the built-in one: a record can be
+/// anywhere.
 fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, ReplayCommandError> {
     if let Some(name) = &arguments.suite {
         return Ok(name.clone());
@@ -201,8 +202,8 @@ async fn replay_record(record: &TrialRecord, task: &BenchTask) -> anyhow::Result
     Ok(found)
 }
 
-/// A headline per run, then one line per step with the verdict and its reason. Tool names come from recorded traces, so
-/// they are made printable and cut at 40 characters.
+/// Prints a headline per run, then one line per step with the verdict and its reason. Tool names come from recorded
+/// traces, so they are made printable and cut at 40 characters.
 fn print_replay_report(found: &ReplayReport, out: &mut impl io::Write) -> io::Result<()> {
     let bold = Style::new().bold();
     let who = if found.agent.is_empty() { String::new() } else { format!(" ({})", found.agent) };

@@ -1,5 +1,5 @@
 //! `gradus report`: results of an earlier run in any output format, computed from the files of the run alone. Gates are
-//! checked anew, and outcomes can be exported later.
+//! checked again, and outcomes can be exported later.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -150,7 +150,7 @@ pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<
     Ok(destinations::combine_exits(report.exit(outputs), sent))
 }
 
-/// The gates that the run was made with, to show them again. What cannot be checked is named.
+/// Returns the gates that the run was made with, to show them again. Gates that cannot be checked are reported.
 fn recorded_gates(
     record: &RunManifest,
     vocabulary: &GateVocabulary,

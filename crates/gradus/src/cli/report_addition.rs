@@ -11,30 +11,30 @@ use quick_junit::TestSuite;
 /// What a command adds to the results of a run, in every output: the benchmark adds its trials. The default methods add
 /// nothing.
 pub(super) trait ReportAddition {
-    /// More metrics beside those of the evaluators, on which gates can be set. Called once, before any other output
-    /// method, since the values of the other methods may depend on the run that `reader` reads.
+    /// Returns more metrics in addition to those of the evaluators, on which gates can be set. Called once, before
+    /// any other output method, since the values of the other methods may depend on the run that `reader` reads.
     fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
         let _ = reader;
         Ok(Vec::new())
     }
 
-    /// The names of these metrics and the tags of trials; `None` for a run that is about no trials.
+    /// Returns the names of these metrics and the tags of trials; `None` for a run without trials.
     fn metric_names(&self) -> Option<TrialMetricNames> {
         None
     }
 
-    /// The metrics over trials with this tag.
+    /// Returns the metrics over trials with this tag.
     fn tag_metrics(&self, tag: &str) -> Vec<MetricResult> {
         let _ = tag;
         Vec::new()
     }
 
-    /// Results of the trials that the run is about, by trajectory.
+    /// Returns results of the trials that the run is about, by trajectory.
     fn measurements(&self) -> Vec<TrialMeasurement> {
         Vec::new()
     }
 
-    /// The name of a trial by its position in `measurements`, the same in every run. Test cases are called by it.
+    /// Returns the name of a trial by its position in `measurements`, for test cases; the same in every run.
     fn trial_name(&self, position: usize) -> Option<String> {
         let _ = position;
         None
@@ -46,7 +46,7 @@ pub(super) trait ReportAddition {
         Ok(())
     }
 
-    /// A text that replaces the source in the manifest and in reports, for sources in temporary folders.
+    /// Returns a text that replaces the source in the manifest and in reports, for sources in temporary folders.
     fn source(&self) -> Option<String> {
         None
     }
@@ -56,40 +56,40 @@ pub(super) trait ReportAddition {
         false
     }
 
-    /// May replace the reason of a failed or inconclusive gate by a better one.
+    /// Replaces the reason of a failed or inconclusive gate if it has a better one.
     fn explain(&self, gate: &mut GateResult) {
         let _ = gate;
     }
 
-    /// A key for the JSON document, and its value.
+    /// Returns a key for the JSON document, and its value.
     fn document(&self) -> anyhow::Result<Option<(&'static str, serde_json::Value)>> {
         Ok(None)
     }
 
-    /// Tables for the HTML report.
+    /// Returns tables for the HTML report.
     fn tables(&self) -> Vec<ReportTable> {
         Vec::new()
     }
 
-    /// Markdown below the summary.
+    /// Writes Markdown below the summary.
     fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         let _ = out;
         Ok(())
     }
 
-    /// More CSV files in the same folder.
+    /// Writes more CSV files into the same folder.
     fn csv(&self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// JUnit suites before those of the evaluators.
+    /// Returns JUnit suites before those of the evaluators.
     fn junit(&self, settings: &JunitSettings<'_>) -> Vec<TestSuite> {
         let _ = settings;
         Vec::new()
     }
 
-    /// JSON lines before the outcomes, with the same keys where they mean the same.
+    /// Writes JSON lines before the outcomes, with the same keys where they mean the same.
     fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         let _ = (run_id, out);
         Ok(())
@@ -100,7 +100,7 @@ pub(super) trait ReportAddition {
         false
     }
 
-    /// Text for the terminal, before the summary.
+    /// Prints text on the terminal, before the summary.
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let _ = out;
         Ok(())

@@ -62,7 +62,7 @@ pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result
     }
 }
 
-/// A table of all rubrics, and of the evaluators that have no rubric because they are rules only.
+/// Prints a table of all rubrics, and of the evaluators that have no rubric because they are rules only.
 fn print_rubric_list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{:<24}{:<12}{:<24}{:<18}asks", "name", "of", "labels", "from")?;
@@ -140,7 +140,7 @@ fn check_rubric_files(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     Ok(if refused > 0 { CommandExit::BadInput } else { CommandExit::Pass })
 }
 
-/// What a rubric judges, as users write it in the file.
+/// Returns what a rubric judges, as users write it in the file.
 fn subject_name(rubric: &Rubric) -> &'static str {
     match rubric.subject {
         RubricSubject::Step => "step",

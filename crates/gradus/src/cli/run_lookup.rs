@@ -21,7 +21,7 @@ pub(super) enum RunLookupError {
     File(#[from] RunFileError),
 }
 
-/// The state folder: the option, the environment, `gradus.toml`, or `.gradus`.
+/// Returns the state folder: the option, the environment, `gradus.toml`, or `.gradus`.
 pub(super) fn resolve_state_dir(
     option: Option<&PathBuf>,
     environment: &EnvironmentVariables,
@@ -31,7 +31,7 @@ pub(super) fn resolve_state_dir(
     known.cloned().unwrap_or_else(|| PathBuf::from(crate::config::DEFAULT_STATE_DIR))
 }
 
-/// A run by its id, the beginning of it, or its name; without one, the latest.
+/// Finds a run by its id, the beginning of it, or its name; without one, the latest.
 pub(super) fn find_run(state_dir: PathBuf, wanted: Option<&str>) -> Result<RunFolder, RunLookupError> {
     let state = StateFolder::from_path(&state_dir);
     let Some(latest) = state.run_ids().into_iter().next() else { return Err(RunLookupError::NoRuns { state_dir }) };

@@ -53,7 +53,7 @@ Examples:
 Exit codes: 0 done, 2 there are no such runs or no such score.";
 
 impl RunsArguments {
-    /// The arguments that list every run of a folder.
+    /// Returns the arguments that list every run of a folder.
     pub(super) fn all_runs(state_dir: PathBuf) -> RunsArguments {
         RunsArguments {
             state_dir: Some(state_dir),
@@ -119,7 +119,7 @@ pub(super) fn run_runs_command(arguments: &RunsArguments) -> anyhow::Result<Comm
     Ok(CommandExit::Pass)
 }
 
-/// The message about the first score of `--metrics` that no listed run has.
+/// Returns the message about the first score of `--metrics` that no listed run has.
 fn find_unknown_metric(listed: &[ListedRun], wanted: &[String]) -> Option<String> {
     let known: BTreeSet<&str> = listed.iter().flat_map(|run| run.metrics.keys()).map(String::as_str).collect();
     let unknown = wanted.iter().find(|name| !known.contains(name.as_str()))?;
@@ -130,7 +130,7 @@ fn find_unknown_metric(listed: &[ListedRun], wanted: &[String]) -> Option<String
     Some(format!("--metrics {unknown:?}: no listed run has such a score{hint}"))
 }
 
-/// The runs that the options select, latest first. A run that cannot be read is reported and left out.
+/// Lists the runs that the options select, latest first. A run that cannot be read is reported and left out.
 fn list_runs(state: &StateFolder, arguments: &RunsArguments) -> Vec<ListedRun> {
     let mut listed = Vec::new();
     for id in state.run_ids() {
@@ -165,7 +165,8 @@ fn is_selected(folder: &RunFolder, arguments: &RunsArguments) -> bool {
         && arguments.tag.iter().all(has_tag)
 }
 
-/// A run whose manifest says `running` is only running if a process holds its lock; else it was killed.
+/// Describes a run. One whose manifest says `running` is only running if a process holds its lock; else it was
+/// killed.
 fn describe_run(state: &StateFolder, folder: &RunFolder) -> Result<ListedRun, RunFileError> {
     let record = &folder.record;
     let results = VersionResults::from_run(&mut RunReader::open(folder)?, &load_trial_measurements(folder.path()))?;
@@ -194,8 +195,8 @@ fn describe_run(state: &StateFolder, folder: &RunFolder) -> Result<ListedRun, Ru
     })
 }
 
-/// The metrics to show: those that were asked for, or all that say something. Rules that only notice mistakes score
-/// little else, so of them the share that they did not flag is shown.
+/// Returns the metrics to show: the requested ones, or all that are informative. Scores of rules that only notice
+/// mistakes are not, so the share that they did not flag is shown.
 fn shown_metrics<'r>(listed: &'r [ListedRun], wanted: &'r [String]) -> Vec<&'r str> {
     let mut names: Vec<&str> = Vec::new();
     let is_telling = |name: &str| {
@@ -258,7 +259,7 @@ fn print_run_table(listed: &[ListedRun], wanted: &[String], out: &mut dyn Write)
     Ok(())
 }
 
-/// One line of bars for each metric, oldest run first.
+/// Prints one line of bars for each metric, oldest run first.
 fn print_trends(listed: &[ListedRun], wanted: &[String], out: &mut dyn Write) -> io::Result<()> {
     if listed.len() < 2 {
         return Ok(());
@@ -282,7 +283,8 @@ fn print_trends(listed: &[ListedRun], wanted: &[String], out: &mut dyn Write) ->
     Ok(())
 }
 
-/// Eight heights. Shares are drawn from 0 to 1 and amounts from 0 to the largest one, so that small changes look small.
+/// Draws bars of eight heights. Shares are drawn from 0 to 1 and amounts from 0 to the largest one, so that small
+/// changes look small.
 fn draw_bars(values: &[Option<f64>], is_share: bool) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let largest = values.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);

@@ -1,6 +1,7 @@
-//! `s3://` addresses, and what a build without S3 says about them.
+//! `s3://` addresses, and their error in a build without S3.
 
-/// Whether a source or target is in S3, or was meant to be: one with a typing error is refused, and not a new folder.
+/// Whether a source or target is in S3, or was meant to be: a mistyped address is refused instead of used as a
+/// folder.
 pub(super) fn has_s3_scheme(name: &str) -> bool {
     name.get(..3).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3:"))
 }
@@ -13,7 +14,7 @@ pub(super) fn open_storage(
     Ok(std::sync::Arc::new(storage))
 }
 
-/// What a build without S3 says.
+/// The error of a build without S3.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: this build has no S3; build with `--features s3`")]
 #[cfg(not(feature = "s3"))]

@@ -48,12 +48,12 @@ pub(super) struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// The file that `--config` names.
+    /// Returns the file that `--config` names.
     pub(super) fn config_path(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// What the options set, by key of the file.
+    /// Returns the settings in the options, by key of the file.
     pub(super) fn overrides(&self) -> Vec<ConfigOverride> {
         let given = [
             ("serve.http", "--http", self.http.as_ref().map(|address| json!(address))),
@@ -67,8 +67,8 @@ impl ServerOptions {
             .collect()
     }
 
-    /// The configuration of the server. Options win over the environment, the environment over the file. The server
-    /// calls it again on SIGHUP, so it reads the file and the environment anew each time.
+    /// Reads the configuration of the server. Options win over the environment, the environment over the file. The
+    /// server calls it again on SIGHUP, so it reads the file and the environment each time.
     pub(super) fn read_config(&self) -> Result<ServerConfig, ConfigError> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(self.config.as_deref().or(environment.config.as_deref()))?;
@@ -138,8 +138,8 @@ pub(super) fn run_serve_command(arguments: &ServeArguments) -> CommandExit {
     }
 }
 
-/// The temporary folder is removed when the server has stopped. A `gradus.toml` in the current folder is not used: its
-/// rules can ask models that cost money, and a test has to name it with `--config` if it wants that.
+/// Runs a server in a temporary folder, which is removed when it has stopped. A `gradus.toml` in the current folder
+/// is not used: its rules can ask models that cost money, and a test has to name it with `--config` if it needs it.
 fn run_ephemeral(options: &ServerOptions, format: LogFormat) -> CommandExit {
     let folder = match tempfile::Builder::new().prefix("gradus-").tempdir() {
         Ok(folder) => folder,

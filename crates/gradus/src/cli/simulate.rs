@@ -84,7 +84,7 @@ async fn serve_world(arguments: &SimulateArguments, world: World) -> anyhow::Res
     Ok(CommandExit::Pass)
 }
 
-/// `--check`: one line per repository, separated by tabs, then totals.
+/// Prints `--check`: one line per repository, separated by tabs, then totals.
 fn print_world(world: &World) {
     let state = world.state();
     for repository in state.repositories.values() {

@@ -67,7 +67,7 @@ pub(super) enum SourceOptionsError {
     /// `--where` is not in Phoenix's filter language, or asks for something that is not in traces.
     #[error("{reason}")]
     Condition { reason: String },
-    /// `--from` or `--to` is no time.
+    /// `--from` or `--to` is not a time.
     #[error("{reason}")]
     Selection { reason: String },
     /// `name` is the source without its credentials, or the option or variable that holds the address.
@@ -91,10 +91,10 @@ pub(super) enum SourceOptionsError {
 pub(super) struct StateLocations<'a> {
     pub(super) config: Option<&'a Path>,
     pub(super) state_dir: Option<&'a Path>,
-    /// A folder that is named for its store, and wins over GRADUS_STORE. The state folder of a run does not: it says where
-    /// verdicts go.
+    /// A folder that is named for its store, and wins over GRADUS_STORE. The state folder of a run does not: it says
+    /// where verdicts go.
     pub(super) data: Option<&'a Path>,
-    /// Download everything anew instead of continuing an interrupted read of a Phoenix.
+    /// Whether to download everything again instead of continuing an interrupted read of a Phoenix.
     pub(super) fresh: bool,
 }
 
@@ -210,7 +210,7 @@ impl SelectionOptions {
     }
 }
 
-/// The Phoenix of `--phoenix`, else of PHOENIX_COLLECTOR_ENDPOINT; `None` if neither is set.
+/// Returns the Phoenix of `--phoenix`, else of PHOENIX_COLLECTOR_ENDPOINT; `None` if neither is set.
 pub(super) fn given_phoenix(
     given: Option<&str>,
     environment: &EnvironmentVariables,
@@ -225,7 +225,7 @@ pub(super) fn given_phoenix(
         .map_err(|source| SourceOptionsError::Address { name: name.to_owned(), source })
 }
 
-/// An address without user and password, so that it may be shown.
+/// Returns an address without user and password, so that it may be shown.
 fn without_secrets(name: &str) -> String {
     match (name.split_once("://"), name.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
@@ -239,17 +239,18 @@ impl ResolvedSources {
         self.accepts_personal_stdin = false;
     }
 
-    /// The sources as they are written into the manifest of a run.
+    /// Returns the sources as they are written into the manifest of a run.
     pub(super) fn names(&self) -> Vec<String> {
         self.named.iter().map(|one| one.name.clone()).collect()
     }
 
-    /// The filters as text, for the fingerprint of a run: the same sources with other filters are another run.
+    /// Returns the filters as text, for the fingerprint of a run: the same sources with other filters are another
+    /// run.
     pub(super) fn selection_text(&self) -> &str {
         &self.selection.as_written
     }
 
-    /// The addresses of all Phoenixes that are read from.
+    /// Returns the addresses of all Phoenixes that are read from.
     pub(super) fn phoenixes(&self) -> impl Iterator<Item = &PhoenixAddress> {
         self.named.iter().filter_map(|one| one.phoenix.as_ref())
     }
@@ -281,7 +282,7 @@ impl ResolvedSources {
         Ok(SourceReadReport { summary, failed, narrowed_by: self.selection.active_option_names() })
     }
 
-    /// The limits of an intake for these sources.
+    /// Returns the limits of an intake for these sources.
     pub(super) fn limits(&self) -> SourceLimits {
         SourceLimits { accepts_personal_stdin: self.accepts_personal_stdin, ..SourceLimits::for_command() }
     }
@@ -305,7 +306,7 @@ impl ResolvedSources {
         failed
     }
 
-    /// The archives among the sources.
+    /// Returns the archives among the sources.
     #[cfg(feature = "parquet")]
     pub(super) fn archives(&self) -> ArchiveSources<'_> {
         ArchiveSources {
@@ -367,8 +368,8 @@ pub(super) struct SourceReadReport {
 }
 
 impl SourceReadReport {
-    /// The exit code after `found` trajectories: 2 if a source could not be read, else 4 if nothing was found, which is
-    /// explained on standard error.
+    /// Returns the exit code after `found` trajectories: 2 if a source could not be read, else 4 if nothing was
+    /// found, which is explained on standard error.
     pub(super) fn command_exit(&self, found: usize) -> CommandExit {
         if self.failed > 0 {
             return CommandExit::BadInput;
@@ -380,8 +381,8 @@ impl SourceReadReport {
         CommandExit::Pass
     }
 
-    /// Why there are no trajectories. The first of these that applies: filters excluded everything, there are no
-    /// records, records are unreadable, spans are missing, or spans call no model and no tool.
+    /// Explains why there are no trajectories, by the first reason that applies: filters excluded everything, there
+    /// are no records, records are unreadable, spans are missing, or spans call no model and no tool.
     fn nothing_found(&self) -> String {
         let sum = |count: fn(&SourceCoverage) -> u64| self.summary.sources.iter().map(count).sum::<u64>();
         let (spans, logs) = (sum(|source| source.spans), sum(|source| source.log_records));
@@ -422,7 +423,7 @@ impl SourceReadReport {
     }
 }
 
-/// Unreadable records that are reported one by one; the rest is counted.
+/// Maximum number of unreadable records that are reported one by one; the rest is counted.
 const MAX_WARNINGS: usize = 5;
 
 /// Reads the files of a folder and returns how many are corrupt. Files of no known format are skipped.
@@ -448,8 +449,8 @@ fn read_folder(inputs: &[InputSource], known: &StoreAndServerResolver, intake: &
     broken
 }
 
-/// Prints a line on standard error, and a second one if the text ends with a hint. Control characters are made visible and known secrets are masked, so a message
-/// may quote text of traces and servers.
+/// Prints a line on standard error, and a second one if the text ends with a hint. Control characters are made
+/// visible and known secrets are masked, so a message may quote text of traces and servers.
 pub(crate) fn print_diagnostic(text: &str) {
     // A server may echo the key that it was sent.
     let text = gradus_http::mask_secrets(text);

@@ -1,4 +1,4 @@
-//! `gradus store`: maintenance of a server's store. Commands that only read work beside a running server; the others
+//! `gradus store`: maintenance of a server's store. Commands that only read work while a server runs; the others
 //! open the store exclusively and fail while a server has it.
 
 use std::fs::File;
@@ -63,7 +63,7 @@ impl DataFolderOptions {
         Ok(store_location(self.store.as_deref(), self.data.as_deref())?)
     }
 
-    /// The file of an embedded store, which must exist; `None` for a database server.
+    /// Returns the file of an embedded store, which must exist; `None` for a database server.
     fn existing_file(&self) -> Result<Option<PathBuf>, StoreCommandError> {
         let location = self.location()?;
         let Some(path) = location.folder().map(|folder| folder.join(FILE_NAME)) else { return Ok(None) };
@@ -150,12 +150,12 @@ pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<Co
     }))
 }
 
-/// Opens the store beside a running server, if there is one. It must exist.
+/// Opens the store for reading, even while a server runs. It must exist.
 fn read_only(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
     Ok(Store::open_at_to_read(&data.location()?)?)
 }
 
-/// Opens the store for writing, which fails while a server has it. Creates it if there is none, so commands that must
+/// Opens the store for writing, which fails while a server has it. Creates a missing one, so commands that must
 /// not do that check for the file first.
 fn open_exclusive(data: &DataFolderOptions) -> Result<Store, StoreCommandError> {
     Ok(Store::open_at(&data.location()?, StoreOptions::default())?)

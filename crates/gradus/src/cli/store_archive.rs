@@ -8,7 +8,7 @@ use clap::Args;
 use super::sources::SelectionOptions;
 use super::{CommandExit, print_diagnostic};
 
-// Without Parquet they are only parsed: the command says that it is missing.
+// Without Parquet these options are only parsed; the command reports that Parquet is missing.
 #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
 #[derive(Args)]
 pub(super) struct ArchiveArguments {
@@ -70,7 +70,7 @@ pub(super) fn run_archive_command(arguments: &ArchiveArguments) -> anyhow::Resul
         (failed, if failed == 0 { Some(writer.write(intake)) } else { None })
     };
     let manifest = match written {
-        // An archive of half of what was meant would pass for the whole.
+        // An archive with half of the sources would pass for the whole.
         None => {
             print_diagnostic(&format!(
                 "{}: not written: {failed} sources could not be read",

@@ -116,7 +116,7 @@ enum ToolsCommandOutput {
     },
 }
 
-/// The tool and its arguments, if one is to be called.
+/// Returns the tool and its arguments, if one is to be called.
 fn read_call(arguments: &ToolsCommandArguments) -> Result<Option<(&str, Value)>, ToolsCommandError> {
     let (Some(name), Some(text)) = (&arguments.name, &arguments.call) else { return Ok(None) };
     let value = serde_json::from_str(text).map_err(ToolsCommandError::CallArguments)?;
@@ -143,8 +143,8 @@ fn of_server(
     }))
 }
 
-/// One line per tool, grouped; tools of one group must be adjacent. Names and descriptions of MCP tools come from
-/// another program, so every text is made printable.
+/// Prints one line per tool, grouped; tools of one group must be adjacent. Names and descriptions of MCP tools come
+/// from another program, so every text is made printable.
 fn print_tool_list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Result<()> {
     let width = listed.iter().map(|one| one.tool.definition.name.len()).max().unwrap_or(0);
     let mut group = "";
@@ -160,7 +160,8 @@ fn print_tool_list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Resu
     Ok(())
 }
 
-/// The description and the parameters, of which only the top level of the JSON schema is shown; `--json` has all of it.
+/// Prints the description and the parameters, of which only the top level of the JSON schema is shown; `--json` has
+/// all of it.
 fn print_tool_details(one: &ListedTool, out: &mut impl Write) -> std::io::Result<()> {
     let definition = &one.tool.definition;
     let effect = effect_name(one.tool.effect);
@@ -188,7 +189,7 @@ fn print_tool_details(one: &ListedTool, out: &mut impl Write) -> std::io::Result
     Ok(())
 }
 
-/// The JSON of `--json`: the definition as a model gets it, with origin and effect.
+/// Returns the JSON of `--json`: the definition as a model gets it, with origin and effect.
 fn as_json(one: &ListedTool) -> Value {
     let definition = &one.tool.definition;
     json!({
@@ -197,7 +198,7 @@ fn as_json(one: &ListedTool) -> Value {
     })
 }
 
-/// What a call does to the data of GitHub; MCP tools state it in their annotations.
+/// Returns what a call does to the data of GitHub; MCP tools state it in their annotations.
 fn effect_name(effect: ToolEffect) -> &'static str {
     match effect {
         ToolEffect::Read => "reads",
@@ -206,7 +207,7 @@ fn effect_name(effect: ToolEffect) -> &'static str {
     }
 }
 
-/// The first sentence of a description, for the list.
+/// Returns the first sentence of a description, for the list.
 fn first_sentence(text: &str) -> &str {
     text.find(". ").map_or(text, |end| &text[..=end])
 }

@@ -134,8 +134,8 @@ fn list_trajectories(arguments: &TraceArguments, sources: &ResolvedSources) -> a
     Ok(read.command_exit(found))
 }
 
-/// Coverage by source and in total. Records are counted while they are read, trajectories when they are assembled; both
-/// counts are merged by the index of the source.
+/// Prints coverage by source and in total. Records are counted while they are read, trajectories when they are
+/// assembled; both counts are merged by the index of the source.
 fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let mut by_source: Vec<SourceCoverage> = Vec::new();
     let read = sources.read(&mut |source, trajectory| {
@@ -256,7 +256,7 @@ impl TrajectoryPrinter {
     }
 }
 
-/// Standard output: with colours on a terminal for the table, unfiltered for JSON.
+/// Opens standard output: with colours on a terminal for the table, unfiltered for JSON.
 fn open_output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
     BufWriter::new(match format {
         OutputFormat::Table => Box::new(anstream::stdout().lock()),
@@ -264,7 +264,7 @@ fn open_output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
     })
 }
 
-/// The width of the terminal, at least 60 columns; 160 if standard output is no terminal.
+/// Returns the width of the terminal, at least 60 columns; 160 if standard output is not a terminal.
 fn table_width() -> usize {
     const UNBOUNDED: usize = 160;
     match terminal_size::terminal_size() {

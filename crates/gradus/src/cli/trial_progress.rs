@@ -1,10 +1,10 @@
-//! How many trials are done, on standard error.
+//! A progress bar for trials, on standard error.
 
 use std::io;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// `None` with `--quiet` or if standard error is no terminal.
+/// Creates the bar; `None` with `--quiet` or if standard error is not a terminal.
 pub(super) fn create_progress_bar(quiet: bool, length: usize) -> Option<ProgressBar> {
     if quiet || !io::IsTerminal::is_terminal(&io::stderr()) {
         return None;

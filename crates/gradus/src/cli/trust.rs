@@ -121,7 +121,7 @@ fn is_confirmed() -> Result<bool, TrustCommandError> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// One line per file, separated by tabs: path, state, time of consent, grants.
+/// Prints one line per file, separated by tabs: path, state, time of consent, grants.
 fn list_files(store: &TrustStore) -> Result<CommandExit, TrustCommandError> {
     for file in store.load()? {
         let state = match std::fs::read(&file.path) {
@@ -139,7 +139,7 @@ fn list_files(store: &TrustStore) -> Result<CommandExit, TrustCommandError> {
     Ok(CommandExit::Pass)
 }
 
-/// A path on the terminal: names of files are untrusted text as well.
+/// Formats a path for the terminal: names of files are untrusted text as well.
 fn format_path(path: &Path) -> String {
     printable_line(&path.display().to_string())
 }

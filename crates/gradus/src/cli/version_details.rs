@@ -1,16 +1,16 @@
-//! `gradus --version --verbose`: what a report of a fault should begin with.
+//! `gradus --version --verbose`: details for a bug report.
 
 use std::fmt;
 
 /// How this program was built, and which formats it writes.
 pub(super) struct VersionDetails;
 
-/// The short form, as `--version` prints it.
+/// Returns the short form, as `--version` prints it.
 pub(super) fn format_version() -> String {
     format!("gradus {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// An empty text of the build script means that it does not know.
+/// Returns the text, or `otherwise` if the build script left it empty because it is unknown.
 fn known_or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
     if text.is_empty() { otherwise } else { text }
 }

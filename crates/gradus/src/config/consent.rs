@@ -15,10 +15,10 @@ use super::{ConfigFile, EvalSection, JudgeSection, PhoenixSection};
 
 /// The judge that sends nothing and costs nothing, and so needs no consent.
 const OFFLINE: &str = gradus_eval::evaluator::OFFLINE;
-/// A folder with more entries than this is not searched for links: it counts as leading outside. The bound keeps a
-/// prepared folder from delaying every command.
+/// Maximum number of entries of a folder that is searched for links. A larger one counts as leading outside, so that
+/// a prepared folder cannot delay every command.
 const MAX_FOLDER_ENTRIES: usize = 10_000;
-/// Links followed one after the other at most; the same bound as Linux (ELOOP). It ends circles of links.
+/// Maximum number of consecutive links that are followed; the same as in Linux (ELOOP). It ends cycles of links.
 const MAX_LINKS: usize = 40;
 
 /// One key that needs the user's consent.
@@ -70,8 +70,8 @@ impl fmt::Display for ConsentEffect {
 }
 
 impl ConsentRequest {
-    /// The text that is recorded when the user consents. It has no value, which the digest of the file covers, but the
-    /// target of a path, which the digest does not cover.
+    /// Returns the text that is recorded when the user consents. It has no value, which the digest of the file
+    /// covers, but the target of a path, which the digest does not cover.
     pub(crate) fn grant_text(&self) -> String {
         match &self.resolved {
             Some(path) => format!("{} {}", self.key, path.display()),
@@ -80,8 +80,8 @@ impl ConsentRequest {
     }
 }
 
-/// All keys of a file that need consent, in the order of the sections. `folder` is the folder of the file; paths in
-/// `file` must be as written, not yet joined with the folder.
+/// Finds all keys of a file that need consent, in the order of the sections. `folder` is the folder of the file;
+/// paths in `file` must be as written, not yet joined with the folder.
 pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<ConsentRequest> {
     let mut found = ConsentFinder { folder, requests: Vec::new() };
     // No `..` in this module: whoever adds a key decides here what it may do in a file that nobody trusts.
@@ -239,7 +239,7 @@ impl ConsentFinder<'_> {
         }
     }
 
-    /// A model's name needs consent even without an address: the user's own key would pay for it.
+    /// Adds a model's name, which needs consent even without an address: the user's own key would pay for it.
     fn add_model(&mut self, key: &str, name: Option<&str>) {
         self.add_text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE));
     }
@@ -268,9 +268,9 @@ fn is_loopback_listener(address: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The target of a path if it is outside the folder: because it is absolute, has `..`, or because it or, for a folder,
-/// one of its entries is a symbolic link. `None` if everything stays inside. In doubt (unreadable or too large folders)
-/// the path counts as outside.
+/// Returns the target of a path if it is outside the folder: because it is absolute, has `..`, or because it or, for
+/// a folder, one of its entries is a symbolic link. `None` if everything stays inside. In doubt (unreadable or too
+/// large folders) the path counts as outside.
 fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
     let Ok(folder) = folder.canonicalize() else { return Some(path.to_owned()) };
     let resolved = resolve_path(&folder.join(path));
@@ -294,8 +294,8 @@ fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The path without links and `..`. Unlike `canonicalize` it also resolves paths whose last components do not exist
-/// yet, such as a state folder that the first run creates.
+/// Returns the path without links and `..`. Unlike `canonicalize` it also resolves paths whose last components do not
+/// exist yet, such as a state folder that the first run creates.
 fn resolve_path(path: &Path) -> PathBuf {
     resolve_links(path, MAX_LINKS)
 }

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::environment::EnvironmentVariables;
 use super::keys::{ConfigKey, ConfigTable, KeyDefault, SecretForm, list_config_tables};
 
-/// Shown instead of what may be a secret.
+/// Replaces values that may be secrets.
 const MASK: &str = "[redacted]";
 
 /// Where a value came from.
@@ -60,7 +60,7 @@ pub(crate) struct LocatedValues {
 }
 
 impl LocatedValues {
-    /// `text` is what the settings were read from, so it is valid TOML.
+    /// Finds the lines of all keys. `text` is what the settings were read from, so it is valid TOML.
     pub(super) fn parse(path: &Path, text: &str) -> Result<LocatedValues, toml::de::Error> {
         let values: Json = toml::from_str(text)?;
         let located = DeTable::parse(text)?;
@@ -90,7 +90,7 @@ impl LocatedValues {
         }
     }
 
-    /// How many entries a list of tables has.
+    /// Returns how many entries a list of tables has.
     fn entry_count(&self, key: &str) -> usize {
         self.values.get(key).and_then(|(_, value)| value.as_array()).map_or(0, Vec::len)
     }
@@ -106,7 +106,7 @@ pub(crate) struct EffectiveConfig<'c> {
 }
 
 impl EffectiveConfig<'_> {
-    /// All values, in the order of the reference. A list of tables that is empty is one value.
+    /// Collects all values, in the order of the reference. A list of tables that is empty is one value.
     pub(crate) fn collect_values(&self) -> Vec<EffectiveValue> {
         let mut values = Vec::new();
         for table in list_config_tables() {
@@ -165,7 +165,7 @@ impl EffectiveConfig<'_> {
         }
     }
 
-    /// The variable that wins over a key of the file.
+    /// Returns the variable that wins over a key of the file.
     fn find_variable(&self, name: &str) -> Option<(String, &'static str)> {
         let environment = self.environment;
         match name {
@@ -187,7 +187,7 @@ impl EffectiveConfig<'_> {
         }
     }
 
-    /// Why a model judges that nobody named.
+    /// Returns why a model judges that nobody named.
     fn judge_reason(&self) -> ValueSource {
         let environment = self.environment;
         let name = if environment.openai_key.is_some() {
@@ -202,7 +202,8 @@ impl EffectiveConfig<'_> {
         ValueSource::Environment { name }
     }
 
-    /// Paths are shown as they are used: from the working directory. Secrets are masked.
+    /// Returns a value of the file as it is used: paths are relative to the working directory, and secrets are
+    /// masked.
     fn show_file_value(&self, key: &ConfigKey, value: &Json) -> Json {
         if let Some(form) = key.secret {
             return json!(mask_value(form, value));

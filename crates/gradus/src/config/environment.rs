@@ -37,7 +37,7 @@ pub(crate) struct EnvironmentVariables {
     pub(crate) github_url: Option<String>,
     /// GRADUS_TRUST_CONFIG: trusts whatever `gradus.toml` is found, for CI jobs where nobody can confirm it.
     pub(crate) trusts_found_config: bool,
-    /// XDG_STATE_HOME and HOME: where the list of trusted files is kept.
+    /// XDG_STATE_HOME and HOME: where the list of trusted files is stored.
     pub(super) state_home: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
     /// USER: who labels.
@@ -73,7 +73,7 @@ impl EnvironmentVariables {
         }
     }
 
-    /// The part of the environment that selects a judge. `eval` does not read the environment itself.
+    /// Returns the part of the environment that selects a judge. `eval` does not read the environment itself.
     pub(crate) fn judge_credentials(&self) -> JudgeCredentials {
         JudgeCredentials {
             openai_key: self.openai_key.clone(),
@@ -84,12 +84,12 @@ impl EnvironmentVariables {
         }
     }
 
-    /// The list of trusted files. Fails when neither XDG_STATE_HOME nor HOME is an absolute path.
+    /// Returns the list of trusted files. Fails when neither XDG_STATE_HOME nor HOME is an absolute path.
     pub(crate) fn trust_store(&self) -> Result<TrustStore, TrustError> {
         TrustStore::from_folders(self.state_home.as_deref(), self.home.as_deref())
     }
 
-    /// A key or token in a variable that the user named with an option; `None` if it is unset or empty.
+    /// Reads a key or token in a variable that the user named with an option; `None` if it is unset or empty.
     pub(crate) fn read_secret(name: &str) -> Option<SecretString> {
         std::env::var(name).ok().map(SecretString::new).filter(|secret| !secret.is_empty())
     }
@@ -121,7 +121,7 @@ impl S3Variables {
     }
 }
 
-/// An empty variable counts as unset: CI systems set variables of missing secrets to the empty string.
+/// Reads a variable. An empty one counts as unset: CI systems set variables of missing secrets to the empty string.
 fn read_variable(name: &str) -> Option<String> {
     debug_assert!(is_listed(name), "{name} is not in the reference: add it to `variables`");
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())

@@ -56,7 +56,7 @@ impl ConfigKey {
     }
 }
 
-/// All tables, in the order of the types: the top level first.
+/// Lists all tables, in the order of the types: the top level first.
 pub(crate) fn list_config_tables() -> Vec<ConfigTable> {
     let schema = Json::from(schemars::schema_for!(ConfigFile));
     let mut tables = Vec::new();
@@ -83,15 +83,15 @@ fn add_table(path: &str, is_array: bool, schema: &Map<String, Json>, defs: &Json
     }
 }
 
-/// The definition that a property refers to if that is a table, and whether the property is a list of them. Optional
-/// tables are `anyOf` a reference and null.
+/// Returns the definition that a property refers to if that is a table, and whether the property is a list of them.
+/// Optional tables are `anyOf` a reference and null.
 fn find_inner_table<'s>(property: &'s Json, defs: &'s Json) -> Option<(&'s Map<String, Json>, bool)> {
     let is_array = property.get("items").is_some();
     let options = property.get("anyOf").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let candidates = [Some(property), property.get("items")].into_iter().flatten().chain(options);
     let reference = candidates.filter_map(|candidate| candidate.get("$ref")?.as_str()).next()?;
     let definition = defs.get(reference.strip_prefix("#/$defs/")?)?.as_object()?;
-    // An enumeration is a definition as well, but no table.
+    // An enumeration is a definition as well, but not a table.
     definition.contains_key("properties").then_some((definition, is_array))
 }
 
@@ -117,7 +117,7 @@ fn describe_key(name: &str, property: &Json) -> ConfigKey {
     }
 }
 
-/// The type in words. Optional types are a list of two, one of them null.
+/// Returns the type in words. Optional types are a list of two, one of them null.
 fn type_text(property: &Json) -> String {
     let name = match &property["type"] {
         Json::String(name) => name.as_str(),
@@ -131,7 +131,7 @@ fn type_text(property: &Json) -> String {
     }
 }
 
-/// Documentation comments are wrapped; tables and terminals are not.
+/// Joins the lines of a documentation comment, which is wrapped.
 fn one_line(text: Option<&Json>) -> String {
     text.and_then(Json::as_str).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }

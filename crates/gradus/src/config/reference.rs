@@ -50,7 +50,7 @@ Programs that Gradus starts get a [cleaned environment](trust.md#programs-that-g
 of all others, only those of the first row, unless you name more.
 ";
 
-/// The whole page.
+/// Renders the whole page.
 pub(crate) fn render_reference() -> String {
     let mut page = INTRODUCTION.to_owned();
     for table in list_config_tables() {
@@ -117,7 +117,7 @@ fn format_default(key: &ConfigKey) -> String {
     }
 }
 
-/// A value as TOML. Whole numbers have no decimals, whatever their type is.
+/// Formats a value as TOML. Whole numbers have no decimals, whatever their type is.
 pub(crate) fn format_value(value: &Json) -> String {
     match value.as_f64() {
         Some(number) if value.is_f64() && number.fract() == 0.0 => format!("{number:.0}"),
@@ -125,7 +125,7 @@ pub(crate) fn format_value(value: &Json) -> String {
     }
 }
 
-/// `--state-dir, --data` as two pieces of code.
+/// Formats `--state-dir, --data` as two pieces of code.
 fn format_options(options: &str) -> String {
     options.split(", ").map(|option| format!("`{option}`")).collect::<Vec<_>>().join(", ")
 }

@@ -19,8 +19,8 @@ pub(crate) const DEFAULT_STATE_DIR: &str = ".gradus";
 const DEFAULT_EVALUATORS: [&str; 1] = [gradus_eval::evaluator_selection::CORE_SET];
 
 /// The contents of `gradus.toml`; without a file, all fields have their defaults.
-// Unknown keys are errors, so that a misspelled setting does not silently fall back to its default. Each section is also
-// classified in `consent`.
+// Unknown keys are errors, so that a misspelled setting does not silently fall back to its default. Each section is
+// also classified in `consent`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfigFile {
@@ -91,13 +91,13 @@ pub(crate) struct JudgeSection {
     pub(crate) context_tokens: Option<usize>,
 }
 
-/// The default of `concurrency`, which depends on the server.
+/// Returns the default of `concurrency`, which depends on the server.
 fn concurrency_text() -> String {
     let local = LocalServer::Ollama.default_concurrency().unwrap_or(judge_selection::DEFAULT_CONCURRENCY);
     format!("{}; {local} for local servers but vLLM", judge_selection::DEFAULT_CONCURRENCY)
 }
 
-/// The default of `timeout_s`, which depends on the server.
+/// Returns the default of `timeout_s`, which depends on the server.
 fn timeout_text() -> String {
     let local = LocalServer::Ollama.default_timeout().as_secs();
     format!("{}; {local} for local servers", judge_selection::DEFAULT_TIMEOUT.as_secs())

@@ -46,20 +46,21 @@ pub(crate) struct TrustedFile {
     pub(crate) trusted_at: jiff::Timestamp,
 }
 
-/// Access to the list. Every call reads the file anew, so that several processes see each other's changes.
+/// Access to the list. Every call reads the file again, so that several processes see each other's changes.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustStore {
     folder: PathBuf,
 }
 
-/// The digest under which the bytes of a file are trusted: BLAKE3 in hexadecimal, collision resistant, so that nobody
-/// can prepare a second file with the digest of a trusted one.
+/// Returns the digest under which the bytes of a file are trusted: BLAKE3 in hexadecimal, collision resistant, so
+/// that nobody can prepare a second file with the digest of a trusted one.
 pub(crate) fn digest_bytes(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// The name under which a file is trusted: its folder with links resolved, and its own name unresolved. A link to the
-/// file in another folder is another name, because relative paths are resolved from the folder of the link.
+/// Returns the name under which a file is trusted: its folder with links resolved, and its own name unresolved. A
+/// link to the file in another folder is another name, because relative paths are resolved from the folder of the
+/// link.
 pub(crate) fn canonical_name(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = absolute.parent().and_then(|folder| folder.canonicalize().ok());
@@ -70,7 +71,8 @@ pub(crate) fn canonical_name(path: &Path) -> PathBuf {
 }
 
 impl TrustStore {
-    /// Below `XDG_STATE_HOME`, else below `HOME/.local/state`, as the XDG base directory specification has it.
+    /// Finds the list below `XDG_STATE_HOME`, else below `HOME/.local/state`, as the XDG base directory specification
+    /// has it.
     pub(crate) fn from_folders(state_home: Option<&Path>, home: Option<&Path>) -> Result<TrustStore, TrustError> {
         // A relative path would be resolved in the working directory, which the untrusted repository controls.
         let state_home = state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
@@ -83,7 +85,7 @@ impl TrustStore {
         self.folder.join(LIST_NAME)
     }
 
-    /// All entries; none if there is no list yet. Fails on a list that another user could have written.
+    /// Reads all entries; none if the list does not exist yet. Fails on a list that another user could have written.
     pub(crate) fn load(&self) -> Result<Vec<TrustedFile>, TrustError> {
         let path = self.list_path();
         let failed = |source| TrustError::Io { path: path.clone(), source };
@@ -131,7 +133,7 @@ impl TrustStore {
         })
     }
 
-    /// Returns whether the file was in the list.
+    /// Removes a file from the list. Returns whether it was in it.
     pub(crate) fn remove(&self, path: &Path) -> Result<bool, TrustError> {
         let name = canonical_name(path);
         let mut is_removed = false;

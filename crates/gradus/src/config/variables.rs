@@ -69,7 +69,7 @@ pub(super) fn is_listed(name: &str) -> bool {
     list_variable_groups().iter().flat_map(|group| &group.entries).any(|entry| entry.names.contains(&name))
 }
 
-/// All variables that are read, in the order of the reference.
+/// Lists all variables that are read, in the order of the reference.
 pub(crate) fn list_variable_groups() -> Vec<VariableGroup> {
     let group = |title, entries| VariableGroup { title, entries };
     vec![

@@ -6,7 +6,7 @@ use object_store::path::Path as ObjectPath;
 
 use super::failure::S3Failure;
 
-/// How sources and targets in S3 begin.
+/// Scheme of sources and targets in S3.
 const SCHEME: &str = "s3://";
 
 /// A bucket, and a prefix without slashes around it. The prefix may be empty.
@@ -33,7 +33,7 @@ impl S3Address {
         Ok(S3Address { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
-    /// The key of an object of the archive.
+    /// Returns the key of an object of the archive.
     pub(super) fn key_below(&self, path: &str) -> String {
         match (self.prefix.as_str(), path) {
             ("", path) => path.to_owned(),
@@ -42,7 +42,7 @@ impl S3Address {
         }
     }
 
-    /// The path of an object of the archive; `None` for the prefix itself, and for keys elsewhere.
+    /// Returns the path of an object of the archive; `None` for the prefix itself, and for keys elsewhere.
     pub(super) fn path_below<'k>(&self, key: &'k str) -> Option<&'k str> {
         let path = match self.prefix.as_str() {
             "" => key,

@@ -16,7 +16,7 @@ use crate::config::S3Variables;
 
 const DEFAULT_REGION: &str = "us-east-1";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Silence of a server. Long enough for a chunk on a slow line.
+/// Time without data before a read fails. Long enough for a chunk on a slow line.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The address of the S3 server, without user and password.
@@ -72,14 +72,15 @@ pub(super) fn build_client(address: &S3Address, variables: &S3Variables) -> Resu
     Ok((store, S3Endpoint(endpoint)))
 }
 
-/// A server that cannot be reached is reported after some ten seconds.
+/// Returns the retries: a server that cannot be reached is reported after some ten seconds.
 fn retry_config() -> RetryConfig {
     let backoff =
         BackoffConfig { init_backoff: Duration::from_millis(200), max_backoff: Duration::from_secs(5), base: 2.0 };
     RetryConfig { backoff, max_retries: 6, retry_timeout: Duration::from_secs(60) }
 }
 
-/// Without TLS, whoever listens could read the traces, so it needs this machine or consent.
+/// Parses the endpoint. Without TLS anyone on the network could read the traces, so plain HTTP needs a server on this
+/// machine or consent.
 fn parse_endpoint(text: &str, allows_http: bool) -> Result<Url, S3Failure> {
     gradus_http::register_url_secrets(text);
     let bad = || S3Failure::BadEndpoint { endpoint: text.to_owned() };

@@ -7,7 +7,7 @@ use gradus_ingest::archive::ArchiveError;
 use object_store::Error as ObjectError;
 use object_store::client::{HttpError, HttpErrorKind};
 
-/// Letters of a reason that is not a known code.
+/// Maximum number of characters of a reason that is not a known code.
 const MAX_REASON_CHARS: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub(super) enum S3Failure {
 }
 
 impl S3Failure {
-    /// `path` is the complete address of the object.
+    /// Classifies an error. `path` is the complete address of the object.
     pub(super) fn classify(bucket: &str, path: String, endpoint: &str, error: &ObjectError) -> S3Failure {
         let code = error_code(error);
         let endpoint = endpoint.to_owned();
@@ -69,7 +69,7 @@ impl From<S3Failure> for ArchiveError {
     }
 }
 
-/// The code of S3's error document. The type that holds the document is private, its text is not.
+/// Returns the code of S3's error document. The type that holds the document is private, its text is not.
 pub(super) fn error_code(error: &ObjectError) -> Option<String> {
     let text = error.to_string();
     let (_, rest) = text.split_once("<Code>")?;

@@ -29,7 +29,7 @@ use self::failure::{S3Failure, error_code};
 use self::upload::UploadFailure;
 use crate::config::S3Variables;
 
-/// Metadata of a part: the BLAKE3 that the manifest has, so that a repeated run knows what is stored already.
+/// Metadata of a part: the BLAKE3 that the manifest has, so that a repeated run knows which parts are stored already.
 const CHECKSUM_METADATA: &str = "blake3";
 
 /// An archive below a prefix of a bucket. Calls block, so it has an async runtime of its own.
@@ -65,7 +65,7 @@ impl S3Storage {
         S3Failure::TemporaryFile { path: self.describe_path(path), source }.into()
     }
 
-    /// `None` if there is no such object in the bucket.
+    /// Gets an object; `None` if the bucket does not have it.
     fn get(&self, path: &str, options: GetOptions) -> Result<Option<GetResult>, ArchiveError> {
         let object = self.object_path(path)?;
         match self.runtime.block_on(self.store.get_opts(&object, options)) {

@@ -1,4 +1,4 @@
-//! Uploads files: small ones with one request, others in chunks of which a few are in memory.
+//! Uploads files: small ones with one request, others in chunks, a few of which are in memory.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,11 +7,11 @@ use object_store::aws::AmazonS3;
 use object_store::path::Path as ObjectPath;
 use object_store::{Attributes, ObjectStore, PutMultipartOptions, PutOptions, WriteMultipart};
 
-/// S3 wants 5 MiB at least.
+/// Size of a chunk; S3 requires at least 5 MiB.
 const CHUNK_BYTES: u64 = 8 << 20;
-/// S3 takes 10,000 chunks.
+/// Maximum number of chunks; S3 allows 10,000.
 const MAX_CHUNKS: u64 = 9_000;
-/// Chunks that are sent at the same time; one more is read in the meantime.
+/// Maximum number of chunks that are sent at the same time; one more is read in the meantime.
 const MAX_IN_FLIGHT: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub(super) enum UploadFailure {
     File(#[from] io::Error),
 }
 
-/// The object appears when all of it has arrived.
+/// Uploads a file. The object appears when all of it has arrived.
 pub(super) async fn upload_file(
     store: &AmazonS3,
     target: &ObjectPath,
@@ -44,7 +44,7 @@ pub(super) async fn upload_file(
     match send_chunks(&mut upload, &mut file, chunk_bytes).await {
         Ok(()) => upload.finish().await.map(drop).map_err(UploadFailure::from),
         Err(error) => {
-            // The first error says why; chunks that stay are the business of the bucket's lifecycle rules.
+            // The first error is the reason; the lifecycle rules of the bucket remove the remaining chunks.
             let _ = upload.abort().await;
             Err(error)
         }

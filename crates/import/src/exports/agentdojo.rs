@@ -93,7 +93,8 @@ fn read_block(session: &mut SessionBuilder, block: &Json) {
     }
 }
 
-/// AgentDojo names the tool in `function`, as a text. The shape of OpenAI occurs in logs that other tools wrote.
+/// Adds a call. AgentDojo names the tool in `function`, as a text. The shape of OpenAI occurs in logs that other
+/// tools wrote.
 fn add_call(session: &mut SessionBuilder, mut call: Json, at: Option<&str>) {
     let id = text_field(&call, "id").map(str::to_owned);
     if call.get("function").is_some_and(Json::is_object) {

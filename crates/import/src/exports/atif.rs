@@ -39,7 +39,7 @@ pub(crate) fn read_atif(object: Map<String, Json>, sink: &mut dyn ImportSink) ->
     read_trajectory(&mut document, &id, started_as, sink)
 }
 
-/// The key that ties a step to the session that it started.
+/// Returns the key that ties a step to the session that it started.
 fn reference_key(id: &str) -> String {
     format!("atif:{id}")
 }
@@ -83,7 +83,7 @@ struct TrajectoryReader<'a> {
     /// Claude Code's converter writes the steps of subagents among those of the main agent.
     sidechains: BTreeMap<String, SessionBuilder>,
     agent: Option<(String, Option<String>)>,
-    /// The first request of an earlier trajectory, copied in front of this one.
+    /// The first request of an earlier trajectory, copied before this one.
     copied_query: Option<String>,
     /// Whether any step has tool calls. Then a text that looks like a call is one only if something was run.
     has_tool_calls: bool,
@@ -123,7 +123,7 @@ impl<'a> TrajectoryReader<'a> {
         }
     }
 
-    /// What `gradus export` says about a turn.
+    /// Reads the fields that `gradus export` adds to a turn.
     fn read_own_extra(&mut self, step: &Json) {
         let Some(own) = step.get("extra").and_then(|extra| extra.get("gradus")) else { return };
         let annotations = own.get("annotations").cloned().unwrap_or_default();
@@ -237,7 +237,7 @@ impl<'a> TrajectoryReader<'a> {
         }
     }
 
-    /// A call, with its id and the number of its step.
+    /// Adds a call. Returns its id and the number of its step.
     fn add_call(
         &mut self,
         mut call: Json,
@@ -301,8 +301,9 @@ impl<'a> TrajectoryReader<'a> {
         self.add_unnamed_results(unnamed, &open, is_step_error, at);
     }
 
-    /// Results that name no call: as many as there are calls without a result belong to these in their order. One
-    /// result of several calls is what the agent saw of all of them, such as the screen after a list of commands.
+    /// Adds results that name no call. As many as there are calls without a result belong to these in their order.
+    /// One result for several calls is what the agent saw of all of them, such as the screen after a list of
+    /// commands.
     fn add_unnamed_results(&mut self, results: Vec<&mut Json>, open: &[u32], is_step_error: bool, at: Option<&str>) {
         let results: Vec<(String, ResultStatus)> = results
             .into_iter()
@@ -385,7 +386,7 @@ fn has_results(step: &Json) -> bool {
     results.and_then(Json::as_array).is_some_and(|results| !results.is_empty())
 }
 
-/// Whether the converters of Harbor and other writers mark a result as an error.
+/// Returns whether the converters of Harbor and other writers mark a result as an error.
 fn read_status(result: &Json) -> ResultStatus {
     let extra = result.get("extra");
     let metadata = extra.and_then(|extra| extra.get("tool_result_metadata"));
@@ -403,7 +404,7 @@ fn read_status(result: &Json) -> ResultStatus {
     if holders.into_iter().flatten().any(has_failed) { ResultStatus::Error } else { ResultStatus::Success }
 }
 
-/// Rewards and other outcomes in an `extra` object, of the run or of one step.
+/// Adds rewards and other outcomes in an `extra` object, of the run or of one step.
 fn add_outcomes(session: &mut SessionBuilder, extra: &Json, step_index: Option<u32>) {
     let named = OUTCOME_KEYS.iter().filter_map(|key| Some((*key, extra.get(*key)?)));
     let rewards = extra.get("rewards").and_then(Json::as_object);

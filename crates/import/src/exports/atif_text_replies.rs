@@ -1,11 +1,11 @@
 //! Replies whose calls are text, because the agent does not use the tool calls of its provider: the JSON of Terminus 2
-//! and the tags of OpenHands. ATIF keeps such replies as they are.
+//! and the tags of OpenHands. ATIF stores such replies unchanged.
 
 use serde_json::{Map, Value as Json};
 
 use crate::json_fields::{is_set, text_field};
 
-/// Where the example in the first request of OpenHands begins, and where the request itself stands.
+/// Marks of the example in the first request of OpenHands, and of the request itself.
 const EXAMPLE_MARK: &str = "--------------------- START OF EXAMPLE ---------------------";
 const TASK_MARK: &str = "--------------------- NEW TASK DESCRIPTION ---------------------";
 const TASK_END_MARK: &str = "--------------------- END OF NEW TASK DESCRIPTION ---------------------";
@@ -17,12 +17,12 @@ pub(super) struct TextReply {
     pub(super) calls: Vec<(String, Json)>,
 }
 
-/// Reads the calls of a reply; `None` if it has none in a known form.
+/// Reads a reply with calls in its text; `None` if it has none in a known form.
 pub(super) fn read_text_reply(message: &str) -> Option<TextReply> {
     read_terminus_reply(message).or_else(|| read_tagged_reply(message))
 }
 
-/// A JSON object with the commands. The calls have the names that Terminus' own converter gives them.
+/// Reads a JSON object with the commands. The calls have the names that Terminus' own converter gives them.
 fn read_terminus_reply(message: &str) -> Option<TextReply> {
     let start = message.find('{')?;
     let object = serde_json::Deserializer::from_str(&message[start..]).into_iter::<Json>().next()?.ok()?;
@@ -38,7 +38,7 @@ fn read_terminus_reply(message: &str) -> Option<TextReply> {
     Some(TextReply { thought: thoughts.collect::<Vec<_>>().join("\n"), calls })
 }
 
-/// `<function=name>` with `<parameter=key>value</parameter>` in it. OpenHands runs the first one of a reply.
+/// Reads `<function=name>` with `<parameter=key>value</parameter>` in it. OpenHands runs the first one of a reply.
 fn read_tagged_reply(message: &str) -> Option<TextReply> {
     let (thought, rest) = message.split_once("<function=")?;
     let (name, body) = rest.split_once('>')?;
@@ -57,7 +57,7 @@ fn read_tagged_reply(message: &str) -> Option<TextReply> {
     Some(TextReply { thought: thought.trim().to_owned(), calls })
 }
 
-/// The request without the example that OpenHands puts in front of it for models without tool calls.
+/// Returns the request without the example that OpenHands adds for models without tool calls.
 pub(super) fn strip_example(request: &str) -> &str {
     let task = request.contains(EXAMPLE_MARK).then(|| request.rsplit_once(TASK_MARK)).flatten();
     let Some((_, task)) = task else { return request };

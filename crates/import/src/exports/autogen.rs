@@ -24,7 +24,7 @@ const TYPED_MESSAGES: [&str; 9] = [
     "StopMessage",
     "SelectSpeakerEvent",
 ];
-/// Elements that prove a format.
+/// Number of first records by which a format is recognised.
 const PROOF_ELEMENTS: usize = 20;
 /// Keys that hold the chat history, in what AG2 and the studies of its logs write.
 const HISTORY_KEYS: [&str; 4] = ["chat_history", "messages", "trajectory", "history"];
@@ -70,7 +70,7 @@ fn has_tool_responses(record: &Json) -> bool {
     responses.is_some_and(|responses| responses.iter().any(|response| response.get("tool_call_id").is_some()))
 }
 
-/// The result of a task: its messages and why it stopped.
+/// Whether an object is the result of a task: its messages and why it stopped.
 pub(crate) fn is_task_result(object: &Map<String, Json>) -> bool {
     object.contains_key("stop_reason") && is_agent_chat(first_elements(object, "messages", PROOF_ELEMENTS))
 }
@@ -88,7 +88,8 @@ pub(crate) fn read_task_result(object: Map<String, Json>, sink: &mut dyn ImportS
     Ok(())
 }
 
-/// A chat with its history under one of the known keys. The senders must be named: other chats have the same keys.
+/// Whether an object is a chat with its history under one of the known keys. The senders must be named: other chats
+/// have the same keys.
 pub(crate) fn is_chat_document(object: &Map<String, Json>) -> bool {
     let Some(key) = HISTORY_KEYS.iter().find(|key| has_list(object, key)) else { return false };
     let messages = first_elements(object, key, PROOF_ELEMENTS);
@@ -123,7 +124,7 @@ pub(crate) fn read_chat_document(object: Map<String, Json>, sink: &mut dyn Impor
     Ok(())
 }
 
-/// The saved state of a team or an agent, from which it can be resumed.
+/// Whether an object is the saved state of a team or an agent, from which it can be resumed.
 pub(crate) fn is_saved_state(object: &Map<String, Json>) -> bool {
     let kind = object.get("type").and_then(Json::as_str).unwrap_or_default();
     kind.ends_with("State")
@@ -133,7 +134,7 @@ pub(crate) fn is_saved_state(object: &Map<String, Json>) -> bool {
             .any(|key| matches!(key.as_str(), "agent_states" | "llm_context" | "inner_team_state" | "message_thread"))
 }
 
-/// A line of the event log of the core: a call of a model or a tool.
+/// Whether an object is a line of the event log of the core: a call of a model or a tool.
 pub(crate) fn is_event_log(object: &Map<String, Json>) -> bool {
     let has_all = |keys: &[&str]| keys.iter().all(|key| object.contains_key(*key));
     match object.get("type").and_then(Json::as_str).unwrap_or_default() {

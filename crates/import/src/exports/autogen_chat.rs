@@ -14,7 +14,7 @@ use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 /// How the executor begins its report, in all versions: `exitcode: 0 (execution succeeded)`.
 const EXECUTION_REPORT: &str = "exitcode: ";
 
-/// Makes turns of the messages of one chat.
+/// Converts the messages of one chat to turns.
 #[derive(Default)]
 pub(super) struct ChatHistoryReader {
     session: SessionBuilder,
@@ -69,7 +69,7 @@ impl ChatHistoryReader {
         self.read_text(&name, &role, content, sink);
     }
 
-    /// Hands the chat over. `annotate` adds what the record says about all of it.
+    /// Ends the chat and hands its turns to the sink. `annotate` adds what the record says about all of it.
     pub(super) fn finish_with(mut self, annotate: impl FnOnce(&mut SessionBuilder), sink: &mut dyn ImportSink) {
         self.end_turn();
         if self.session.has_turn() {
@@ -152,8 +152,8 @@ impl ChatHistoryReader {
         }
     }
 
-    /// Makes calls of the code blocks of the last text, which were run with this result. The tool is named by the
-    /// language of the block. `false` if there are none.
+    /// Adds the code blocks of the last text as calls, which this result reports. The tool is named by the language
+    /// of the block. Returns `false` if there are none.
     fn run_pending_code(&mut self, report: &str, exit_code: i64) -> bool {
         let Some(text) = self.pending.take() else { return false };
         let (thought, blocks) = split_code(&text);
@@ -176,7 +176,7 @@ impl ChatHistoryReader {
     }
 }
 
-/// AutoGen writes `Error: ...` where a function raised or is not known.
+/// Classifies a result: AutoGen writes `Error: ...` if a function raised or is not known.
 fn read_status(content: &str) -> ResultStatus {
     if content.starts_with("Error: ") { ResultStatus::Error } else { ResultStatus::Success }
 }
@@ -189,13 +189,13 @@ fn first_line(content: &Json) -> String {
     }
 }
 
-/// The code in the first line of an executor's report.
+/// Reads the exit code in the first line of an executor's report.
 fn read_exit_code(line: &str) -> Option<i64> {
     let (code, rest) = line.strip_prefix(EXECUTION_REPORT)?.split_once(' ')?;
     (rest.starts_with("(execution succeeded") || rest.starts_with("(execution failed")).then(|| code.parse().ok())?
 }
 
-/// The text before the first code block, and all blocks with their languages.
+/// Splits a text into the text before the first code block, and all blocks with their languages.
 fn split_code(text: &str) -> (&str, Vec<(&str, &str)>) {
     let mut blocks = Vec::new();
     let mut rest = text;

@@ -10,7 +10,7 @@ use crate::session_builder::SessionBuilder;
 use crate::timestamps::read_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
-/// Makes turns of the messages of one chat.
+/// Converts the messages of one chat to turns.
 #[derive(Default)]
 pub(super) struct AgentChatReader {
     session: SessionBuilder,
@@ -72,7 +72,7 @@ impl AgentChatReader {
             "CodeExecutionEvent" => self.read_code_result(&message, at),
             // A message without a type is the task's result, which repeats the messages before it.
             "" if message.get("messages").is_none() => sink.report_bad_record("AutoGen message without a type"),
-            // Hand-overs, choices of the next speaker, streams of tokens and requests for input are no replies.
+            // Hand-overs, choices of the next speaker, streams of tokens and requests for input are not replies.
             _ => {}
         }
     }
@@ -95,7 +95,7 @@ impl AgentChatReader {
         }
     }
 
-    /// A new reply. The thought of a reply is an event in front of its calls.
+    /// Begins a new reply. The thought of a reply is an event before its calls.
     fn begin_reply(&mut self, at: Option<&str>) {
         self.answer = None;
         if std::mem::take(&mut self.has_thought) {
@@ -117,7 +117,7 @@ impl AgentChatReader {
         }
     }
 
-    /// Code that the agent wrote to be run. The tool is named by its language.
+    /// Reads code that the agent wrote to be run. The tool is named by its language.
     fn read_code(&mut self, message: &Json, at: Option<&str>) {
         self.begin_reply(at);
         self.code_steps.clear();
@@ -129,7 +129,7 @@ impl AgentChatReader {
         }
     }
 
-    /// All code blocks of a message are run one behind the other and have one result.
+    /// Reads the result of code. All code blocks of a message are run in order and have one result.
     fn read_code_result(&mut self, message: &Json, at: Option<&str>) {
         let result = message.get("result").unwrap_or(&Json::Null);
         let has_failed = result.get("exit_code").and_then(Json::as_i64).is_some_and(|code| code != 0);

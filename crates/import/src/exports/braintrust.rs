@@ -10,8 +10,8 @@ use super::span_record::{
 };
 use crate::import_sink::{ImportError, ImportSink};
 
-/// Whether an object is a row: only Braintrust has a root and a list of parents beside the id of the span. Rows of
-/// datasets have these ids as well, but record no work.
+/// Whether an object is a row: only Braintrust has a root and a list of parents in addition to the id of the span.
+/// Rows of datasets have these ids as well, but record no work.
 pub(crate) fn matches_row(object: &Map<String, Json>) -> bool {
     let has = |key: &str| object.contains_key(key);
     if text_under(object, &["dataset_id"]).is_some() && !has("span_attributes") {
@@ -102,7 +102,7 @@ pub(crate) fn read_row(mut row: Map<String, Json>, sink: &mut dyn ImportSink) ->
     Ok(())
 }
 
-/// Tokens of a model call. Braintrust counts cached tokens within `prompt_tokens`.
+/// Reads the tokens of a model call. Braintrust counts cached tokens within `prompt_tokens`.
 fn read_metrics(metrics: &Json) -> ReportedUsage {
     ReportedUsage {
         prompt: count_under(metrics, &["prompt_tokens"]),
@@ -112,7 +112,7 @@ fn read_metrics(metrics: &Json) -> ReportedUsage {
     }
 }
 
-/// Scores of a row: numbers from 0 to 1, null where a scorer returned none.
+/// Adds the scores of a row: numbers from 0 to 1, null where a scorer returned none.
 fn add_scores(row: &Map<String, Json>, trace: TraceId, span: SpanId, sink: &mut dyn ImportSink) {
     let scores = decode_json_text(row.get("scores").cloned().unwrap_or_default());
     for (name, score) in scores.as_object().into_iter().flatten() {

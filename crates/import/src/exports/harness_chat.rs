@@ -14,10 +14,10 @@ use crate::json_fields::{content_text, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
-/// Characters of a name in a message about a bad record.
+/// Maximum number of characters of a name in a message about a bad record.
 const MAX_QUOTED_CHARS: usize = 80;
 
-/// An id for a run that records none: the same for the same content, whatever file it is in.
+/// Returns an id for a run that records none: the same for the same content, whatever file it is in.
 pub(super) fn content_id(prefix: &str, record: &Json) -> String {
     let mut hasher = ContentHasher(Xxh3::new());
     // Writing to a hasher does not fail.
@@ -39,12 +39,13 @@ impl io::Write for ContentHasher {
     }
 }
 
-/// The fields of an object as a JSON value, so that the helpers of [`crate::json_fields`] apply.
+/// Returns the fields of an object as a JSON value, so that the helpers of [`crate::json_fields`] apply.
 pub(super) fn object_value(object: Map<String, Json>) -> Json {
     Json::Object(object)
 }
 
-/// Hands the turns of a run over. A run without any message is an error: its file would be read as nothing.
+/// Ends a run and hands its turns to the sink. A run without any message is an error: its file would be read as
+/// nothing.
 pub(super) fn finish_run(session: SessionBuilder, name: &str, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
     if !session.has_turn() {
         return Err(ImportError::new(format!("{name} without a conversation in it")));
@@ -53,7 +54,7 @@ pub(super) fn finish_run(session: SessionBuilder, name: &str, sink: &mut dyn Imp
     Ok(())
 }
 
-/// The same for a file of records, which has no result of its own.
+/// Does the same for a file of records; a failure is reported to the sink.
 pub(super) fn finish_or_report(session: SessionBuilder, sink: &mut dyn ImportSink) {
     if session.has_turn() {
         session.finish(sink);
@@ -67,14 +68,14 @@ pub(super) fn has_list(object: &Map<String, Json>, key: &str) -> bool {
     object.get(key).is_some_and(Json::is_array)
 }
 
-/// The first elements of a list; none if the key is missing or has another type.
+/// Returns the first elements of a list; none if the key is missing or has another type.
 pub(super) fn first_elements<'a>(object: &'a Map<String, Json>, key: &str, count: usize) -> &'a [Json] {
     let list = object.get(key).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     &list[..list.len().min(count)]
 }
 
-/// An outcome as an annotation: numbers are scores, booleans both, texts labels. `None` for other values, which say
-/// nothing about the run.
+/// Returns an outcome as an annotation: numbers are scores, booleans both, texts labels. `None` for other values,
+/// which do not describe the run.
 pub(super) fn outcome_annotation(name: &str, value: &Json) -> Option<RecordedAnnotation> {
     let (label, score) = match value {
         Json::Bool(flag) => (Some(flag.to_string()), Some(f64::from(u8::from(*flag)))),
@@ -93,7 +94,7 @@ pub(super) fn add_outcome(session: &mut SessionBuilder, record: &Json, key: &str
     }
 }
 
-/// Tools as OpenAI's function schema has them, with or without the wrapper around the function.
+/// Reads tools in OpenAI's function schema, with or without the wrapper around the function.
 pub(super) fn read_tool_definitions(list: &Json) -> Vec<ToolDefinition> {
     let read = |tool: &Json| {
         let function = tool.get("function").unwrap_or(tool);
@@ -107,7 +108,7 @@ pub(super) fn read_tool_definitions(list: &Json) -> Vec<ToolDefinition> {
     list.as_array().into_iter().flatten().filter_map(read).collect()
 }
 
-/// A text, or the texts of a list of parts or of lines, joined by line feeds.
+/// Returns a text, or the texts of a list of parts or of lines, joined by line feeds.
 pub(super) fn joined_text(content: &Json) -> String {
     match content {
         Json::String(text) => text.clone(),
@@ -122,7 +123,7 @@ pub(super) fn joined_text(content: &Json) -> String {
     }
 }
 
-/// The text of a result. Images and audio among the parts have none.
+/// Returns the text of a result. Images and audio among the parts have none.
 pub(super) fn result_content(content: Json) -> String {
     match &content {
         Json::Array(parts) if parts.iter().any(|part| text_field(part, "type").is_some()) => joined_text(&content),
@@ -130,7 +131,7 @@ pub(super) fn result_content(content: Json) -> String {
     }
 }
 
-/// A reply: its reasoning, text and calls. Returns the numbers of its steps.
+/// Adds a reply: its reasoning, text and calls. Returns the numbers of its steps.
 pub(super) fn add_reply(session: &mut SessionBuilder, message: &ChatMessage<'_>, at: Option<&str>) -> Vec<u32> {
     let mut steps = Vec::new();
     session.begin_separate_reply(at);
@@ -151,7 +152,7 @@ pub(super) fn add_reply(session: &mut SessionBuilder, message: &ChatMessage<'_>,
     steps
 }
 
-/// The results in a message. A result of an unknown call is reported.
+/// Adds the results in a message. A result of an unknown call is reported.
 pub(super) fn add_results(
     session: &mut SessionBuilder,
     message: &ChatMessage<'_>,
@@ -167,7 +168,7 @@ pub(super) fn add_results(
     }
 }
 
-/// A result, reported if its call is not in the current turn.
+/// Adds a result, or reports it if its call is not in the current turn.
 pub(super) fn add_result_or_report(
     session: &mut SessionBuilder,
     result: &ImportedResult<'_>,
@@ -179,7 +180,7 @@ pub(super) fn add_result_or_report(
     }
 }
 
-/// One message of a plain chat: a system message sets the instructions, a user message begins a turn.
+/// Adds one message of a plain chat: a system message sets the instructions, a user message begins a turn.
 pub(super) fn add_chat_message(
     session: &mut SessionBuilder,
     message: &ChatMessage<'_>,
@@ -201,7 +202,8 @@ pub(super) fn add_chat_message(
     }
 }
 
-/// Token counts in the spellings of OpenAI, Anthropic and LiteLLM. Anthropic counts cached tokens apart from the input.
+/// Reads token counts in the spellings of OpenAI, Anthropic and LiteLLM. Anthropic does not count cached tokens as
+/// input.
 pub(super) fn read_usage(usage: &Json) -> Option<TokenUsage> {
     let count = |keys: &[&str]| keys.iter().find_map(|key| usage.get(*key).and_then(Json::as_u64));
     let detail = |holder: &str| {

@@ -15,7 +15,7 @@ use crate::session_builder::SessionBuilder;
 use crate::timestamps::parse_timestamp;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
-/// How a text that is stored apart is named, in present and in older logs.
+/// Prefixes of references to texts that are stored separately, in present and in older logs.
 const ATTACHMENT_SCHEMES: [&str; 2] = ["attachment://", "tc://"];
 /// The tool with which agents hand in their answer.
 const SUBMIT_TOOL: &str = "submit";
@@ -44,7 +44,7 @@ pub(crate) fn read_inspect_log(object: Map<String, Json>, sink: &mut dyn ImportS
     Ok(())
 }
 
-/// A sample in a file of its own, as it is taken out of an archive.
+/// Whether an object is a sample in a file of its own, as it is extracted from an archive.
 pub(crate) fn is_inspect_sample(object: &Map<String, Json>) -> bool {
     let keys = ["id", "epoch", "input", "target", "output", "scores"];
     let known = keys.iter().filter(|key| object.contains_key(**key)).count();
@@ -70,7 +70,8 @@ pub(super) struct EvalHeader {
 }
 
 impl EvalHeader {
-    /// From the object that has `eval` in it: a whole log, `header.json` or `_journal/start.json` of an archive.
+    /// Reads the header from the object that has `eval` in it: a whole log, `header.json` or `_journal/start.json` of
+    /// an archive.
     pub(super) fn from_log(log: &Json) -> EvalHeader {
         let eval = log.get("eval").unwrap_or(&Json::Null);
         let run_id = ["eval_id", "task_id", "run_id"].iter().find_map(|key| text_field(eval, key)).map(str::to_owned);
@@ -211,7 +212,7 @@ impl SampleReader {
         }
     }
 
-    /// A part of a reply. A `tool_use` is a call that the provider ran itself, with its result.
+    /// Reads a part of a reply. A `tool_use` is a call that the provider ran itself, with its result.
     fn read_part(&mut self, mut part: Json, sink: &mut dyn ImportSink) {
         match text_field(&part, "type") {
             Some("text") => {
@@ -274,7 +275,7 @@ impl SampleReader {
     }
 }
 
-/// The answer that the agent handed in with a call, if its last one did that.
+/// Returns the answer that the agent submitted with its last call, if it did.
 fn submitted_answer<'a>(output: &'a Json, last_call: &str, last_result: &'a str) -> Option<&'a str> {
     let completion = output.get("completion").and_then(Json::as_str).unwrap_or_default();
     let is_submitted = last_call == SUBMIT_TOOL || (!last_call.is_empty() && last_result.trim() == completion.trim());
@@ -282,7 +283,7 @@ fn submitted_answer<'a>(output: &'a Json, last_call: &str, last_result: &'a str)
     Some(answer).filter(|answer| is_submitted && !answer.trim().is_empty())
 }
 
-/// The text that a reference stands for; other texts as they are.
+/// Returns the text that a reference names; other texts unchanged.
 fn resolve_text<'a>(attachments: &'a HashMap<String, String>, text: &'a str) -> &'a str {
     let hash = ATTACHMENT_SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme));
     hash.and_then(|hash| attachments.get(hash)).map_or(text, String::as_str)
@@ -306,7 +307,7 @@ fn resolve_values(attachments: &HashMap<String, String>, value: &mut Json) {
     }
 }
 
-/// The tokens of the model under test. Others, such as that of a grader, are no work of the agent.
+/// Adds the tokens of the model under test. Those of others, such as a grader, are not the agent's.
 fn add_usage(session: &mut SessionBuilder, usage: &Json, model: Option<&str>) {
     let Some(models) = usage.as_object() else { return };
     let own = model.and_then(|model| models.get_key_value(model)).or_else(|| models.iter().next());
@@ -321,7 +322,7 @@ fn add_usage(session: &mut SessionBuilder, usage: &Json, model: Option<&str>) {
     session.set_usage(tokens, Some(model), cost);
 }
 
-/// Scores by the names of their scorers. A scorer with several values has one annotation for each.
+/// Adds scores by the names of their scorers. A scorer with several values has one annotation for each.
 fn add_scores(session: &mut SessionBuilder, scores: &Json) {
     for (name, score) in scores.as_object().into_iter().flatten() {
         let value = score.get("value").unwrap_or(score);
@@ -339,7 +340,8 @@ fn add_scores(session: &mut SessionBuilder, scores: &Json) {
     }
 }
 
-/// Inspect's letters for correct, partial, incorrect and no answer count as Inspect itself counts them.
+/// Returns a score as an annotation. Inspect's letters for correct, partial, incorrect and no answer count as in
+/// Inspect.
 fn score_annotation(name: &str, value: &Json) -> Option<RecordedAnnotation> {
     let mut annotation = outcome_annotation(name, value)?;
     annotation.score = annotation.score.or(match annotation.label.as_deref() {

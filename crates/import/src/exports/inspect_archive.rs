@@ -1,5 +1,5 @@
-//! Inspect's archives (`.eval`): a zip with `header.json` and one JSON file for each sample, compressed with deflate or,
-//! since 2026, with Zstandard. Only what Inspect writes is read: no encryption, no archives of several parts.
+//! Inspect's archives (`.eval`): a zip with `header.json` and one JSON file for each sample, compressed with deflate
+//! or, since 2026, with Zstandard. Only what Inspect writes is read: no encryption, no archives of several parts.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,14 +9,15 @@ use serde_json::Value as Json;
 use super::inspect::{EvalHeader, InspectSample};
 use crate::import_sink::{ImportError, ImportSink};
 
-/// What an archive may expand to. An archive is content of unknown origin, and a few kilobytes can hold gigabytes.
+/// Limits on the expanded size of an archive. It is content of unknown origin, and a few kilobytes can hold
+/// gigabytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ArchiveLimits {
-    /// Bytes of one file in the archive.
+    /// Maximum size of one file in the archive, in bytes.
     pub max_entry_bytes: u64,
-    /// Bytes of all files that are read.
+    /// Maximum size of all files that are read, in bytes.
     pub max_total_bytes: u64,
-    /// Files in the archive.
+    /// Maximum number of files in the archive.
     pub max_entries: u64,
 }
 
@@ -87,7 +88,7 @@ impl<R: Read + Seek> ArchiveReader<R> {
         serde_json::from_slice(&bytes).map_err(io::Error::other)
     }
 
-    /// The bytes of a file. The stated size is not trusted.
+    /// Reads the bytes of a file. The stated size is not trusted.
     fn read_entry(&mut self, entry: &ArchiveEntry) -> io::Result<Vec<u8>> {
         if entry.is_encrypted {
             return Err(io::Error::other("the file is encrypted"));
@@ -118,8 +119,8 @@ impl<R: Read + Seek> ArchiveReader<R> {
     }
 }
 
-/// Reads the directory at the end of the archive (APPNOTE 4.3.12 to 4.3.16), with the 64-bit extension. A name that
-/// occurs twice stands for the later file, because Inspect appends to its archives.
+/// Reads the directory at the end of the archive (APPNOTE 4.3.12 to 4.3.16), with the 64-bit extension. Of entries
+/// with the same name the last counts, because Inspect appends to its archives.
 fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Result<Vec<ArchiveEntry>, ImportError> {
     let fail = |error: io::Error| ImportError::new(format!("zip archive: {error}"));
     let (start, size, count) = find_directory(reader).map_err(fail)?;
@@ -149,7 +150,7 @@ fn read_directory(reader: &mut (impl Read + Seek), limits: ArchiveLimits) -> Res
     Ok(entries)
 }
 
-/// The first entry of a directory, and what stands behind it.
+/// Parses the first entry of a directory. Returns it and the rest.
 fn split_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
     let fixed = directory.get(..46).filter(|fixed| fixed.starts_with(b"PK\x01\x02"))?;
     let lengths = [28, 30, 32].map(|offset| usize::from(read_u16(fixed, offset)));
@@ -158,7 +159,7 @@ fn split_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
     let behind = directory.get(46 + lengths.iter().sum::<usize>()..)?;
     let (mut packed_bytes, plain_bytes, mut offset) =
         (u64::from(read_u32(fixed, 20)), read_u32(fixed, 24), u64::from(read_u32(fixed, 42)));
-    // Values that do not fit stand in the extra field 1, in this order: plain size, packed size, offset.
+    // Values that do not fit are in the extra field 1, in this order: plain size, compressed size, offset.
     let mut wide = wide_values(extra);
     if plain_bytes == u32::MAX {
         wide.next();
@@ -179,7 +180,7 @@ fn split_entry(directory: &[u8]) -> Option<(ArchiveEntry, &[u8])> {
     Some((entry, behind))
 }
 
-/// The values of the extra field for 64-bit sizes.
+/// Returns the values of the extra field for 64-bit sizes.
 fn wide_values(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     let mut field: &[u8] = &[];
     while extra.len() >= 4 {
@@ -193,9 +194,9 @@ fn wide_values(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     field.chunks_exact(8).map(|chunk| read_u64(chunk, 0))
 }
 
-/// Where the directory begins, its size and the number of its entries.
+/// Returns the offset of the directory, its size and the number of its entries.
 fn find_directory(reader: &mut (impl Read + Seek)) -> io::Result<(u64, u64, u64)> {
-    // The end record has 22 bytes and a comment of at most 64 KiB behind it.
+    // The end record has 22 bytes and a comment of at most 64 KiB after it.
     const MAX_TAIL: u64 = 22 + 0xFFFF;
     let end = reader.seek(SeekFrom::End(0))?;
     let tail_start = end.saturating_sub(MAX_TAIL);
@@ -227,7 +228,7 @@ fn read_array<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A little-endian number. The callers have checked the length.
+/// Reads a little-endian number. The callers have checked the length.
 fn read_u16(bytes: &[u8], offset: usize) -> u16 {
     u16::from_le_bytes([bytes[offset], bytes[offset + 1]])
 }

@@ -1,5 +1,5 @@
-//! Jaeger's JSON, as its API and its user interface write it: traces with spans, references and typed tags. The tags are
-//! the attributes of OpenTelemetry; lists and maps among them are JSON text.
+//! Jaeger's JSON, as its API and its user interface write it: traces with spans, references and typed tags. The tags
+//! are the attributes of OpenTelemetry; lists and maps among them are JSON text.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,12 +17,12 @@ pub(crate) fn matches_trace(object: &Map<String, Json>) -> bool {
     first.and_then(Json::as_object).is_some_and(looks_like_span)
 }
 
-/// Whether an object is a span by itself, as stores of Jaeger keep them.
+/// Whether an object is a span by itself, as stores of Jaeger have them.
 pub(crate) fn matches_span(object: &Map<String, Json>) -> bool {
     object.contains_key("traceID") && looks_like_span(object)
 }
 
-/// The spelling of these names is Jaeger's own.
+/// Whether an object is a span, by names whose spelling is Jaeger's own.
 fn looks_like_span(span: &Map<String, Json>) -> bool {
     let marks = ["references", "startTime", "processID", "process", "parentSpanID", "tags"];
     span.contains_key("spanID")
@@ -76,7 +76,7 @@ fn read_spans(trace: &Map<String, Json>, sink: &mut dyn ImportSink) {
     }
 }
 
-/// A process is the resource of its spans.
+/// Reads a process, which is the resource of its spans.
 fn read_process(process: &Json) -> SpanResource {
     let mut attributes = read_tags(process.get("tags"));
     let service = process.get("serviceName").and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -124,7 +124,7 @@ fn add_jaeger_span(
     span.add_to(sink);
 }
 
-/// Status and scope, which exporters to Jaeger and Zipkin write as attributes.
+/// Sets status and scope, which exporters to Jaeger and Zipkin write as attributes.
 pub(super) fn set_otel_fields(attributes: &AttributeList<'_>, span: &mut SpanRecord) {
     let is_error = match attributes.get("otel.status_code") {
         Some(code) => code.as_str().is_some_and(|code| code.eq_ignore_ascii_case("error")),
@@ -144,7 +144,7 @@ pub(super) fn set_otel_fields(attributes: &AttributeList<'_>, span: &mut SpanRec
     span.set_scope(scope.unwrap_or_default());
 }
 
-/// Tags: `[{"key", "type", "value"}]`. The values have their types, except that very large integers are texts.
+/// Reads tags: `[{"key", "type", "value"}]`. The values have their types, except that very large integers are texts.
 fn read_tags(tags: Option<&Json>) -> AttributeList<'static> {
     let tags = tags.and_then(Json::as_array).into_iter().flatten();
     let tags = tags.filter_map(|tag| {
@@ -161,7 +161,7 @@ fn read_tags(tags: Option<&Json>) -> AttributeList<'static> {
     AttributeList(tags.collect())
 }
 
-/// A log is an event of the span. Its field `event` is the name.
+/// Reads a log, which is an event of the span. Its field `event` is the name.
 fn read_log(log: &Json) -> SpanEvent<'static> {
     let attributes = read_tags(log.get("fields"));
     let name = attributes.get_text("event").or_else(|| attributes.get_text("name")).unwrap_or_default().to_owned();

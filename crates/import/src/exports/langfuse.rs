@@ -18,7 +18,7 @@ use crate::import_sink::{ImportError, ImportSink};
 const OBSERVATION_TYPES: [&str; 10] =
     ["SPAN", "GENERATION", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"];
 
-/// Fields of an observation, two of which prove it beside its type.
+/// Fields of an observation. Two of them prove it, in addition to its type.
 const OBSERVATION_FIELDS: [&str; 16] = [
     "parentObservationId",
     "parent_observation_id",
@@ -43,7 +43,7 @@ pub(crate) fn matches_observation(object: &Map<String, Json>) -> bool {
     text_under(object, &["traceId", "trace_id"]).is_some() && looks_like_observation(object)
 }
 
-/// Whether an object is an observation, apart from its trace, which the observations of a trace need not repeat.
+/// Whether an object is an observation. It need not repeat the id of its trace.
 fn looks_like_observation(object: &Map<String, Json>) -> bool {
     let kind = object.get("type").and_then(Json::as_str).unwrap_or_default();
     OBSERVATION_TYPES.contains(&kind)
@@ -167,7 +167,7 @@ fn add_trace_span(mut trace: Map<String, Json>, sink: &mut dyn ImportSink) -> Re
     Ok(TracePart { trace: trace_id, root: Some(root_id), session })
 }
 
-/// What an observation shares with the others of its trace.
+/// Fields that an observation shares with the others of its trace.
 #[derive(Debug, Default)]
 struct TracePart {
     trace: TraceId,
@@ -241,7 +241,8 @@ fn add_observation_span(
     Ok(())
 }
 
-/// Input or output of a trace or an observation. Integrations over OTLP write it as JSON text, sometimes twice.
+/// Decodes input or output of a trace or an observation. Integrations over OTLP write it as JSON text, sometimes
+/// twice.
 fn decode_content(content: Json) -> Json {
     let inner = match &content {
         Json::String(text) if text.starts_with('"') => serde_json::from_str::<String>(text).ok(),
@@ -257,8 +258,8 @@ fn is_tool_message(output: &Json) -> bool {
     is_plain || class == Some("ToolMessage")
 }
 
-/// The tools on offer stand beside the messages, or among them: Langfuse's LangChain handler appends each definition as
-/// a message of the role `tool`, which is no result of one.
+/// Separates the available tools from the messages. Langfuse's LangChain handler appends each definition as a message
+/// of the role `tool`, which is not a result.
 fn split_offered_tools(input: Json) -> (Json, Json) {
     let is_definition = |message: &Json| {
         message.get("role").is_some_and(|role| role == "tool")
@@ -279,8 +280,8 @@ fn split_offered_tools(input: Json) -> (Json, Json) {
     }
 }
 
-/// Tokens and cost of a generation. `usageDetails` has one entry for each kind of tokens, and cached ones are not part
-/// of `input`, so all kinds of input are added.
+/// Reads tokens and cost of a generation. `usageDetails` has one entry for each kind of tokens, and `input` excludes
+/// cached ones, so all kinds of input are added.
 fn read_observation_usage(record: &Map<String, Json>) -> ReportedUsage {
     let field = |names: &[&str]| {
         let value = names.iter().find_map(|name| record.get(*name).filter(|value| !value.is_null())).cloned();
@@ -309,7 +310,7 @@ fn read_observation_usage(record: &Map<String, Json>) -> ReportedUsage {
     }
 }
 
-/// A score of a trace or of one of its observations.
+/// Adds a score of a trace or of one of its observations.
 fn add_score(score: &Json, trace: TraceId, sink: &mut dyn ImportSink) {
     let text = |names: &[&str]| score.as_object().and_then(|score| text_under(score, names));
     let Some(name) = text(&["name"]) else {

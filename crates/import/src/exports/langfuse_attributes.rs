@@ -7,7 +7,8 @@ use serde_json::{Map, Value as Json};
 
 use super::span_record::{SpanRecord, decode_json_text, take_field, text_under};
 
-/// Langfuse keeps the attributes of spans that came over OTLP in the metadata, except those that it understands itself.
+/// The attributes of a span that came over OTLP. Langfuse keeps them in the metadata, except those that it
+/// understands itself.
 #[derive(Debug, Default)]
 pub(super) struct RecordedAttributes(Map<String, Json>);
 
@@ -30,8 +31,8 @@ impl RecordedAttributes {
         self.0.keys().any(|key| key.starts_with(&list) || *key == genai)
     }
 
-    /// Whether the span is marked as the run of a tool without the name of one. BeeAI records events around a run so;
-    /// as steps they would be calls that nobody made.
+    /// Whether the span is marked as the run of a tool without the name of one. BeeAI records events around a run
+    /// like that; as steps they would be calls that nobody made.
     pub(super) fn is_nameless_tool(&self) -> bool {
         self.text(&["openinference.span.kind"]) == Some("TOOL")
             && self.text(&["gen_ai.tool.name", "tool.name"]).is_none()

@@ -91,7 +91,7 @@ struct RunIds {
 }
 
 impl RunIds {
-    /// A run states its trace and its parent, or its `dotted_order` does: `<time>Z<root id>.….<time>Z<run id>`. Nested
+    /// Reads trace and parent, from their fields or from `dotted_order`: `<time>Z<root id>.….<time>Z<run id>`. Nested
     /// runs need neither.
     fn from_run(run: &Map<String, Json>, above: Option<&RunIds>) -> Option<RunIds> {
         let id = text_under(run, &["id", "run_id"])?;
@@ -109,7 +109,7 @@ impl RunIds {
     }
 }
 
-/// The id in a segment of a dotted order: what is behind the time, which ends in `Z`.
+/// Returns the id in a segment of a dotted order: what follows the time, which ends in `Z`.
 fn order_segment_id(segment: &str) -> Option<&str> {
     segment.split_once('Z').map(|(_, id)| id).filter(|id| !id.is_empty())
 }
@@ -171,8 +171,8 @@ fn add_run_span(mut run: Map<String, Json>, ids: &RunIds, sink: &mut dyn ImportS
     add_feedback(&run, ids, sink);
 }
 
-/// Tokens of a model call. The fields of the run are the server's own count; runs that never were at a server have what
-/// the model reported.
+/// Reads the tokens of a model call. The fields of the run are the server's own count; runs that were never sent to a
+/// server have what the model reported.
 fn read_run_usage(run: &Json, metadata: &Json, outputs: &Json) -> ReportedUsage {
     let mut usage = ReportedUsage {
         prompt: count_under(run, &["prompt_tokens"]),
@@ -200,7 +200,7 @@ fn read_run_usage(run: &Json, metadata: &Json, outputs: &Json) -> ReportedUsage 
     usage
 }
 
-/// Models that complete a text get `{"prompts": ["…"]}`. Agents use batches of one.
+/// Returns the prompt of a completion request: `{"prompts": ["…"]}`. Agents use batches of one.
 fn unwrap_prompt(inputs: Json) -> Json {
     match inputs.get("prompts").and_then(Json::as_array).map(Vec::as_slice) {
         Some([Json::String(prompt)]) => Json::String(prompt.clone()),
@@ -208,7 +208,7 @@ fn unwrap_prompt(inputs: Json) -> Json {
     }
 }
 
-/// LangChain's tracer records the arguments of a tool as one text, `{"input": "{'city': 'Paris'}"}`.
+/// Returns the arguments of a tool, which LangChain's tracer records as one text: `{"input": "{'city': 'Paris'}"}`.
 fn unwrap_tool_inputs(inputs: Json) -> Json {
     match inputs {
         Json::Object(mut object) if object.len() == 1 => match object.remove("input") {
@@ -229,7 +229,8 @@ fn unwrap_tool_inputs(inputs: Json) -> Json {
     }
 }
 
-/// Older tracers record the printed form of a tool message: `content='…' name='…' tool_call_id='…'`.
+/// Returns the output of a tool. Older tracers record the printed form of a tool message: `content='…' name='…'
+/// tool_call_id='…'`.
 fn unwrap_tool_outputs(outputs: Json) -> Json {
     let printed = outputs.get("output").and_then(Json::as_str).and_then(parse_printed_message);
     printed.unwrap_or(outputs)
@@ -250,7 +251,7 @@ fn parse_printed_message(text: &str) -> Option<Json> {
     message.get("tool_call_id").is_some_and(Json::is_string).then_some(Json::Object(message))
 }
 
-/// `feedback_stats` has the average of each kind of feedback; `feedback` its entries, where an export includes them.
+/// Adds feedback. `feedback_stats` has the average of each kind, `feedback` the entries, if an export includes them.
 fn add_feedback(run: &Map<String, Json>, ids: &RunIds, sink: &mut dyn ImportSink) {
     // Tables have it as JSON text.
     let stats = decode_json_text(run.get("feedback_stats").cloned().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! mini-SWE-agent's trajectories: chat messages whose actions are bash code blocks in the text (version 1) or calls of a
-//! tool named `bash` (version 2), and whose results are user or tool messages.
+//! mini-SWE-agent's trajectories: chat messages whose actions are bash code blocks in the text (version 1) or calls
+//! of a tool named `bash` (version 2), and whose results are user or tool messages.
 
 use gradus_core::message::{ArgumentsText, MessagePart, message_from_json};
 use gradus_core::trajectory::DefectKind;
@@ -184,7 +184,7 @@ impl RunReader {
         self.add_usage(extra.get("response"));
     }
 
-    /// A reply as OpenAI's Responses API has it: a list of items.
+    /// Reads a reply of OpenAI's Responses API: a list of items.
     fn read_response(&mut self, items: Vec<Json>, response: &Json, at: Option<&str>) {
         (self.open_step, self.waiting_steps) = (None, Vec::new());
         self.session.begin_separate_reply(at);
@@ -268,7 +268,8 @@ fn is_interruption(extra: &Json) -> bool {
     matches!(text_field(extra, "interrupt_type"), Some("UserInterruption" | "UserNewTask"))
 }
 
-/// The text before the only bash code block of a reply, and the command in it. `None` if there is not exactly one.
+/// Returns the text before the only bash code block of a reply, and the command in it. `None` if there is not exactly
+/// one.
 fn split_action(content: &str) -> Option<(&str, &str)> {
     for fence in ACTION_FENCES {
         let Some(start) = content.find(fence) else { continue };
@@ -282,10 +283,10 @@ fn split_action(content: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The exit code in a result as the agent sees it: `<returncode>1</returncode>`, or a JSON object.
+/// Reads the exit code in a result as the agent sees it: `<returncode>1</returncode>`, or a JSON object.
 fn read_return_code(content: &str) -> Option<i64> {
     let content = content.trim_start();
-    // An exception of the environment stands in front of it.
+    // An exception of the environment comes before it.
     let behind = content.strip_prefix("<exception>").and_then(|rest| rest.split_once("</exception>"));
     let tagged = behind.map_or(content, |(_, rest)| rest.trim_start());
     if let Some(rest) = tagged.strip_prefix("<returncode>") {

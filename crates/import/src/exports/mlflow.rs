@@ -1,5 +1,5 @@
-//! MLflow traces: `info` and `data` with spans, in the schemas of versions 2 and 3, and single spans. All attributes are
-//! JSON-encoded texts.
+//! MLflow traces: `info` and `data` with spans, in the schemas of versions 2 and 3, and single spans. All attributes
+//! are JSON-encoded texts.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -92,7 +92,7 @@ fn read_trace_parts(info: &Json, mut data: Json, sink: &mut dyn ImportSink) -> R
     Ok(())
 }
 
-/// Reads one span. Numbers that MLflow added to its name cannot be told from the name itself.
+/// Reads one span. A number that MLflow added to its name cannot be distinguished from the name itself.
 pub(crate) fn read_span(object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
     add_mlflow_span(object, None, sink).map(drop)
 }
@@ -155,8 +155,9 @@ fn span_name(record: &Map<String, Json>) -> Option<&str> {
     record.get("name")?.as_str()
 }
 
-/// Names of which MLflow numbered all spans of a trace: `get_weather_1`, `get_weather_2`. Newer versions leave names
-/// alone, so a number counts as added only if there are a first and a second one and none without a number.
+/// Finds the names that MLflow numbered in all spans of a trace: `get_weather_1`, `get_weather_2`. Newer versions do
+/// not change names, so a number counts as added only if there are a first and a second one and none without a
+/// number.
 fn find_repeated_names(spans: &[Json]) -> HashSet<String> {
     let names: HashSet<&str> = spans.iter().filter_map(|span| span_name(span.as_object()?)).collect();
     let stems = names.iter().filter_map(|name| name.strip_suffix("_1"));
@@ -164,14 +165,15 @@ fn find_repeated_names(spans: &[Json]) -> HashSet<String> {
     stems.filter(is_numbered).map(str::to_owned).collect()
 }
 
-/// The name without the number that MLflow added; `None` if it added none.
+/// Returns the name without the number that MLflow added; `None` if it added none.
 fn repeated_stem(name: &str, repeated: &HashSet<String>) -> Option<String> {
     let (stem, number) = name.rsplit_once('_')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && repeated.contains(stem)).then(|| stem.to_owned())
 }
 
-/// A tool of LangChain has its arguments as one printed dictionary; a decorated function has them by name.
+/// Returns the arguments of a tool. A tool of LangChain has one printed dictionary; a decorated function has them by
+/// name.
 fn unwrap_tool_input(input: Json) -> Json {
     match input {
         Json::Object(mut object) if object.len() == 1 && object.get("kwargs").is_some_and(Json::is_object) => {
@@ -210,7 +212,7 @@ fn set_model_call(attributes: &mut Map<String, Json>, input: Json, output: Json,
     }
 }
 
-/// MLflow normalises the counts of all providers: cached tokens are part of the input.
+/// Reads token counts, which MLflow normalises for all providers: cached tokens are part of the input.
 fn read_token_usage(usage: &Json) -> ReportedUsage {
     ReportedUsage {
         prompt: count_under(usage, &["input_tokens"]),
@@ -220,7 +222,7 @@ fn read_token_usage(usage: &Json) -> ReportedUsage {
     }
 }
 
-/// An attribute, decoded. A text that is no JSON is itself the value.
+/// Removes an attribute and decodes it. A text that is not JSON is itself the value.
 fn take_attribute(attributes: &mut Map<String, Json>, key: &str) -> Json {
     match attributes.remove(key) {
         Some(Json::String(text)) => gradus_core::bounded_json::parse_bounded_json(&text).unwrap_or(Json::String(text)),
@@ -229,7 +231,7 @@ fn take_attribute(attributes: &mut Map<String, Json>, key: &str) -> Json {
     }
 }
 
-/// The value of an attribute of another convention. Only texts and numbers were encoded by MLflow: the conventions
+/// Decodes an attribute of another convention. Only texts and numbers were encoded by MLflow: the conventions
 /// themselves have lists and objects as JSON text.
 fn decode_attribute(value: Json) -> AttributeValue<'static> {
     match value {
@@ -241,7 +243,7 @@ fn decode_attribute(value: Json) -> AttributeValue<'static> {
     }
 }
 
-/// The text of an attribute, decoded.
+/// Returns the text of an attribute, decoded.
 fn text_attribute(attributes: &Map<String, Json>, key: &str) -> Option<String> {
     let text = attributes.get(key)?.as_str()?;
     let decoded = serde_json::from_str::<String>(text).unwrap_or_else(|_| text.to_owned());
@@ -282,7 +284,7 @@ fn read_span_id(text: &str) -> Option<SpanId> {
     }
 }
 
-/// `status` with `code` (version 3), or `status_code` (version 2).
+/// Sets the status: `status` with `code` (version 3), or `status_code` (version 2).
 fn set_status(record: &Map<String, Json>, span: &mut SpanRecord) {
     let status = record.get("status").and_then(Json::as_object);
     let code = status.and_then(|status| text_under(status, &["code"])).or_else(|| text_under(record, &["status_code"]));
@@ -307,7 +309,7 @@ fn add_events(record: &Map<String, Json>, span: &mut SpanRecord) {
     }
 }
 
-/// Feedback of people, code or judges. Expectations are no verdicts on the run, and are left out.
+/// Adds feedback of people, code or judges. Expectations are not verdicts on the run and are skipped.
 fn add_assessment(assessment: &Json, trace: TraceId, sink: &mut dyn ImportSink) {
     let text = |key: &str| assessment.get(key).and_then(Json::as_str).filter(|text| !text.is_empty());
     if assessment.get("expectation").is_some() && assessment.get("feedback").is_none() {

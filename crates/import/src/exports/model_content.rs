@@ -1,5 +1,5 @@
-//! Requests and replies of models as backends record them, in forms that the dialects do not read: requests that are one
-//! text, replies of Gemini, and calls that the service ran itself within one reply.
+//! Requests and replies of models as backends record them, in forms that the dialects do not read: requests that are
+//! one text, replies of Gemini, and calls that the service ran itself within one reply.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -13,13 +13,13 @@ pub(super) struct HostedCall {
     pub id: Option<String>,
     pub name: String,
     pub arguments: Option<Json>,
-    /// `None` where the service keeps it to itself, as for searches.
+    /// `None` if the service does not return it, as for searches.
     pub result: Option<Json>,
     pub is_error: bool,
 }
 
 impl HostedCall {
-    /// Reads an item of a response; `None` if it is another kind of item.
+    /// Reads a call in an item of a response; `None` for other items.
     pub(super) fn from_item(item: &Json) -> Option<HostedCall> {
         let kind = item.get("type")?.as_str().filter(|kind| HOSTED_ITEMS.contains(kind))?;
         let arguments = match kind {
@@ -42,7 +42,7 @@ impl HostedCall {
     }
 }
 
-/// A request whose messages are one text, with the instructions beside it, becomes a list of messages.
+/// Converts a request whose messages are one text, with separate instructions, to a list of messages.
 pub(super) fn normalize_request(mut request: Json) -> Json {
     write_out_results(&mut request);
     let Json::Object(object) = &request else { return request };
@@ -56,7 +56,7 @@ pub(super) fn normalize_request(mut request: Json) -> Json {
     Json::Array(system.into_iter().chain([json!({"role": "user", "content": query})]).collect())
 }
 
-/// The messages of a reply. Gemini has them in `candidates`.
+/// Returns the messages of a reply. Gemini has them in `candidates`.
 pub(super) fn normalize_reply(mut reply: Json) -> Json {
     match reply.get_mut("candidates").map(Json::take) {
         Some(Json::Array(candidates)) => {
@@ -75,7 +75,7 @@ pub(super) struct ReplySegment {
 }
 
 impl ReplySegment {
-    /// The items with the calls as calls of functions.
+    /// Returns the items with the hosted calls as function calls.
     pub(super) fn items_with_calls(&self) -> Vec<Json> {
         let calls = self.calls.iter().map(|call| {
             let mut item = Map::new();
@@ -88,7 +88,7 @@ impl ReplySegment {
         self.items.iter().cloned().chain(calls).collect()
     }
 
-    /// The results as the model saw them.
+    /// Returns the results as the model saw them.
     pub(super) fn results(&self) -> impl Iterator<Item = Json> {
         self.calls.iter().filter_map(|call| {
             let result = call.result.as_ref()?;
@@ -97,10 +97,10 @@ impl ReplySegment {
     }
 }
 
-/// Segments of one reply. Each repeats the request, so the number is bounded; what follows belongs to the last one.
+/// Maximum number of segments of one reply, since each repeats the request. The rest belongs to the last one.
 const MAX_SEGMENTS: usize = 32;
 
-/// Splits a reply of the Responses API behind the calls that the service ran. `None` if there are none.
+/// Splits a reply of the Responses API after the calls that the service ran. `None` if there are none.
 pub(super) fn split_hosted_calls(reply: &Json) -> Option<Vec<ReplySegment>> {
     let items = match reply {
         Json::Object(object) => object.get("output"),
@@ -124,7 +124,7 @@ pub(super) fn split_hosted_calls(reply: &Json) -> Option<Vec<ReplySegment>> {
     segments.iter().any(|segment| !segment.calls.is_empty()).then_some(segments)
 }
 
-/// The messages of a request as a list; `None` if it has none.
+/// Returns the messages of a request as a list; `None` if it has none.
 pub(super) fn list_messages(request: &Json) -> Option<Vec<Json>> {
     match request {
         Json::Array(messages) => Some(messages.clone()),
@@ -133,7 +133,7 @@ pub(super) fn list_messages(request: &Json) -> Option<Vec<Json>> {
     }
 }
 
-/// Results of MCP tools are lists of parts in `content`. The model sees the parts.
+/// Returns the parts of a result of an MCP tool, which are in `content`. The model sees the parts.
 pub(super) fn unwrap_tool_result(mut result: Json) -> Json {
     let Some(object) = result.as_object_mut().filter(|object| object.len() == 1) else { return result };
     let is_part = |part: &Json| part.get("type").is_some_and(|kind| kind == "text") && part.get("text").is_some();
@@ -145,8 +145,8 @@ pub(super) fn unwrap_tool_result(mut result: Json) -> Json {
     }
 }
 
-/// Backends parse what tools returned. A list of anything but parts of a message becomes JSON text again, because the
-/// model saw text.
+/// Restores results of tools that backends have parsed. A list of anything but parts of a message becomes JSON text
+/// again, because the model saw text.
 fn write_out_results(messages: &mut Json) {
     let list = match messages {
         Json::Object(object) => object.get_mut("messages"),

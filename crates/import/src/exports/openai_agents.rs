@@ -1,5 +1,6 @@
-//! Traces of the OpenAI Agents SDK, as its exporter sends them and trace processors write them: `{"object": "trace"}` and
-//! `{"object": "trace.span", "span_data": {"type", ...}}`, as lines, as a list, or inside `data`, `items` or `spans`.
+//! Traces of the OpenAI Agents SDK, as its exporter sends them and trace processors write them: `{"object": "trace"}`
+//! and `{"object": "trace.span", "span_data": {"type", ...}}`, as lines, as a list, or inside `data`, `items` or
+//! `spans`.
 
 use std::collections::HashMap;
 
@@ -12,10 +13,10 @@ use super::span_record::{
 use crate::format_kinds::SessionReader;
 use crate::import_sink::{ImportError, ImportSink};
 
-/// Keys under which files keep the items of a trace.
+/// Keys of the items of a trace in files.
 const LIST_KEYS: [&str; 3] = ["data", "items", "spans"];
 
-/// Whether the first records of a file are items of traces. Lines of other kinds may stand between them.
+/// Whether the first records of a file are items of traces. Lines of other kinds may occur between them.
 pub(crate) fn matches_items(records: &[Json]) -> bool {
     records.iter().filter_map(Json::as_object).any(is_span_item)
 }
@@ -49,7 +50,7 @@ pub(crate) fn read_item(object: Map<String, Json>, sink: &mut dyn ImportSink) ->
     Ok(())
 }
 
-/// Reads an object that contains the items of a trace, with the trace beside them, around them or among them.
+/// Reads an object that contains the items of a trace. The trace is next to them, around them or among them.
 pub(crate) fn read_item_list(mut object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
     let mut items = TraceItems::default();
     if let Some(Json::Object(trace)) = object.get("trace") {
@@ -158,8 +159,8 @@ impl TraceItems {
     }
 }
 
-/// A call of the Responses API. The SDK exports the id of the response and its tokens only; processors of others add the
-/// response itself.
+/// Sets the content of a call of the Responses API. The SDK exports only the id of the response and its tokens;
+/// processors of others add the response itself.
 fn set_response_call(mut data: Map<String, Json>, input: Json, output: Json, span: &mut SpanRecord) {
     let mut response = decode_json_text(take_field(&mut data, &["response", "_response"]));
     span.set_kind(RecordKind::Model);
@@ -180,7 +181,7 @@ fn set_response_call(mut data: Map<String, Json>, input: Json, output: Json, spa
     span.set_model_content(input, reply);
 }
 
-/// A plain text is what the user said.
+/// Returns a plain text as a list with one user message.
 fn as_message_list(input: Json) -> Json {
     match input {
         Json::String(text) if !text.is_empty() => serde_json::json!([{"role": "user", "content": text}]),

@@ -14,7 +14,7 @@ use crate::json_fields::text_field;
 /// Kinds of the SDK's events that prove the format.
 const SDK_KINDS: [&str; 5] =
     ["SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "ConversationStateUpdateEvent"];
-/// Results of a benchmark that are kept as annotations.
+/// Maximum number of benchmark results that become annotations.
 const MAX_TEST_RESULTS: usize = 16;
 
 /// Whether the first records of a file are events.
@@ -40,7 +40,7 @@ fn is_event(event: &Json) -> bool {
     (is_action || is_observation) && (has_source || event.get("id").is_some())
 }
 
-/// The first benchmarks wrote an action and its observation as a pair.
+/// Returns the events of a record: the first benchmarks wrote an action and its observation as a pair.
 fn flatten_pair(record: &Json) -> &[Json] {
     match record {
         Json::Array(pair) => pair,
@@ -48,20 +48,20 @@ fn flatten_pair(record: &Json) -> &[Json] {
     }
 }
 
-/// One event in a file of its own, as the server stores them.
+/// Whether an object is one event in a file of its own, as the server stores them.
 pub(crate) fn is_single_event(object: &Map<String, Json>) -> bool {
     let event = Json::Object(object.iter().filter(|(_, value)| !value.is_array()).map(clone_shallow).collect());
     let is_known = text_field(&event, "kind").is_none_or(|kind| SDK_KINDS.contains(&kind));
     object.contains_key("timestamp") && is_known && is_event(&event)
 }
 
-/// A field without what is nested in it, because only its type matters.
+/// Returns a field without nested content, because only its type matters.
 fn clone_shallow((key, value): (&String, &Json)) -> (String, Json) {
     let value = if value.is_object() { Json::Object(Map::new()) } else { value.clone() };
     (key.clone(), value)
 }
 
-/// Reads events as they come.
+/// Reads a stream of events.
 #[derive(Default)]
 pub(crate) struct EventListReader {
     events: EventReader,
@@ -136,12 +136,12 @@ pub(crate) fn read_benchmark_line(object: Map<String, Json>, sink: &mut dyn Impo
     Ok(())
 }
 
-/// The events of one conversation in an object, as the server returns them.
+/// Whether an object holds the events of one conversation, as the server returns them.
 pub(crate) fn is_trajectory_document(object: &Map<String, Json>) -> bool {
     events_key(object).is_some()
 }
 
-/// The key whose list holds events. A list of two or more must prove itself.
+/// Returns the key whose list holds events. A list of two or more must be recognised as such.
 fn events_key(object: &Map<String, Json>) -> Option<&'static str> {
     let keys = ["trajectory", "history", "events"];
     keys.into_iter().find(|key| is_event_list(first_elements(object, key, 20)))
@@ -163,7 +163,7 @@ pub(crate) fn read_trajectory_document(
     finish_run(reader.into_session(), "OpenHands trajectory", sink)
 }
 
-/// What the benchmark found: flags and numbers, at the top or in its report.
+/// Adds the results of the benchmark: flags and numbers, at the top or in its report.
 fn add_test_results(events: &mut EventReader, result: Option<&Json>) {
     let holders = [result, result.and_then(|result| result.get("report"))];
     let outcomes = holders.into_iter().flatten().filter_map(Json::as_object).flatten();

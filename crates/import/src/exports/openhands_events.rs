@@ -19,13 +19,13 @@ use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 /// recorded.
 const INTERNAL_ARGUMENTS: [&str; 8] =
     ["thought", "blocking", "is_static", "hidden", "confirmation_state", "security_risk", "keep_prompt", "is_hidden"];
-/// Actions of the first generation that are no tool calls.
+/// Actions of the first generation that are not tool calls.
 const SILENT_ACTIONS: [&str; 8] =
     ["recall", "change_agent_state", "null", "condensation", "condensation_request", "start", "pause", "loop_recovery"];
-/// How the benchmarks answer an agent that asks something. It is no request of a user.
+/// How the benchmarks answer a question of the agent. It is not a request of a user.
 const SIMULATED_ANSWER: &str = "Please continue working on the task";
 
-/// Makes turns of events.
+/// Converts events to turns.
 #[derive(Default)]
 pub(super) struct EventReader {
     pub(super) session: SessionBuilder,
@@ -50,7 +50,7 @@ impl EventReader {
         self.events
     }
 
-    /// An event, or a pair of an action and its observation.
+    /// Reads an event, or a pair of an action and its observation.
     pub(super) fn read_record(&mut self, record: Json, sink: &mut dyn ImportSink) {
         let events = match record {
             Json::Array(pair) => pair,
@@ -74,13 +74,13 @@ impl EventReader {
         finish_or_report(self.into_session(), sink);
     }
 
-    /// The conversation, with all tokens counted.
+    /// Returns the conversation, with all tokens counted.
     pub(super) fn into_session(mut self) -> SessionBuilder {
         self.count_totals();
         self.session
     }
 
-    /// The cost of the whole run, where the benchmark states it.
+    /// Sets the cost of the whole run, if the benchmark states it.
     pub(super) fn set_final_cost(&mut self, cost_usd: Option<f64>) {
         if let Some(cost) = cost_usd.filter(|cost| cost.is_finite() && self.total_cost == 0.0) {
             self.session.add_cost(cost);
@@ -97,7 +97,7 @@ impl EventReader {
         (self.last_step, self.reply_id) = (None, None);
     }
 
-    /// A new reply, unless the event belongs to the same response of the model as the one before.
+    /// Begins a new reply, unless the event belongs to the same response of the model as the one before.
     fn begin_reply(&mut self, reply_id: Option<&str>, at: Option<&str>, sink: &mut dyn ImportSink) -> bool {
         if !self.session.has_turn()
             && let Some(query) = self.fallback_query.take()
@@ -112,7 +112,7 @@ impl EventReader {
         true
     }
 
-    /// Gives the tokens since the last turn to the current one.
+    /// Assigns the tokens since the last turn to the current one.
     fn count_totals(&mut self) {
         if !self.session.has_turn() || (self.total == self.counted && self.total_cost <= self.counted_cost) {
             return;
@@ -146,7 +146,7 @@ impl EventReader {
                 return self.session.add_text(text_field(&args, "content").unwrap_or_default());
             }
             action if SILENT_ACTIONS.contains(&action) => return,
-            // What a person runs in the workspace is no step of the agent.
+            // Commands of a person in the workspace are not steps of the agent.
             _ if is_user => return,
             _ => {}
         }
@@ -247,7 +247,7 @@ impl EventReader {
             "ConversationErrorEvent" if self.session.has_turn() => {
                 self.session.fail_turn(text_field(&event, "detail").unwrap_or("the conversation ended in an error"));
             }
-            // Condensations, pauses, hooks and streams of tokens are no part of the conversation.
+            // Condensations, pauses, hooks and token streams do not belong to the conversation.
             _ => {}
         }
     }
@@ -308,7 +308,7 @@ impl EventReader {
         }
     }
 
-    /// The totals of all models of the conversation.
+    /// Reads the totals of all models of the conversation.
     fn read_sdk_stats(&mut self, event: &Json) {
         let stats = event.get("value").and_then(|value| value.get("usage_to_metrics")).and_then(Json::as_object);
         let Some(stats) = stats.filter(|_| text_field(event, "key") == Some("stats")) else { return };
@@ -331,7 +331,7 @@ impl EventReader {
     }
 }
 
-/// Ids are numbers in the first generation and texts in the second.
+/// Returns an event id as a key. Ids are numbers in the first generation and texts in the second.
 fn event_key(id: Option<&Json>) -> Option<String> {
     match id? {
         Json::String(id) => Some(id.clone()),
@@ -340,21 +340,21 @@ fn event_key(id: Option<&Json>) -> Option<String> {
     }
 }
 
-/// The arguments as the model wrote them.
+/// Returns the arguments as the model wrote them.
 fn recorded_arguments(reply: &Json, id: Option<&str>) -> Option<String> {
     let calls = reply.get("tool_calls")?.as_array()?;
     let call = calls.iter().find(|call| text_field(call, "id") == id)?;
     text_field(call.get("function")?, "arguments").map(str::to_owned)
 }
 
-/// The answer in the arguments of `finish`.
+/// Returns the answer in the arguments of `finish`.
 fn finish_text(action: &str, args: &Json) -> Option<String> {
     let keys = ["final_thought", "message", "thought"];
     let text = keys.iter().find_map(|key| text_field(args, key)).filter(|_| action == "finish");
     text.map(str::to_owned)
 }
 
-/// The text of an observation of the SDK, whose fields differ by tool.
+/// Returns the text of an observation of the SDK, whose fields differ by tool.
 fn observation_text(mut observation: Json) -> String {
     for key in ["content", "output", "message", "text"] {
         match observation.get_mut(key).map(Json::take) {

@@ -37,7 +37,7 @@ pub(crate) fn matches_frame(object: &Map<String, Json>) -> bool {
     is_by_column || is_by_row() || split_columns(object).is_some() || is_table_schema(object)
 }
 
-/// The columns of `orient="split"`.
+/// Returns the columns of `orient="split"`.
 fn split_columns(object: &Map<String, Json>) -> Option<Vec<&str>> {
     let columns: Vec<&str> = object.get("columns")?.as_array()?.iter().filter_map(Json::as_str).collect();
     let is_split = object.get("data").is_some_and(Json::is_array) && object.contains_key("index");
@@ -91,7 +91,7 @@ fn take_list(object: &mut Map<String, Json>, key: &str) -> Vec<Json> {
     }
 }
 
-/// Columns with cells by row become rows with cells by column, in the order of the first column.
+/// Converts columns with cells by row to rows with cells by column, in the order of the first column.
 fn transpose_columns(object: Map<String, Json>) -> Vec<(String, Map<String, Json>)> {
     let traces = object.get(TRACE_COLUMN).and_then(Json::as_object).into_iter().flatten();
     let mut rows: Vec<(String, Map<String, Json>)> = traces.map(|(label, _)| (label.clone(), Map::new())).collect();
@@ -106,7 +106,7 @@ fn transpose_columns(object: Map<String, Json>) -> Vec<(String, Map<String, Json
     rows
 }
 
-/// A row of pandas JSON. Its label is the id of the span where that is the index of the data frame.
+/// Adds a row of pandas JSON. Its label is the id of the span where that is the index of the data frame.
 fn add_json_row(row: Json, label: Option<&str>, sink: &mut dyn ImportSink) {
     let Json::Object(mut row) = row else {
         return sink.report_bad_record("a row of the table is no object");
@@ -165,13 +165,13 @@ fn is_missing(cell: &Json) -> bool {
     }
 }
 
-/// The value of an attribute. Texts that an agent wrote stay texts, also where they look like a structure.
+/// Reads the value of an attribute. Texts that an agent wrote stay texts, even if they look like a structure.
 fn read_cell(key: &str, cell: Json) -> Json {
     let is_text = key.ends_with(".value") || key.ends_with(".content") || key.ends_with("json_schema");
     if is_text { cell } else { read_structure(cell) }
 }
 
-/// A list or an object in a cell: JSON, or Python's literals, as CSV has them.
+/// Reads a list or an object in a cell: JSON, or Python's literals, as CSV has them.
 fn read_structure(cell: Json) -> Json {
     match cell {
         Json::String(text) if text.starts_with(['[', '{']) => {
@@ -182,7 +182,7 @@ fn read_structure(cell: Json) -> Json {
     }
 }
 
-/// Pandas writes times as milliseconds, nanoseconds or texts. `phoenix_span` reads RFC 3339.
+/// Returns a time as RFC 3339, which `phoenix_span` reads. Pandas writes milliseconds, nanoseconds or texts.
 fn time_text(cell: &Json) -> Json {
     let time = i128::from(read_time_ns(cell));
     jiff::Timestamp::from_nanosecond(time).map_or(Json::Null, |time| Json::from(time.to_string()))

@@ -1,5 +1,5 @@
-//! The OpenAI Responses API: lists of items, response objects, and pairs of request and response. Calls that the service
-//! runs itself (web search, code, MCP) are items with their results in them.
+//! The OpenAI Responses API: lists of items, response objects, and pairs of request and response. Calls that the
+//! service runs itself (web search, code, MCP) are items with their results in them.
 
 use gradus_core::assemble::tool_definitions;
 use gradus_core::message::{ArgumentsText, result_text};
@@ -49,7 +49,7 @@ pub(crate) fn matches_response(object: &Map<String, Json>) -> bool {
     is_response(object) || object.get("response").and_then(Json::as_object).is_some_and(is_response)
 }
 
-/// Reads a response with the request beside it or in it.
+/// Reads a response with the request next to it or in it.
 pub(crate) fn read_response(mut object: Map<String, Json>, sink: &mut dyn ImportSink) -> Result<(), ImportError> {
     let request = match take_field(&mut object, &["request", "body"]) {
         Json::Object(request) => request,
@@ -187,7 +187,8 @@ impl ItemReader {
         }
     }
 
-    /// A call of the service's own tool. The service ran it within the response, and the model went on with its result.
+    /// Reads a call of the service's own tool. The service ran it within the response, and the model continued with
+    /// its result.
     fn read_hosted_call(&mut self, call: HostedCall, sink: &mut dyn ImportSink) {
         self.add_call(call.id.as_deref(), &call.name, call.arguments);
         if let Some(result) = call.result {

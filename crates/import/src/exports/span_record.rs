@@ -36,11 +36,11 @@ pub(crate) struct ReportedUsage {
     pub cost_usd: Option<f64>,
 }
 
-/// A span in the making.
+/// A span while it is built.
 #[derive(Debug, Default)]
 pub(crate) struct SpanRecord {
     span: Span<'static>,
-    /// The rest of a reply behind calls that the service ran, with the request as messages.
+    /// The rest of a reply after calls that the service ran, with the request as messages.
     hosted: Option<(Vec<Json>, Vec<ReplySegment>)>,
 }
 
@@ -79,7 +79,7 @@ impl SpanRecord {
         self.span.status = SpanStatus { code: StatusCode::Error, message: Cow::Owned(message.to_owned()) };
     }
 
-    /// The resource of the span: the name of the project or service.
+    /// Sets the resource of the span: the name of the project or service.
     pub(crate) fn set_project(&mut self, project: Option<&str>) {
         if let Some(project) = project.filter(|name| !name.is_empty()) {
             let value = AttributeValue::Str(Cow::Owned(project.to_owned()));
@@ -145,7 +145,7 @@ impl SpanRecord {
         self.set_content("output.value", unwrap_tool_result(output));
     }
 
-    /// Sets what an agent or a chain got and returned.
+    /// Sets the input and output of an agent or a chain.
     pub(crate) fn set_frame_content(&mut self, input: Json, output: Json) {
         self.set_content("input.value", input);
         self.set_content("output.value", output);
@@ -167,8 +167,8 @@ impl SpanRecord {
         }
     }
 
-    /// Hands the span over. A reply with calls that the service ran becomes several: the call of the model and the run
-    /// of each tool, as they would be if the agent had run them.
+    /// Hands the span to the sink. A reply with calls that the service ran becomes several spans: the call of the
+    /// model and the run of each tool, as they would be if the agent had run them.
     pub(crate) fn add_to(mut self, sink: &mut dyn ImportSink) {
         let Some((mut messages, segments)) = self.hosted.take() else {
             return sink.add_span(&self.span);
@@ -198,7 +198,7 @@ impl SpanRecord {
     }
 }
 
-/// The run of a tool by the service.
+/// Returns a span for the run of a tool by the service.
 fn hosted_call_span(reply: &Span<'_>, span_id: SpanId, call: &HostedCall) -> Span<'static> {
     let mut span = SpanRecord::new(reply.trace_id, span_id, &call.name);
     span.set_parent(reply.parent_id);
@@ -216,12 +216,12 @@ fn hosted_call_span(reply: &Span<'_>, span_id: SpanId, call: &HostedCall) -> Spa
     span.span
 }
 
-/// An id for a span that is a part of another.
+/// Returns an id for a span that is a part of another.
 fn derive_span_id(base: SpanId, part: &str, number: usize) -> SpanId {
     SpanId(gradus_core::stable_digest(format!("{base} {part} {number}").as_bytes()) as u64)
 }
 
-/// The id of a trace. UUIDs and other texts are hashed, so that they stay distinct.
+/// Returns the id of a trace. UUIDs and other texts are hashed, so that they stay distinct.
 pub(crate) fn trace_id_from_text(text: &str) -> TraceId {
     match TraceId::parse(text) {
         TraceId(0) if !text.is_empty() => TraceId(gradus_core::stable_digest(text.as_bytes())),
@@ -229,7 +229,8 @@ pub(crate) fn trace_id_from_text(text: &str) -> TraceId {
     }
 }
 
-/// The id of a span; `None` for an empty text. A text such as `0` is an id like any other, although it parses as zero.
+/// Returns the id of a span; `None` for an empty text. A text such as `0` is an id like any other, although it parses
+/// as zero.
 pub(crate) fn span_id_from_text(text: &str) -> Option<SpanId> {
     match SpanId::parse(text) {
         SpanId(0) if text.is_empty() => None,
@@ -238,8 +239,8 @@ pub(crate) fn span_id_from_text(text: &str) -> Option<SpanId> {
     }
 }
 
-/// Nanoseconds since the Unix epoch: RFC 3339 text, with or without a zone, or a number in seconds, milliseconds,
-/// microseconds or nanoseconds, told apart by its size. 0 if it is neither.
+/// Reads a time as nanoseconds since the Unix epoch: RFC 3339 text, with or without a zone, or a number in seconds,
+/// milliseconds, microseconds or nanoseconds, detected by its size. 0 for anything else.
 pub(crate) fn read_time_ns(value: &Json) -> u64 {
     match value {
         Json::String(text) => match text.parse::<i64>() {
@@ -264,7 +265,7 @@ pub(crate) fn read_time_ns(value: &Json) -> u64 {
     }
 }
 
-/// An integer in one of the units of Unix time, as nanoseconds. Exact.
+/// Converts an integer in one of the units of Unix time to nanoseconds, exactly.
 fn scale_to_ns(number: i64) -> u64 {
     let Ok(number) = u64::try_from(number) else { return 0 };
     // A time after 1973 and before 5138 in one of these units.
@@ -287,7 +288,7 @@ pub(crate) fn decode_json_text(value: Json) -> Json {
     }
 }
 
-/// The name of an agent or a tool, without what conventions put before it in the name of a span.
+/// Returns the name of an agent or a tool, without the prefix that conventions add in the name of a span.
 pub(crate) fn bare_name(name: &str) -> &str {
     const PREFIXES: [&str; 4] = ["execute_tool ", "running tool: ", "invoke_agent ", "agent_run "];
     let rest = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
@@ -307,23 +308,23 @@ pub(crate) fn take_field(record: &mut Map<String, Json>, names: &[&str]) -> Json
     names.iter().find_map(|name| record.remove(*name).filter(|value| !value.is_null())).unwrap_or_default()
 }
 
-/// The text of a field, under the first of these names that has one.
+/// Returns the text of a field, under the first of these names that has one.
 pub(crate) fn text_under<'r>(record: &'r Map<String, Json>, names: &[&str]) -> Option<&'r str> {
     names.iter().find_map(|name| record.get(*name)?.as_str().filter(|text| !text.is_empty()))
 }
 
-/// A count under the first of these names that has one. Some exporters write counts as text or as floats.
+/// Returns a count under the first of these names that has one. Some exporters write counts as text or as floats.
 pub(crate) fn count_under(record: &Json, names: &[&str]) -> Option<u64> {
     names.iter().find_map(|name| AttributeValue::from_json(record.get(*name)?.clone()).as_u64())
 }
 
-/// A number under the first of these names that has one.
+/// Returns a number under the first of these names that has one.
 pub(crate) fn number_under(record: &Json, names: &[&str]) -> Option<f64> {
     names.iter().find_map(|name| AttributeValue::from_json(record.get(*name)?.clone()).as_f64())
 }
 
-/// Tokens in the fields of OpenAI (`prompt_tokens`) and Anthropic (`input_tokens`), which LangChain and others repeat.
-/// Anthropic counts cached tokens apart from `input_tokens`.
+/// Reads tokens in the fields of OpenAI (`prompt_tokens`) and Anthropic (`input_tokens`), which LangChain and others
+/// repeat. Anthropic does not count cached tokens in `input_tokens`.
 pub(crate) fn read_provider_usage(usage: &Json) -> ReportedUsage {
     let prompt = count_under(usage, &["prompt_tokens", "input_tokens", "promptTokens", "inputTokens"]);
     let completion = count_under(usage, &["completion_tokens", "output_tokens", "completionTokens", "outputTokens"]);

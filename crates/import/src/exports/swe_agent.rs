@@ -14,11 +14,12 @@ use crate::json_fields::{count_field, is_set, text_field};
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult};
 
-/// Replies of the history that are searched for the one of a step. A reply that could not be parsed has no step.
+/// Maximum number of replies of the history that are searched for the one of a step. A reply that could not be parsed
+/// has no step.
 const MAX_SKIPPED_REPLIES: usize = 4;
 /// The command that ends a run.
 const SUBMIT_COMMAND: &str = "submit";
-/// Elements that prove the format.
+/// Number of first elements by which the format is recognised.
 const PROOF_ELEMENTS: usize = 20;
 
 pub(crate) fn is_swe_agent(object: &Map<String, Json>) -> bool {
@@ -72,7 +73,7 @@ pub(crate) fn read_swe_agent(object: Map<String, Json>, sink: &mut dyn ImportSin
     finish_run(session, "SWE-agent trajectory", sink)
 }
 
-/// The instructions and the request, which are the first messages of the history.
+/// Reads the instructions and the request, which are the first messages of the history.
 fn begin_run(session: &mut SessionBuilder, messages: &[Json], sink: &mut dyn ImportSink) {
     for message in messages {
         let content = message.get("content").map(joined_text).unwrap_or_default();
@@ -98,7 +99,7 @@ impl RecordedReplies {
         RecordedReplies { has_tool_calls: replies.iter().any(has_calls), replies }
     }
 
-    /// The reply with this action. A reply before it that could not be parsed is passed over.
+    /// Takes the reply with this action. A reply before it that could not be parsed is skipped.
     fn take_reply(&mut self, action: &str) -> Option<Json> {
         let has_action = |reply: &Json| reply.get("action").and_then(Json::as_str).unwrap_or_default() == action;
         let position = self.replies.iter().take(MAX_SKIPPED_REPLIES).position(has_action)?;
@@ -106,7 +107,7 @@ impl RecordedReplies {
     }
 }
 
-/// One step of `trajectory`, with the tool calls of its reply in the history.
+/// Reads one step of `trajectory`, with the tool calls of its reply in the history.
 fn read_step(session: &mut SessionBuilder, step: &Json, replies: &mut RecordedReplies) {
     let action = text_field(step, "action").unwrap_or_default();
     let reply = replies.take_reply(action);
@@ -163,14 +164,14 @@ fn add_calls(session: &mut SessionBuilder, action: &str, recorded: Option<&Json>
     steps
 }
 
-/// SWE-agent runs one action a reply: all calls of a reply were answered by the same observation.
+/// Adds the observation of an action to all calls of its reply, because SWE-agent runs one action a reply.
 fn add_observation(session: &mut SessionBuilder, steps: &[u32], content: &str) {
     for step in steps {
         session.add_step_result(*step, &ImportedResult { content, ..ImportedResult::default() });
     }
 }
 
-/// A history without `trajectory`: replies with actions, each followed by its observation.
+/// Reads a history without `trajectory`: replies with actions, each followed by its observation.
 fn read_history(session: &mut SessionBuilder, messages: Vec<Json>, sink: &mut dyn ImportSink) {
     let mut open = Vec::new();
     let mut has_request = false;
@@ -223,7 +224,7 @@ fn read_info(session: &mut SessionBuilder, info: &Json) {
     }
 }
 
-/// The model of the run's configuration, which is recorded as an object or as JSON text.
+/// Returns the model of the run's configuration, which is recorded as an object or as JSON text.
 fn recorded_model(document: &Json) -> Option<String> {
     let config = match document.get("replay_config")? {
         Json::String(text) => serde_json::from_str(text).ok()?,

@@ -1,5 +1,5 @@
 //! Results of tau-bench and tau2-bench: conversations of an agent with a simulated user. Each request of the user is a
-//! turn; the reward is that of the whole conversation and is kept on its last turn.
+//! turn; the reward is that of the whole conversation and is attached to its last turn.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ pub(crate) fn read_tau_result(object: Map<String, Json>, sink: &mut dyn ImportSi
     finish_run(session, "tau-bench result", sink)
 }
 
-/// The tools of tau-bench report failures as texts of this form.
+/// Whether an output reports a failure: the tools of tau-bench do so in texts of this form.
 fn is_failure(output: &str) -> bool {
     output.starts_with("Error: ") || output.starts_with("Unknown action ")
 }
@@ -77,13 +77,13 @@ fn is_stop_message(message: &Json) -> bool {
     text_field(message, "role") == Some("user") && STOP_MARKS.iter().any(|mark| content.contains(mark))
 }
 
-/// The agents that write their actions as text get results as user messages.
+/// Whether a user message is a result, as for agents that write their actions as text.
 fn is_api_output(message: &Json) -> bool {
     text_field(message, "role") == Some("user")
         && text_field(message, "content").is_some_and(|content| content.starts_with("API output: "))
 }
 
-/// A message of the agents that write `Action:` and a JSON object with the name and the arguments.
+/// Reads a message of an agent that writes `Action:` and a JSON object with the name and the arguments.
 fn read_text_message(session: &mut SessionBuilder, message: &Json, sink: &mut dyn ImportSink) {
     let content = text_field(message, "content").unwrap_or_default();
     match text_field(message, "role") {
@@ -131,17 +131,17 @@ pub(crate) fn is_tau2_results(object: &Map<String, Json>) -> bool {
         && simulations.iter().all(|simulation| simulation.as_object().is_some_and(has_simulation_keys))
 }
 
-/// A simulation in a file of its own.
+/// Whether an object is a simulation in a file of its own.
 pub(crate) fn is_tau2_simulation(object: &Map<String, Json>) -> bool {
     has_simulation_keys(object) && has_list(object, "messages")
 }
 
-/// A simulation of a voice agent, which is recorded as ticks of audio.
+/// Whether an object is a simulation of a voice agent, which is recorded as ticks of audio.
 pub(crate) fn is_tau2_voice(object: &Map<String, Json>) -> bool {
     has_simulation_keys(object) && has_list(object, "ticks") && !has_list(object, "messages")
 }
 
-/// The part of a run that is stored as a folder: `results.json` without its simulations.
+/// Whether an object is `results.json` of a run that is stored as a folder: without its simulations.
 pub(crate) fn is_tau2_index(object: &Map<String, Json>) -> bool {
     let info = object.get("info");
     has_list(object, "tasks")
@@ -231,7 +231,7 @@ fn read_tau2_message(session: &mut SessionBuilder, mut message: Json, sink: &mut
     let at = message.get("timestamp").and_then(read_timestamp);
     let at = at.as_deref();
     match text_field(&message, "role").unwrap_or_default() {
-        // The simulated user has tools of its own, which are no steps of the agent.
+        // The simulated user has tools of its own, which are not steps of the agent.
         "user" => {
             let content = text_field(&message, "content").unwrap_or_default();
             if !content.is_empty() && !is_stop_message(&message) {

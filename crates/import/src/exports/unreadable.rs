@@ -7,12 +7,12 @@ use super::langfuse;
 
 type JsonObject = Map<String, Json>;
 
-/// Whether all of these fields are there. Values of null count: exports write all fields.
+/// Whether all of these fields exist. Values of null count: exports write all fields.
 fn has_all(object: &JsonObject, fields: &[&str]) -> bool {
     fields.iter().all(|field| object.contains_key(*field))
 }
 
-/// How many of these fields are there.
+/// Counts how many of these fields exist.
 fn count_fields(object: &JsonObject, fields: &[&str]) -> usize {
     fields.iter().filter(|field| object.contains_key(**field)).count()
 }
@@ -109,7 +109,8 @@ pub(crate) fn is_otel_metrics(object: &JsonObject) -> bool {
     object.contains_key("resourceMetrics") || object.contains_key("resource_metrics")
 }
 
-/// Lists of services and operations: `{"data": ["checkout", ...], "total", "limit", "offset", "errors"}`.
+/// Whether an object is a list of services and operations: `{"data": ["checkout", ...], "total", "limit", "offset",
+/// "errors"}`.
 pub(crate) fn is_jaeger_list(object: &JsonObject) -> bool {
     let has_names = object.get("data").and_then(Json::as_array).is_some_and(|list| list.iter().all(Json::is_string));
     has_names && has_all(object, &["total", "limit", "offset", "errors"])

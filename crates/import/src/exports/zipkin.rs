@@ -51,8 +51,8 @@ pub(crate) fn read_span(object: Map<String, Json>, sink: &mut dyn ImportSink) ->
     Ok(())
 }
 
-/// An annotation is an event. OpenTelemetry's exporters write its attributes behind its name: `{"name":{...}}`,
-/// `"name":{...}` or `name: {...}`.
+/// Reads an annotation, which is an event. OpenTelemetry's exporters write its attributes after its name:
+/// `{"name":{...}}`, `"name":{...}` or `name: {...}`.
 fn read_annotation(annotation: &Json) -> SpanEvent<'static> {
     let text = annotation.get("value").and_then(Json::as_str).unwrap_or_default();
     let text = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);

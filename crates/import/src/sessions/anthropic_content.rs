@@ -12,7 +12,8 @@ use super::field_types::{CountField, FlagField, TextField};
 use crate::base64_text::decode_base64_text;
 use crate::json_fields::content_text;
 
-/// Blocks that are read of one message. A parsed block takes much more memory than a short one on disk.
+/// Maximum number of blocks that are read of one message. A parsed block takes much more memory than a short one on
+/// disk.
 const MAX_BLOCKS: usize = 10_000;
 /// How a proxy passes readable reasoning of other models through a field that is otherwise encrypted.
 const OPENROUTER_REASONING: &str = "openrouter.reasoning:";
@@ -34,7 +35,7 @@ pub(crate) struct AnthropicMessage<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicContent<'a> {
     pub(crate) blocks: Vec<AnthropicBlock<'a>>,
-    /// There were more blocks than are read.
+    /// Whether there were more blocks than are read.
     pub(crate) is_cut: bool,
 }
 
@@ -73,7 +74,7 @@ pub(crate) enum AnthropicBlock<'a> {
 }
 
 impl<'a> BlockFields<'a> {
-    /// `None` for blocks without anything to read: images, documents, encrypted reasoning.
+    /// Returns the block; `None` for one without text to read: images, documents, encrypted reasoning.
     fn into_block(self) -> Option<AnthropicBlock<'a>> {
         match self.kind.get()? {
             "text" => Some(AnthropicBlock::Text(self.text.0?)),
@@ -116,7 +117,7 @@ impl<'de> Visitor<'de> for BlockVisitor {
     }
 }
 
-/// A block, or `None` for one that has nothing to read.
+/// A block, or `None` for one without text to read.
 struct OptionalBlock<'a>(Option<AnthropicBlock<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for OptionalBlock<'a> {
@@ -178,7 +179,7 @@ pub(crate) struct AnthropicUsage {
 }
 
 impl AnthropicUsage {
-    /// All input tokens, those that were read from or written to the cache included.
+    /// Counts all input tokens, including those that were read from or written to the cache.
     pub(crate) fn token_usage(self) -> TokenUsage {
         let cached = self.cache_read_input_tokens.0;
         TokenUsage {
@@ -189,7 +190,7 @@ impl AnthropicUsage {
     }
 }
 
-/// The text of a tool's result.
+/// Returns the text of a tool's result.
 pub(crate) fn result_content_text(content: Option<&RawValue>) -> String {
     let Some(content) = content else { return String::new() };
     if content.get().starts_with('"') {
@@ -197,12 +198,12 @@ pub(crate) fn result_content_text(content: Option<&RawValue>) -> String {
     }
     match serde_json::from_str(content.get()) {
         Ok(json) => content_text(without_image_data(json)),
-        // Nested deeper than the parser goes: as it is written.
+        // Nested deeper than the parser allows: kept as it is written.
         Err(_) => content.get().to_owned(),
     }
 }
 
-/// Puts a short note in place of images, which are megabytes of base64 that no agent reads as text.
+/// Replaces images by a short note. They are megabytes of base64 that no agent reads as text.
 fn without_image_data(content: serde_json::Value) -> serde_json::Value {
     let serde_json::Value::Array(mut items) = content else { return content };
     for item in &mut items {
@@ -213,7 +214,7 @@ fn without_image_data(content: serde_json::Value) -> serde_json::Value {
     serde_json::Value::Array(items)
 }
 
-/// Reasoning that a proxy passed through the field of encrypted reasoning: JSON in base64.
+/// Decodes reasoning that a proxy passed through the field of encrypted reasoning: JSON in base64.
 fn passed_through_reasoning(data: &str) -> Option<String> {
     let bytes = decode_base64_text(data.strip_prefix(OPENROUTER_REASONING)?)?;
     let json: serde_json::Value = serde_json::from_slice(&bytes).ok()?;

@@ -17,15 +17,15 @@ pub(crate) const AGENT_NAME: &str = "claude-code";
 /// The model of replies that Claude Code wrote itself.
 pub(crate) const SYNTHETIC_MODEL: &str = "<synthetic>";
 
-/// Whether a line of the system says that the context was compacted: replaced by a summary, or cleared of old results.
+/// Whether a system line states that the context was compacted: replaced by a summary, or cleared of old results.
 pub(crate) fn is_compaction(subtype: &TextField<'_>) -> bool {
     matches!(subtype.get(), Some("compact_boundary" | "microcompact_boundary"))
 }
 
-/// Results that are kept until their calls are read.
+/// Maximum number of results that are held until their calls are read.
 const MAX_EARLY_RESULTS: usize = 16;
 
-/// A result that stands before its call.
+/// A result that was recorded before its call.
 #[derive(Debug)]
 struct EarlyResult {
     content: String,
@@ -54,7 +54,7 @@ pub(crate) struct ClaudeChain {
 }
 
 impl ClaudeChain {
-    /// Notes the version and the folder where they change.
+    /// Records the version and the folder if they change.
     pub(crate) fn note_details(&mut self, line: &ClaudeLine<'_>) {
         if let Some(version) = line.version.get()
             && self.version.as_deref() != Some(version)
@@ -74,7 +74,7 @@ impl ClaudeChain {
         }
     }
 
-    /// A line of the user: a request, results, or what Claude Code added.
+    /// Reads a line of the user: a request, results, or text that Claude Code added.
     pub(crate) fn read_user_line(&mut self, line: &ClaudeLine<'_>, session_id: &str, sink: &mut dyn ImportSink) {
         let Some(message) = &line.message else {
             return sink.report_bad_record("a line of the user without a message");
@@ -110,7 +110,7 @@ impl ClaudeChain {
         }
     }
 
-    /// The texts of a line of the user. Each is classified by itself: the tool adds blocks of its own.
+    /// Reads the texts of a line of the user. Each is classified separately: the tool adds blocks of its own.
     pub(crate) fn read_user_texts(&mut self, texts: &[&str], at: Option<&str>, sink: &mut dyn ImportSink) {
         let mut request = String::new();
         for text in texts {
@@ -139,21 +139,21 @@ impl ClaudeChain {
         }
     }
 
-    /// A request of the user.
+    /// Begins a turn with a request of the user.
     pub(crate) fn begin_request(&mut self, request: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.command = None;
         self.end_turn(sink);
         self.builder.begin_turn(request, at, sink);
     }
 
-    /// Notes that a request to the API failed. A turn that has its answer does not end in it.
+    /// Records that a request to the API failed. A turn that has its answer does not end with it.
     pub(crate) fn note_api_error(&mut self, reason: String) {
         if self.builder.has_turn() && !self.builder.has_answer() {
             self.api_error = Some(reason);
         }
     }
 
-    /// Notes that the agent went on.
+    /// Forgets the failed request, because the agent continued.
     pub(crate) fn clear_api_error(&mut self) {
         self.api_error = None;
     }
@@ -166,7 +166,7 @@ impl ClaudeChain {
         }
     }
 
-    /// A reply or a part of one.
+    /// Adds a reply or a part of one.
     pub(crate) fn add_reply(&mut self, message: &AnthropicMessage<'_>, at: Option<&str>, cost_usd: Option<f64>) {
         self.clear_api_error();
         let id = message.id.get();
@@ -216,7 +216,7 @@ impl ClaudeChain {
         }
     }
 
-    /// The result of a call. One without its call is reported: compaction and copying can separate them.
+    /// Adds the result of a call. One without its call is reported: compaction and copying can separate them.
     pub(crate) fn add_result(
         &mut self,
         id: &TextField<'_>,
@@ -235,7 +235,7 @@ impl ClaudeChain {
         if is_answer && self.builder.add_result(&result) || self.builder.add_late_result(&result) {
             return;
         }
-        // Lines are written by several tasks: a result can stand before its call.
+        // Lines are written by several tasks: a result can come before its call.
         if let Some(id) = id.get()
             && self.builder.has_turn()
             && self.early_results.len() < MAX_EARLY_RESULTS
@@ -257,7 +257,7 @@ impl ClaudeChain {
         }
     }
 
-    /// Gives a call the result that stood before it.
+    /// Gives a call the result that was recorded before it.
     fn add_early_result(&mut self, id: &str) {
         let Some(position) = self.early_results.iter().position(|(other, _)| other == id) else { return };
         let (id, early) = self.early_results.remove(position);
@@ -266,7 +266,7 @@ impl ClaudeChain {
         self.builder.add_result(&result);
     }
 
-    /// Reports the results whose calls did not come.
+    /// Reports the results whose calls did not follow.
     fn end_early_results(&mut self, sink: &mut dyn ImportSink) {
         for (id, _) in std::mem::take(&mut self.early_results) {
             self.report_lost_result(first_words(&id), sink);
@@ -279,7 +279,7 @@ impl ClaudeChain {
         self.builder.finish(sink);
     }
 
-    /// Ends what is open in the current turn.
+    /// Ends the current turn.
     fn end_turn(&mut self, sink: &mut dyn ImportSink) {
         self.end_early_results(sink);
         self.end_reply();

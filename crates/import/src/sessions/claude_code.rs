@@ -20,12 +20,12 @@ use super::seen_ids::{SeenIds, hash_id};
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 
-/// Subagents inside one file that are open at the same time. The oldest is ended if there are more.
+/// Maximum number of subagents inside one file that are open at the same time. The oldest is ended if there are more.
 const MAX_OPEN_SUBAGENTS: usize = 256;
-/// Calls of subagents without a result that are remembered.
+/// Maximum number of calls of subagents without a result that are remembered.
 const MAX_WAITING_CALLS: usize = 1024;
 
-/// How the ids of agents begin that summarize a conversation. Their sessions are copies of it, with a summary behind.
+/// Prefix of the ids of agents that summarize a conversation. Their sessions are copies of it, followed by a summary.
 const COMPACTION_AGENT: &str = "acompact-";
 
 /// Whether the records are those of a Claude Code session.
@@ -46,7 +46,7 @@ pub(crate) fn is_claude_code_session(records: &[Json]) -> bool {
             && record["message"]["model"].as_str().is_some_and(|model| model.starts_with("claude"))
             && has(&record["message"]["usage"], &["input_tokens", "output_tokens"])
             && record.get("session_id").is_none();
-        // The end of the head cuts a long message, and leaves out the ids behind it.
+        // The end of the head cuts a long message, and drops the ids after it.
         let is_cut = has(record, &["parentUuid", "isSidechain"])
             && matches!(kind, Some("user" | "assistant"))
             && record["message"].get("role").is_some()
@@ -89,7 +89,7 @@ struct ClaudeCodeReader {
     seen_lines: SeenIds,
 }
 
-/// Subagents whose lines stand in the same file.
+/// Subagents whose lines are in the same file.
 #[derive(Default)]
 struct SubagentChains {
     /// In the order of their first line.
@@ -160,7 +160,7 @@ impl SessionReader for ClaudeCodeReader {
 }
 
 impl ClaudeCodeReader {
-    /// Begins another session where the id changes: older versions copied the lines of a session into the file of the
+    /// Begins another session if the id changes: older versions copied the lines of a session into the file of the
     /// one that resumed it.
     fn note_session(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
         let Some(id) = line.session_id.get() else { return };
@@ -177,7 +177,7 @@ impl ClaudeCodeReader {
         self.main.builder.set_session_id(id);
     }
 
-    /// A request to the API that failed. Its conversation must be known.
+    /// Reads a failed request to the API. Its conversation must be known.
     fn read_api_error(&mut self, line: &ClaudeLine<'_>) {
         if !self.is_new_line(line) {
             return;
@@ -189,7 +189,7 @@ impl ClaudeCodeReader {
         }
     }
 
-    /// A compaction of the context of a conversation, which must be known.
+    /// Reads a compaction of the context of a conversation, which must be known.
     fn read_compaction(&mut self, line: &ClaudeLine<'_>) {
         if self.is_new_line(line)
             && let Some(chain) = self.find_open_chain(line)
@@ -198,7 +198,7 @@ impl ClaudeCodeReader {
         }
     }
 
-    /// The conversation of a line of the system.
+    /// Returns the conversation of a system line.
     fn find_open_chain(&mut self, line: &ClaudeLine<'_>) -> Option<&mut ClaudeChain> {
         if !line.is_sidechain.0 {
             return Some(&mut self.main);
@@ -207,8 +207,8 @@ impl ClaudeCodeReader {
         self.subagents.open.iter_mut().find(|(id, _)| id == agent_id).map(|(_, chain)| chain)
     }
 
-    /// A notice about a call that runs. Those about subagents repeat their lines, up to the last call: the last reply is
-    /// only in the result.
+    /// Reads a notice about a running call. Notices about subagents repeat their lines, up to the last call: the last
+    /// reply is only in the result.
     fn read_progress(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
         let repeated = match line.repeated_line() {
             Ok(Some(repeated)) => repeated,
@@ -230,13 +230,13 @@ impl ClaudeCodeReader {
         self.read_subagent_line(&repeated, sink);
     }
 
-    /// Whether a line belongs to the session that is read, and was not read before.
+    /// Whether a line belongs to the current session and was not read before. Marks it as read.
     fn is_new_line(&mut self, line: &ClaudeLine<'_>) -> bool {
         let is_other = line.session_id.get().is_some() && line.session_id.get() != self.session_id.as_deref();
         !is_other && line.uuid.get().is_none_or(|uuid| self.seen_lines.insert(uuid))
     }
 
-    /// The line may belong to any conversation that is open.
+    /// Marks all open conversations as incomplete: the line may belong to any of them.
     fn note_unreadable_line(&mut self) {
         self.main.builder.note_unreadable_record();
         self.subagents.open.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
@@ -259,7 +259,7 @@ impl ClaudeCodeReader {
 }
 
 impl SubagentChains {
-    /// The chain that a line belongs to. Begins it with its first line.
+    /// Returns the chain that a line belongs to. Begins the chain if the line is its first.
     fn find_chain(
         &mut self,
         line: &ClaudeLine<'_>,
@@ -336,7 +336,7 @@ impl SubagentChains {
         }
     }
 
-    /// The oldest call whose prompt is the first line of a subagent.
+    /// Takes the oldest call whose prompt is the first line of a subagent.
     fn take_waiting_call(&mut self, line: &ClaudeLine<'_>) -> Option<String> {
         let prompt = hash_id(line.first_text()?.trim());
         let calls = self.waiting_calls.get_mut(&prompt)?;
@@ -387,7 +387,7 @@ fn task_prompt(input: Option<&RawValue>) -> Option<u128> {
     arguments.prompt.get().map(|prompt| hash_id(prompt.trim()))
 }
 
-/// A request that the user typed while the model worked is an attachment.
+/// Reads a request that the user typed while the model worked, which is recorded as an attachment.
 fn read_attachment(chain: &mut ClaudeChain, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
     let Some(attachment) = line.attachment else { return };
     let Ok(command) = serde_json::from_str::<QueuedCommand<'_>>(attachment.get()) else { return };
@@ -401,7 +401,7 @@ fn read_attachment(chain: &mut ClaudeChain, line: &ClaudeLine<'_>, sink: &mut dy
 }
 
 impl ClaudeChain {
-    /// A line of the model: a reply or a part of one.
+    /// Reads a line of the model: a reply or a part of one.
     fn read_reply(&mut self, line: &ClaudeLine<'_>, sink: &mut dyn ImportSink) {
         let Some(message) = &line.message else {
             return sink.report_bad_record("a reply without a message");
@@ -428,7 +428,7 @@ impl ClaudeChain {
     }
 }
 
-/// Whether the line stands for a reply that the model did not write.
+/// Whether the line is in place of a reply that the model did not write.
 fn is_placeholder_reply(message: &AnthropicMessage<'_>, line: &ClaudeLine<'_>) -> bool {
     message.model.get() == Some(SYNTHETIC_MODEL)
         && line.first_text().is_none_or(|text| matches!(text.trim(), "No response requested." | "(no content)"))

@@ -57,7 +57,7 @@ pub(crate) struct ClaudeLine<'a> {
     tool_use_id: TextField<'a>,
 }
 
-/// A notice that repeats a line of a subagent while the call runs that started it.
+/// A notice that repeats a line of a subagent while the call that started it runs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AgentProgress<'a> {
@@ -70,7 +70,7 @@ struct AgentProgress<'a> {
 }
 
 impl<'a> ClaudeLine<'a> {
-    /// The first text of the message.
+    /// Returns the first text of the message.
     pub(crate) fn first_text(&self) -> Option<&str> {
         self.blocks().find_map(|block| match block {
             AnthropicBlock::Text(text) => Some(text.as_ref()),
@@ -78,7 +78,7 @@ impl<'a> ClaudeLine<'a> {
         })
     }
 
-    /// Id, name and arguments of the calls.
+    /// Returns id, name and arguments of the calls.
     pub(crate) fn tool_uses(&self) -> impl Iterator<Item = (&str, &str, Option<&'a RawValue>)> {
         self.blocks().filter_map(|block| match block {
             AnthropicBlock::ToolUse { id, name, input } => Some((id.get()?, name.get()?, *input)),
@@ -86,7 +86,7 @@ impl<'a> ClaudeLine<'a> {
         })
     }
 
-    /// The ids of the calls whose results the line carries.
+    /// Returns the ids of the calls whose results the line carries.
     pub(crate) fn result_ids(&self) -> impl Iterator<Item = &str> {
         self.blocks().filter_map(|block| match block {
             AnthropicBlock::ToolResult { id, .. } => id.get(),
@@ -94,13 +94,13 @@ impl<'a> ClaudeLine<'a> {
         })
     }
 
-    /// The ids that may be that of the call which a notice is about.
+    /// Returns the ids that may be that of the call which a notice is about.
     pub(crate) fn running_call_ids(&self) -> impl Iterator<Item = &str> {
         [&self.parent_tool_use_id, &self.tool_use_id].into_iter().filter_map(TextField::get)
     }
 
-    /// The line of a subagent that a notice repeats, with what it leaves out; `None` for other notices. The error is one
-    /// of the repeated line.
+    /// Returns the line of a subagent that a notice repeats, with the fields that it leaves out; `None` for other
+    /// notices. Fails if the repeated line cannot be parsed.
     pub(crate) fn repeated_line(&self) -> Result<Option<ClaudeLine<'a>>, serde_json::Error> {
         let progress: AgentProgress<'a> = match self.data.map(|data| serde_json::from_str(data.get())) {
             Some(progress) => progress?,
@@ -125,14 +125,14 @@ impl<'a> ClaudeLine<'a> {
     }
 }
 
-/// What Claude Code itself notes about a result, beside what the model saw: a text, or an object that depends on the
-/// tool and mostly repeats the content.
+/// What Claude Code itself records about a result, in addition to what the model saw: a text, or an object that
+/// depends on the tool and mostly repeats the content.
 #[derive(Debug, Default)]
 pub(crate) struct ToolUseSummary<'a> {
     pub(crate) text: TextField<'a>,
     /// The subagent that the call started.
     pub(crate) agent_id: TextField<'a>,
-    /// The command was stopped, by the user or because it took too long.
+    /// Whether the command was stopped, by the user or because it took too long.
     pub(crate) is_interrupted: bool,
 }
 

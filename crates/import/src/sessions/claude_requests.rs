@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::json_fields::text_field;
 use crate::turn_draft::ResultStatus;
 
-/// Elements that Claude Code adds to a request. They are not what the user wrote.
+/// Elements that Claude Code adds to a request. The user did not write them.
 const ADDED_ELEMENTS: &[&str] = &[
     "system-reminder",
     "ide_opened_file",
@@ -18,7 +18,7 @@ const ADDED_ELEMENTS: &[&str] = &[
     "local-command-caveat",
 ];
 
-/// How lines begin that report something to the model and ask for nothing.
+/// Prefixes of lines that report something to the model and request nothing.
 const REPORT_STARTS: &[&str] = &[
     "<local-command-stdout>",
     "<local-command-stderr>",
@@ -30,7 +30,7 @@ const REPORT_STARTS: &[&str] = &[
     "This session is being continued from a previous conversation that ran out of context",
 ];
 
-/// How results begin of calls that the user or a policy did not allow.
+/// Prefixes of results of calls that the user or a policy did not allow.
 const DENIAL_STARTS: &[&str] = &[
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this action right now",
@@ -88,7 +88,7 @@ pub(crate) fn classify_user_text(text: &str) -> UserLine<'_> {
     if request.trim().is_empty() { UserLine::Added } else { UserLine::Request(request) }
 }
 
-/// How a call ended, from its result.
+/// Returns how a call ended, from its result.
 pub(crate) fn classify_result(is_error: bool, content: &str, summary: Option<&str>) -> ResultStatus {
     let is_denial = |text: &str| {
         let text = text.trim_start();
@@ -102,7 +102,7 @@ pub(crate) fn classify_result(is_error: bool, content: &str, summary: Option<&st
     }
 }
 
-/// Why a request to the API failed: what the provider says, otherwise what the network says.
+/// Returns why a request to the API failed: the provider's message, otherwise that of the network.
 pub(crate) fn describe_api_error(error: &Json) -> String {
     let bodies = ["/error/error", "/error", ""].map(|path| error.pointer(path).unwrap_or(&Json::Null));
     let message = bodies.iter().find_map(|body| text_field(body, "message"));
@@ -129,14 +129,14 @@ fn is_folder_denial(text: &str) -> bool {
     first_line.contains(" was blocked. For security, Claude Code may only ")
 }
 
-/// The text inside the first element of this name.
+/// Returns the text inside the first element of this name.
 fn element_text<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let begin = text.find(&format!("<{name}>"))? + name.len() + 2;
     let length = text[begin..].find(&format!("</{name}>"))?;
     Some(&text[begin..begin + length])
 }
 
-/// The text without the elements of these names. An element that does not end stays.
+/// Removes the elements of these names from a text. An element that does not end stays.
 fn strip_elements<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
     if !names.iter().any(|name| text.contains(&format!("<{name}>"))) {
         return Cow::Borrowed(text);

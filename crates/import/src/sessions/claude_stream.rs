@@ -1,6 +1,6 @@
-//! What `claude --print --output-format stream-json` prints, and the Agent SDK's messages. Subagents stand between the
-//! lines of the main conversation and are told apart by `parent_tool_use_id`. The prompt is not printed unless the
-//! messages of the user are replayed.
+//! The output of `claude --print --output-format stream-json`, and the Agent SDK's messages. Lines of subagents are
+//! among those of the main conversation and are distinguished by `parent_tool_use_id`. The prompt is not printed
+//! unless the messages of the user are replayed.
 
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage, ToolDefinition};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use super::seen_ids::SeenIds;
 use crate::format_kinds::SessionReader;
 use crate::import_sink::ImportSink;
 
-/// Subagents that are open at the same time. The oldest is ended if there are more.
+/// Maximum number of subagents that are open at the same time. The oldest is ended if there are more.
 const MAX_OPEN_SUBAGENTS: usize = 256;
 
 /// Whether the records are Claude Code's stream JSON. Cursor's has the same line types, but other keys.
@@ -93,8 +93,8 @@ struct ClaudeStreamReader {
     totals: (f64, f64),
 }
 
-/// Tokens of the replies of one turn, to be held against the total at its end: the usage of a reply is printed when it
-/// begins, so that its output tokens are too few.
+/// Tokens of the replies of one turn, to be compared with the total at its end: the usage of a reply is printed when
+/// it begins, so that its output tokens are too few.
 #[derive(Default)]
 struct TurnUsage {
     ended: TokenUsage,
@@ -112,7 +112,8 @@ impl TurnUsage {
         self.reply = Some((id.to_owned(), usage, model.map(str::to_owned)));
     }
 
-    /// What the last reply must have used so that the sum is the total. `None` if the total is smaller than the sum.
+    /// Returns the usage of the last reply that makes the sum equal to the total. `None` if the total is smaller than
+    /// the sum.
     fn last_reply_usage(&self, total: TokenUsage) -> Option<TokenUsage> {
         let rest = |total: u64, ended: u64| total.checked_sub(ended);
         let usage = TokenUsage {
@@ -165,7 +166,7 @@ impl ClaudeStreamReader {
         self.main.builder.set_agent(AGENT_NAME, None);
     }
 
-    /// The line may belong to any conversation that is open.
+    /// Marks all open conversations as incomplete: the line may belong to any of them.
     fn note_unreadable_line(&mut self) {
         self.main.builder.note_unreadable_record();
         self.subagents.iter_mut().for_each(|(_, chain)| chain.builder.note_unreadable_record());
@@ -208,7 +209,7 @@ impl ClaudeStreamReader {
         }
     }
 
-    /// A turn without a recorded request, if the one before it is over.
+    /// Begins a turn without a recorded request, if the one before it is over.
     fn begin_next_turn(&mut self, sink: &mut dyn ImportSink) {
         if std::mem::take(&mut self.is_turn_over) {
             self.main.begin_request("", None, sink);
@@ -275,7 +276,7 @@ impl ClaudeStreamReader {
         &mut self.subagents[position].1
     }
 
-    /// The end of a turn: its cost, its tokens, how it ended.
+    /// Reads the end of a turn: its cost, its tokens, how it ended.
     fn read_result(&mut self, line: &StreamLine<'_>) {
         let usage = std::mem::take(&mut self.usage);
         let builder = &mut self.main.builder;

@@ -1,5 +1,5 @@
-//! What `codex exec --json` prints: events of a thread, its turns and their items (`codex-rs/exec/src/exec_events.rs`).
-//! The prompt and the model are not printed.
+//! The output of `codex exec --json`: events of a thread, its turns and their items
+//! (`codex-rs/exec/src/exec_events.rs`). The prompt and the model are not printed.
 
 use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
@@ -33,11 +33,11 @@ pub(crate) fn open_codex_exec() -> Box<dyn SessionReader> {
 struct CodexExecReader {
     builder: SessionBuilder,
     thread_id: String,
-    /// A result came, so that what the model writes next is a new reply.
+    /// Whether a result came, so that what the model writes next is a new reply.
     is_reply_over: bool,
 }
 
-/// Early versions had the type of an item under another key.
+/// Returns the type of an item. Early versions had it under another key.
 fn item_kind(item: &Json) -> Option<&str> {
     text_field(item, "type").or_else(|| text_field(item, "item_type"))
 }
@@ -95,7 +95,7 @@ impl CodexExecReader {
         }
     }
 
-    /// The call of an item, at its first event.
+    /// Adds the call of an item, at its first event.
     fn begin_item(&mut self, item: &Json) {
         let id = text_field(item, "id");
         let (name, arguments) = match item_kind(item).unwrap_or_default() {
@@ -130,7 +130,7 @@ impl CodexExecReader {
                 self.begin_output();
                 self.builder.add_reasoning(text_field(item, "text").unwrap_or_default());
             }
-            // The list of tasks as it stands, and notices: neither is a call.
+            // The current list of tasks, and notices: neither is a call.
             Some("todo_list" | "error") => {}
             Some("command_execution" | "file_change" | "mcp_tool_call" | "web_search" | "collab_tool_call") => {
                 self.begin_item(item);

@@ -74,7 +74,7 @@ pub(crate) struct CodexMeta<'a> {
 }
 
 impl CodexMeta<'_> {
-    /// The session whose agent started this one.
+    /// Returns the session whose agent started this one.
     pub(crate) fn parent_session(&self) -> Option<String> {
         if let Some(parent) = self.parent_thread_id.get() {
             return Some(parent.to_owned());
@@ -171,7 +171,7 @@ pub(crate) struct CodexTokens {
 }
 
 impl CodexTokens {
-    /// Input tokens contain the cached ones, output tokens those of reasoning.
+    /// Returns the usage. Input tokens contain the cached ones, output tokens those of reasoning.
     pub(crate) fn token_usage(self) -> TokenUsage {
         TokenUsage {
             prompt: self.input_tokens.0,
@@ -188,7 +188,7 @@ struct TextPart<'a> {
     text: TextField<'a>,
 }
 
-/// The texts of a list of parts, or of a plain text.
+/// Returns the texts of a list of parts, or of a plain text.
 pub(crate) fn part_texts(content: Option<&RawValue>) -> Vec<Cow<'_, str>> {
     let Some(content) = content.map(RawValue::get) else { return Vec::new() };
     if content.starts_with('"') {
@@ -205,7 +205,7 @@ pub(crate) fn part_texts(content: Option<&RawValue>) -> Vec<Cow<'_, str>> {
     parts.into_iter().filter_map(part_text).map(Cow::Owned).collect()
 }
 
-/// A text that is written as JSON.
+/// Decodes a text that is written as JSON.
 pub(crate) fn plain_text(json: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<TextField<'_>>(json).ok()?.0
 }

@@ -1,11 +1,11 @@
-//! What texts and results in a Codex rollout are: what the user asked, what Codex added, how a call ended.
+//! Classifies texts and results in a Codex rollout: what the user asked, what Codex added, how a call ended.
 
 use serde_json::Value as Json;
 
 use crate::json_fields::content_text;
 use crate::turn_draft::ResultStatus;
 
-/// How texts begin that Codex adds in the name of the user.
+/// Prefixes of texts that Codex adds in the name of the user.
 const ADDED_STARTS: &[&str] = &[
     "# AGENTS.md instructions",
     "These AGENTS.md instructions replace",
@@ -39,10 +39,10 @@ const ADDED_STARTS: &[&str] = &[
     "Warning: apply_patch was requested via",
 ];
 
-/// Where the editor extensions put the request, after what is open in the editor.
+/// Heading after which the editor extensions put the request.
 const EDITOR_REQUEST: &str = "## My request for Codex:";
 
-/// How results begin of calls that failed before the tool ran.
+/// Prefixes of results of calls that failed before the tool ran.
 const FAILURE_STARTS: &[&str] = &[
     "failed to parse",
     "unsupported call",
@@ -58,7 +58,7 @@ const FAILURE_STARTS: &[&str] = &[
     "collab ",
 ];
 
-/// The request in a text; `None` if Codex wrote it.
+/// Returns the request in a text; `None` if Codex wrote it.
 pub(crate) fn request_text(text: &str) -> Option<&str> {
     let start = text.trim_start();
     if start.is_empty() || ADDED_STARTS.iter().any(|added| start.starts_with(added)) {
@@ -72,7 +72,7 @@ pub(crate) fn request_text(text: &str) -> Option<&str> {
     Some(text)
 }
 
-/// The text of a result as the agent saw it, and how the call ended.
+/// Returns the text of a result as the agent saw it, and how the call ended.
 pub(crate) fn read_output(output: Option<&str>) -> (String, ResultStatus) {
     let Some(output) = output else { return (String::new(), ResultStatus::Success) };
     let json: Json = match serde_json::from_str(output) {
@@ -106,7 +106,8 @@ pub(crate) fn read_output(output: Option<&str>) -> (String, ResultStatus) {
     (text, status)
 }
 
-/// The text of an output: a plain text, or the texts of its parts, which carry details that the model does not see.
+/// Returns the text of an output: a plain text, or the texts of its parts, which carry details that the model does
+/// not see.
 fn output_text(output: Json) -> String {
     let part_text = |part: &Json| -> Option<String> {
         match part["type"].as_str()? {
@@ -124,7 +125,7 @@ fn output_text(output: Json) -> String {
     }
 }
 
-/// How a call ended, from the text of its result.
+/// Returns how a call ended, from the text of its result.
 fn classify_output(text: &str) -> ResultStatus {
     let start = text.trim_start();
     let first_line = start.lines().next().unwrap_or_default();
@@ -159,7 +160,7 @@ fn is_header_line(line: &str) -> bool {
         .any(|start| line.starts_with(start))
 }
 
-/// The session that `spawn_agent` started, from its result.
+/// Returns the id of the session that `spawn_agent` started, from its result.
 pub(crate) fn started_agent(content: &str) -> Option<String> {
     if !content.starts_with('{') || content.len() > 10_000 {
         return None;

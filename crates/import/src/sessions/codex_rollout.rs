@@ -22,7 +22,7 @@ use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult, ResultStatus};
 
 pub(crate) const AGENT_NAME: &str = "codex";
-/// Failures that are remembered until the results come.
+/// Maximum number of failures that are remembered until the results come.
 const MAX_FAILED_CALLS: usize = 4096;
 
 pub(crate) fn open_codex_rollout() -> Box<dyn SessionReader> {
@@ -38,19 +38,19 @@ struct CodexReader {
     first_ordinal: Option<f64>,
     /// Texts of the user as items, until an event or a reply shows what they are.
     waiting_requests: Vec<(String, Option<String>)>,
-    /// An event told the request, so that its items repeat it.
+    /// Whether an event contained the request, so that its items repeat it.
     has_request_event: bool,
     /// A text of the model as an event, until its item comes.
     waiting_text: Option<String>,
     last_text: Option<String>,
-    /// The model wrote something since the last count of tokens.
+    /// Whether the model wrote something since the last count of tokens.
     has_output: bool,
-    /// The current reply ended: its tokens were counted, or a result came.
+    /// Whether the current reply ended: its tokens were counted, or a result came.
     is_reply_over: bool,
     failed_calls: HashSet<String>,
     /// The last report of tokens that was counted: the total of the session, and that of its last call.
     counted_tokens: Option<(Option<TokenUsage>, Option<TokenUsage>)>,
-    /// Tokens of a reply are reported before its items. Known from the first report on.
+    /// Whether tokens of a reply are reported before its items. Known from the first report on.
     counts_come_first: Option<bool>,
     /// Tokens of the reply whose items follow.
     waiting_usage: Option<TokenUsage>,
@@ -113,7 +113,7 @@ impl CodexReader {
         Ok(())
     }
 
-    /// Only the first description is that of this session: a fork copies those of its ancestors.
+    /// Reads a description of the session. Only the first is its own: a fork copies those of its ancestors.
     fn read_meta(&mut self, meta: &CodexMeta<'_>) -> Result<(), serde_json::Error> {
         if self.session_id.is_some() {
             return Ok(());
@@ -196,7 +196,7 @@ impl CodexReader {
                 let tools = item.tools.map_or("[]", RawValue::get);
                 self.add_result(item.call_id.get(), tools, ResultStatus::Success, at, sink);
             }
-            // Context that stands for earlier items.
+            // Context that replaces earlier items.
             "compaction" | "context_compaction" | "compaction_summary" => self.builder.note_compaction(),
             "ghost_snapshot" | "other" => {}
             kind => {
@@ -219,7 +219,7 @@ impl CodexReader {
         }
     }
 
-    /// A message of another agent is the request of a subagent, and a notice to any other.
+    /// Reads a message of another agent: the request of a subagent, and a notice to any other.
     fn read_agent_message(&mut self, item: &CodexItem<'_>, at: Option<&str>) {
         let text = part_texts(item.content).join("\n");
         if self.is_subagent && !text.trim().is_empty() && !self.builder.has_turn() {
@@ -340,7 +340,7 @@ impl CodexReader {
         }
     }
 
-    /// A request as an event tells it.
+    /// Begins a turn with the request in an event.
     fn begin_request(&mut self, text: &str, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.flush_text();
         self.waiting_requests.clear();
@@ -360,7 +360,7 @@ impl CodexReader {
         }
     }
 
-    /// The model wrote something: in this reply or in a new one.
+    /// Begins a reply if the model has ended the one before, and the turn of a waiting request.
     fn begin_output(&mut self, at: Option<&str>, sink: &mut dyn ImportSink) {
         self.flush_text();
         self.begin_waiting_turn(sink);

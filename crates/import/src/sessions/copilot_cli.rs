@@ -13,7 +13,7 @@ use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
 const AGENT_NAME: &str = "copilot-cli";
-/// Subagents that are open at the same time. The oldest is ended if there are more.
+/// Maximum number of subagents that are open at the same time. The oldest is ended if there are more.
 const MAX_OPEN_SUBAGENTS: usize = 256;
 
 /// Whether the records are events of the Copilot CLI.
@@ -46,11 +46,11 @@ struct CopilotReader {
 #[derive(Default)]
 struct CopilotConversation {
     builder: SessionBuilder,
-    /// A result came, so that what the model writes next is a new reply.
+    /// Whether a result came, so that what the model writes next is a new reply.
     is_reply_over: bool,
-    /// Reasoning that was printed apart: messages repeat it.
+    /// Reasoning that was printed separately: messages repeat it.
     reasoning: Option<String>,
-    /// An error behind the last reply.
+    /// An error after the last reply.
     error: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl CopilotReader {
         }
     }
 
-    /// The end of what is printed.
+    /// Reads the last record of the output.
     fn read_run_result(&mut self, event: &Json) {
         let id = text_field(event, "sessionId").or(text_field(&event["data"], "sessionId"));
         if let Some(id) = id.filter(|_| self.session_id.is_empty()) {
@@ -241,7 +241,7 @@ impl CopilotConversation {
         self.is_reply_over = true;
     }
 
-    /// Input tokens are only in this event, which is printed but not kept.
+    /// Sets the usage. Input tokens are only in this event, which is printed but not stored.
     fn set_usage(&mut self, data: &Json) {
         if self.builder.has_turn() {
             let tokens = TokenUsage {

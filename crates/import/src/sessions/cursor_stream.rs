@@ -41,7 +41,7 @@ struct CursorReader {
     thinking: String,
     /// The model call that wrote the last text or call.
     model_call: Option<String>,
-    /// A result came, so that what the model writes next is a new reply.
+    /// Whether a result came, so that what the model writes next is a new reply.
     is_reply_over: bool,
     /// Text that is printed in pieces. The whole message repeats it.
     pieces: String,
@@ -115,7 +115,7 @@ impl CursorReader {
         }
     }
 
-    /// Adds what was printed in pieces.
+    /// Adds the text that was printed in pieces.
     fn end_pieces(&mut self) {
         let thinking = std::mem::take(&mut self.thinking);
         if !thinking.trim().is_empty() {
@@ -125,8 +125,8 @@ impl CursorReader {
         self.builder.add_text(&text);
     }
 
-    /// A message, or with `--stream-partial-output` a piece of one: pieces have a time and no model call, and the whole
-    /// message follows them.
+    /// Adds a message, or with `--stream-partial-output` a piece of one: pieces have a time and no model call, and
+    /// the whole message follows them.
     fn add_text(&mut self, event: &Json, at: Option<&str>) {
         let text = joined_part_texts(&event["message"]["content"], "");
         if text.is_empty() || self.pieces == text {
@@ -149,7 +149,7 @@ impl CursorReader {
     fn read_call(&mut self, event: &Json, at: Option<&str>) {
         let Some(id) = text_field(event, "call_id") else { return };
         let Some((kind, call)) = event["tool_call"].as_object().and_then(|calls| {
-            // Beside the call there may be details about it.
+            // Details about the call may be in the same object.
             calls.iter().find(|(kind, call)| call.is_object() && (kind.ends_with("ToolCall") || *kind == "function"))
         }) else {
             return;
@@ -194,7 +194,7 @@ impl CursorReader {
     }
 }
 
-/// The name of the tool and its arguments.
+/// Returns the name of the tool and its arguments.
 fn named_arguments<'a>(kind: &'a str, call: &'a Json) -> (Option<&'a str>, Option<ArgumentsText<'a>>) {
     if kind == "function" {
         return (text_field(call, "name"), recorded_arguments(call.get("arguments")));
@@ -202,7 +202,7 @@ fn named_arguments<'a>(kind: &'a str, call: &'a Json) -> (Option<&'a str>, Optio
     (Some(kind), recorded_arguments(call.get("args")))
 }
 
-/// The text of a result and how the call ended: `{"success": ...}`, `{"error": ...}`, `{"rejected": ...}`.
+/// Reads the text of a result and how the call ended: `{"success": ...}`, `{"error": ...}`, `{"rejected": ...}`.
 fn read_result(result: &Json) -> (String, ResultStatus) {
     for (key, status) in [
         ("rejected", ResultStatus::Denied),
@@ -221,7 +221,8 @@ fn read_result(result: &Json) -> (String, ResultStatus) {
     (outcome_text(success), status)
 }
 
-/// What the tool returned: the text of a file, the output of a command, an error message, otherwise the structure.
+/// Returns what the tool returned: the text of a file, the output of a command, an error message, otherwise the
+/// structure.
 fn outcome_text(outcome: &Json) -> String {
     if outcome.get("stdout").is_some() {
         let outputs = [text_field(outcome, "stdout"), text_field(outcome, "stderr")];

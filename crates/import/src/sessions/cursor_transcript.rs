@@ -94,7 +94,7 @@ impl CursorTranscriptReader {
     }
 }
 
-/// What the user asked, without what the editor put around it.
+/// Returns what the user asked, without the text that the editor added.
 fn asked_text(text: &str) -> &str {
     let Some((_, rest)) = text.split_once("<user_query>") else { return text };
     rest.split_once("</user_query>").map_or(rest, |(request, _)| request).trim()

@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 pub(crate) struct TextField<'a>(pub(crate) Option<Cow<'a, str>>);
 
 impl TextField<'_> {
-    /// The text; `None` if it is missing or empty.
+    /// Returns the text; `None` if it is missing or empty.
     pub(crate) fn get(&self) -> Option<&str> {
         self.0.as_deref().filter(|text| !text.is_empty())
     }

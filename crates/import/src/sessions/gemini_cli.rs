@@ -15,9 +15,9 @@ use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedResult, ResultStatus};
 
 pub(crate) const AGENT_NAME: &str = "gemini-cli";
-/// Bytes of messages that are held because a later record can replace or take them back.
+/// Maximum size of the messages that are held, because a later record can replace or take them back, in bytes.
 const MAX_HELD_BYTES: usize = 64 << 20;
-/// The type of what is held in the place of a record that could not be read. No message has it.
+/// The type of the entry that is held in place of a record that could not be read. No message has it.
 const UNREADABLE: &str = "$unreadable";
 
 /// Whether the records are those of a Gemini CLI session.
@@ -155,7 +155,7 @@ impl HeldMessages {
         }
     }
 
-    /// Holds the place of a record that could not be read, because messages become turns much later.
+    /// Holds an entry in place of a record that could not be read, because messages become turns much later.
     fn note_unreadable(&mut self) {
         let id = format!("{UNREADABLE} {}", self.first_number + self.messages.len());
         self.put(&json!({"type": UNREADABLE, "id": id}));
@@ -179,7 +179,7 @@ impl HeldMessages {
         self.numbers.get(id)?.checked_sub(self.first_number)
     }
 
-    /// Drops a message and all after it; all messages if it is unknown. `false` if some are no longer held.
+    /// Drops a message and all after it; all messages if it is unknown. Returns `false` if some are no longer held.
     fn rewind(&mut self, id: &str) -> bool {
         let position = self.position(id);
         while self.messages.len() > position.unwrap_or_default()
@@ -204,7 +204,7 @@ impl HeldMessages {
 #[derive(Default)]
 struct GeminiConversation {
     builder: SessionBuilder,
-    /// An error behind the last reply.
+    /// An error after the last reply.
     error: Option<String>,
 }
 
@@ -284,7 +284,7 @@ impl GeminiConversation {
     }
 }
 
-/// The result as the model got it; `None` if it is not recorded.
+/// Returns the result as the model got it; `None` if it is not recorded.
 fn call_result(call: &Json) -> Option<String> {
     match call.get("result")? {
         Json::Null => None,
@@ -321,7 +321,7 @@ pub(crate) fn failure_status(result: &str) -> ResultStatus {
     if is_denial { ResultStatus::Denied } else { ResultStatus::Error }
 }
 
-/// Whether a text of the user is the context that the program sends in front of a conversation, and nothing else.
+/// Whether a text of the user is the context that the program sends before a conversation, and nothing else.
 pub(crate) fn is_session_context(text: &str) -> bool {
     const END: &str = "</session_context>";
     let inside = text.trim().strip_prefix("<session_context>").and_then(|rest| rest.strip_suffix(END));

@@ -1,7 +1,7 @@
 //! What `gemini --output-format stream-json` prints. Replies come in pieces, calls and results are records of their
 //! own, and the tokens are known only for the whole run. Reasoning is not printed.
 //!
-//! Harnesses put the request that they were given in front of the first record, in the same form.
+//! Harnesses put the request that they were given before the first record, in the same form.
 
 use gradus_core::trajectory::{RUN_FAILED, TokenUsage};
 use serde_json::Value as Json;
@@ -39,15 +39,15 @@ pub(crate) fn open_gemini_stream() -> Box<dyn SessionReader> {
 struct GeminiStreamReader {
     builder: SessionBuilder,
     session_id: String,
-    /// A request that is not handed on yet: the session that it belongs to may begin behind it.
+    /// A request that is held, because the session that it belongs to may begin after it.
     request: Option<HeldRequest>,
     /// Text that is printed in pieces.
     pieces: String,
-    /// A result came, so that what the model writes next is a new reply.
+    /// Whether a result came, so that what the model writes next is a new reply.
     is_reply_over: bool,
-    /// The run has ended. What follows without a request is a turn of its own.
+    /// Whether the run has ended. What follows without a request is a turn of its own.
     is_turn_over: bool,
-    /// An error behind the last output of the model.
+    /// An error after the last output of the model.
     error: Option<String>,
 }
 
@@ -152,7 +152,7 @@ impl GeminiStreamReader {
         self.pieces.push_str(&joined_part_texts(&event["content"], ""));
     }
 
-    /// Adds what was printed in pieces.
+    /// Adds the text that was printed in pieces.
     fn end_pieces(&mut self) {
         let text = std::mem::take(&mut self.pieces);
         self.builder.add_text(&text);
@@ -177,7 +177,7 @@ impl GeminiStreamReader {
         self.is_reply_over = true;
     }
 
-    /// The end of a run: its tokens, and how it ended.
+    /// Reads the end of a run: its tokens, and how it ended.
     fn end_run(&mut self, event: &Json, sink: &mut dyn ImportSink) {
         self.begin_turn(sink);
         self.end_pieces();

@@ -1,4 +1,4 @@
-//! What the readers share whose records are small enough to be parsed as JSON values.
+//! Functions that readers share if their records are small enough to be parsed as JSON values.
 
 use gradus_core::message::ArgumentsText;
 use gradus_core::trajectory::DefectKind;
@@ -10,7 +10,7 @@ use crate::json_fields::text_field;
 use crate::session_builder::SessionBuilder;
 use crate::turn_draft::{ImportedCall, ImportedResult};
 
-/// Parses a record. What is not an object is reported.
+/// Parses a record. Anything but an object is reported.
 pub(crate) fn parse_record(record: &[u8], format: &str, sink: &mut dyn ImportSink) -> Option<Json> {
     match serde_json::from_str(&record_text(record)) {
         Ok(json @ Json::Object(_)) => Some(json),
@@ -25,7 +25,7 @@ pub(crate) fn parse_record(record: &[u8], format: &str, sink: &mut dyn ImportSin
     }
 }
 
-/// Arguments as they were recorded: a text of the model, or a structure. `None` for null.
+/// Returns arguments as they were recorded: a text of the model, or a structure. `None` for null.
 pub(crate) fn recorded_arguments(arguments: Option<&Json>) -> Option<ArgumentsText<'_>> {
     match arguments? {
         Json::Null => None,
@@ -34,7 +34,7 @@ pub(crate) fn recorded_arguments(arguments: Option<&Json>) -> Option<ArgumentsTe
     }
 }
 
-/// Adds a call and returns the number of its step. One without a name is noted.
+/// Adds a call and returns the number of its step. A missing name is recorded as a defect.
 pub(crate) fn add_named_call(
     builder: &mut SessionBuilder,
     id: Option<&str>,
@@ -48,7 +48,7 @@ pub(crate) fn add_named_call(
     builder.add_call(&ImportedCall { id, name: name.unwrap_or_default(), arguments }, at)
 }
 
-/// Adds a result to its call. One without a call is noted in its turn, or reported.
+/// Adds a result to its call. One without a call is a defect of its turn, or reported if there is no turn.
 pub(crate) fn add_known_result(builder: &mut SessionBuilder, result: &ImportedResult<'_>, sink: &mut dyn ImportSink) {
     if result.id.is_some_and(|id| builder.has_call(id)) {
         builder.add_result(result);
@@ -63,7 +63,7 @@ pub(crate) fn add_known_result(builder: &mut SessionBuilder, result: &ImportedRe
     }
 }
 
-/// The texts of a list of parts, of one part, or of a plain text. Other parts have none.
+/// Joins the texts of a list of parts, of one part, or of a plain text. Other parts have none.
 pub(crate) fn joined_part_texts(content: &Json, separator: &str) -> String {
     match content {
         Json::String(text) => text.clone(),

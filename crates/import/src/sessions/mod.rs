@@ -1,4 +1,4 @@
-//! Sessions: conversations whose records stand behind each other in a file.
+//! Sessions: conversations that are recorded one record after the other in a file.
 
 mod anthropic_content;
 mod claude_chain;

@@ -63,12 +63,12 @@ pub(crate) fn read_opencode_export(object: Map<String, Json>, sink: &mut dyn Imp
 struct OpenCodeReader {
     builder: SessionBuilder,
     session_id: String,
-    /// A reply ended with a step.
+    /// Whether a reply ended with a step.
     is_reply_over: bool,
     /// An export lists each part once; the printed events repeat a part while its state changes.
     is_export: bool,
-    /// The steps of the current turn by the id of their part. Ids of calls do not tell calls apart: some providers count
-    /// them anew with each reply.
+    /// The steps of the current turn by the id of their part. Ids of calls do not distinguish calls: some providers
+    /// restart them with each reply.
     steps_by_part: HashMap<String, u32>,
 }
 
@@ -108,7 +108,7 @@ impl OpenCodeReader {
         self.builder.set_agent(AGENT_NAME, None);
     }
 
-    /// One message of an export.
+    /// Reads one message of an export.
     fn read_message(&mut self, message: &Json, sink: &mut dyn ImportSink) {
         let info = &message["info"];
         let at = info["time"].get("created").and_then(read_timestamp);
@@ -236,7 +236,7 @@ impl OpenCodeReader {
     }
 }
 
-/// The session of the subagent that a call started.
+/// Returns the session of the subagent that a call started.
 fn child_session(state: &Json) -> Option<&str> {
     text_field(&state["metadata"], "sessionId").or_else(|| text_field(&state["metadata"], "sessionID"))
 }

@@ -1,5 +1,6 @@
 //! Sessions of pi (`sessions/<folder>/<time>_<id>.jsonl`), and what `pi --mode json` prints. Entries of newer versions
-//! form a tree, in the order in which they were written; branches that were left are kept, because they are runs, too.
+//! form a tree, in the order in which they were written; branches that were left are read as well, because they are
+//! runs, too.
 
 use gradus_core::trajectory::{DefectKind, TokenUsage};
 use serde_json::Value as Json;
@@ -164,7 +165,7 @@ impl PiReader {
     }
 }
 
-/// The content with a short note in place of each image.
+/// Replaces each image in the content by a short note.
 fn without_images(content: &Json) -> Json {
     let Json::Array(parts) = content else { return content.clone() };
     let note = |part: &Json| match part["type"].as_str() {

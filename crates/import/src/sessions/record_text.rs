@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use crate::timestamps::parse_timestamp;
 
-/// The text of a record. Bytes that are not UTF-8 are replaced: tools cut their output in the middle of characters.
+/// Returns the text of a record. Bytes that are not UTF-8 are replaced: tools cut their output in the middle of
+/// characters.
 pub(crate) fn record_text(record: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(record)
 }
 
-/// A time as the line format has it. Borrowed if it is in that form already, as most are.
+/// Returns a time in the format of the output lines. Borrowed if it already has that form, as most do.
 pub(crate) fn normal_timestamp(text: Option<&str>) -> Option<Cow<'_, str>> {
     let text = text?;
     if is_normal_timestamp(text) { Some(Cow::Borrowed(text)) } else { parse_timestamp(text).map(Cow::Owned) }
@@ -32,7 +33,7 @@ fn is_normal_timestamp(text: &str) -> bool {
     }
 }
 
-/// The beginning of a text, for messages.
+/// Returns the beginning of a text, for messages.
 pub(crate) fn first_words(text: &str) -> &str {
     const MAX_BYTES: usize = 80;
     &text[..text.floor_char_boundary(MAX_BYTES.min(text.len()))]

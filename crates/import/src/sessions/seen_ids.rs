@@ -1,14 +1,14 @@
-//! Ids that were met before, at 16 bytes each: a session of gigabytes has millions of them.
+//! Ids that were seen before, at 16 bytes each: a session of gigabytes has millions of them.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A set of ids. Two ids that are not UUIDs are taken for one with a chance of 2^-128.
+/// A set of ids. The probability that two ids that are not UUIDs collide is 2^-128.
 #[derive(Debug, Default)]
 pub(crate) struct SeenIds(HashSet<u128>);
 
 impl SeenIds {
-    /// Adds an id. `false` if it was there.
+    /// Adds an id. Returns `false` if it was there.
     pub(crate) fn insert(&mut self, id: &str) -> bool {
         self.0.insert(hash_id(id))
     }
@@ -18,7 +18,7 @@ impl SeenIds {
     }
 }
 
-/// The number of a UUID, or a hash of any other text.
+/// Returns the number of a UUID, or a hash of any other text.
 pub(crate) fn hash_id(id: &str) -> u128 {
     if let Some(number) = parse_uuid(id) {
         return number;

@@ -12,7 +12,7 @@ fn has_only(object: &JsonObject, keys: &[&str]) -> bool {
     object.keys().all(|key| keys.contains(&key.as_str()))
 }
 
-/// What `claude --output-format json` prints: the result without the steps.
+/// Whether an object is the output of `claude --output-format json`: the result without the steps.
 pub(crate) fn is_claude_result(object: &JsonObject) -> bool {
     object.get("type").is_some_and(|kind| kind == "result")
         && has_text(object, "session_id")
@@ -20,12 +20,12 @@ pub(crate) fn is_claude_result(object: &JsonObject) -> bool {
         && object.contains_key("total_cost_usd")
 }
 
-/// A line of `~/.claude/history.jsonl`.
+/// Whether an object is a line of `~/.claude/history.jsonl`.
 pub(crate) fn is_claude_history(object: &JsonObject) -> bool {
     has_text(object, "display") && object.contains_key("pastedContents") && object.contains_key("timestamp")
 }
 
-/// A line of `~/.codex/history.jsonl`.
+/// Whether an object is a line of `~/.codex/history.jsonl`.
 pub(crate) fn is_codex_history(object: &JsonObject) -> bool {
     has_text(object, "session_id")
         && has_text(object, "text")
@@ -33,7 +33,7 @@ pub(crate) fn is_codex_history(object: &JsonObject) -> bool {
         && object.len() == 3
 }
 
-/// An entry of Gemini CLI's `logs.json`.
+/// Whether an object is an entry of Gemini CLI's `logs.json`.
 pub(crate) fn is_gemini_log(object: &JsonObject) -> bool {
     has_text(object, "sessionId")
         && object.get("messageId").is_some_and(Json::is_number)
@@ -41,7 +41,7 @@ pub(crate) fn is_gemini_log(object: &JsonObject) -> bool {
         && has_only(object, &["sessionId", "messageId", "type", "message", "timestamp"])
 }
 
-/// A file below OpenCode's `storage`: one message, one part or the description of a session.
+/// Whether an object is a file below OpenCode's `storage`: one message, one part or the description of a session.
 pub(crate) fn is_opencode_storage(object: &JsonObject) -> bool {
     let is_message = has_text(object, "sessionID") && has_text(object, "role") && object.contains_key("time");
     let is_part = has_text(object, "messageID") && has_text(object, "type") && object.contains_key("id");

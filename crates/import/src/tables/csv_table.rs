@@ -19,7 +19,7 @@ pub fn read_csv_table(input: &mut dyn Read, sink: &mut dyn ImportSink) -> Result
             Ok(record) => record,
             Err(error) => {
                 sink.report_bad_record(&error.to_string());
-                // Behind an error of the input itself, every further row would fail as well.
+                // After an error of the input itself, every further row would fail as well.
                 if error.is_io_error() {
                     break;
                 }

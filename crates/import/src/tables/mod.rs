@@ -50,7 +50,7 @@ pub fn matches_span_table(header: &[&str]) -> bool {
     table_format(header).is_some()
 }
 
-/// Why a table is not read: its name, if it is a known one, or its first columns.
+/// Returns why a table is not read: its name, if it is a known one, or its first columns.
 pub fn describe_unreadable_table(header: &[&str]) -> String {
     let has = |column: &&str| header.contains(column);
     match UNREADABLE_TABLES.iter().find(|(columns, ..)| columns.iter().all(has)) {
@@ -63,7 +63,7 @@ pub fn describe_unreadable_table(header: &[&str]) -> String {
     }
 }
 
-/// The format of the rows of a table. Cells differ from row to row, columns do not, so the columns decide.
+/// Returns the format of the rows of a table. Cells differ from row to row, columns do not, so the columns decide.
 fn table_format(header: &[&str]) -> Option<TableFormat> {
     let has = |column: &str| header.contains(&column);
     let document = |name: &str| DOCUMENT_FORMATS.iter().find(|format| format.name == name).map(TableFormat::Document);
@@ -96,7 +96,7 @@ impl TableFormat {
         match self {
             TableFormat::PhoenixSpans => phoenix::read_row(row, sink),
             TableFormat::Document(format) => {
-                // The columns count as evidence also where this row has nothing in them.
+                // The columns prove the format even if this row is empty in them.
                 if !(format.matches)(&row) {
                     return Err(ImportError::new(format!("the row is no {}", format.name)));
                 }
@@ -107,9 +107,9 @@ impl TableFormat {
     }
 }
 
-/// The columns of a table, if `head` begins with one: a row of short names, and after it a row with as many cells, or one
-/// that the head cuts off. `whole` says that the head is the entire input. `None` for text of any other kind, which may
-/// well have commas in it.
+/// Returns the columns of a table, if `head` begins with one: a row of short names, and after it a row with as many
+/// cells, or one that is cut off at the end. `whole` states that the head is the entire input. `None` for other text,
+/// which may also contain commas.
 pub fn read_table_header(head: &[u8], whole: bool) -> Option<Vec<String>> {
     const MIN_COLUMNS: usize = 2;
     const MAX_NAME_BYTES: usize = 120;

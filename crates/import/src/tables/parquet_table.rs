@@ -17,7 +17,7 @@ pub fn read_parquet_table(file: File, sink: &mut dyn ImportSink) -> Result<(), I
     let columns: Vec<&str> = schema.get_fields().iter().map(|field| field.name()).collect();
     let format = table_format(&columns).ok_or_else(|| ImportError::new(describe_unreadable_table(&columns)))?;
     for (number, row) in reader.get_row_iter(None).map_err(failed)?.enumerate() {
-        // The pages behind a broken one cannot be found.
+        // The pages after a broken one cannot be found.
         let row = row.map_err(failed)?;
         let Json::Object(row) = row.to_json_value() else { continue };
         if let Err(error) = format.read_row(restore_cells(row), sink) {
@@ -27,8 +27,8 @@ pub fn read_parquet_table(file: File, sink: &mut dyn ImportSink) -> Result<(), I
     Ok(())
 }
 
-/// Parquet has one schema for all rows: objects have a null for each field of any other object, which was not recorded.
-/// Times are texts with a space before the zone.
+/// Undoes changes of Parquet. It has one schema for all rows, so objects have a null for each field of any other
+/// object, and times are texts with a space before the zone.
 fn restore_cells(row: Map<String, Json>) -> Map<String, Json> {
     let restored = row.into_iter().map(|(column, mut cell)| {
         remove_nulls(&mut cell);

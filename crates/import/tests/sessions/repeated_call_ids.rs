@@ -1,5 +1,5 @@
-//! Ids of calls repeat: some providers count them anew with each reply, and redaction replaces them by one word. No call
-//! may be lost or get the result of another.
+//! Ids of calls repeat: some providers count them anew with each reply, and redaction replaces them by one word. No
+//! call may be lost or get the result of another.
 
 use gradus_core::trajectory::TrajectoryStep;
 use gradus_import::{DOCUMENT_FORMATS, ImportedTurn};

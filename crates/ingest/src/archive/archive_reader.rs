@@ -49,7 +49,7 @@ impl TraceArchive {
         };
         match ArchiveManifest::parse(&storage.describe_path(FILE_NAME), &text) {
             Ok(manifest) => Ok(Some(TraceArchive { storage: Arc::new(storage), manifest })),
-            // Other tools have files of this name, too: only beside our data it is a mistake.
+            // Other tools have files of this name, too. It is an error only beside our data.
             Err(ArchiveError::BadManifest { .. }) if !is_archive => Ok(None),
             Err(error) => Err(error),
         }
@@ -74,8 +74,9 @@ impl TraceArchive {
         &self.manifest
     }
 
-    /// The shards in the order of the manifest, or why one cannot be read. The next one is fetched in the meantime, so
-    /// that two are on this machine at a time. Ends with the first error of `visit`.
+    /// Visits the shards in the order of the manifest, each with its content or the reason why it cannot be read. The
+    /// next shard is fetched in the meantime, so that two are on this machine at a time. Ends with the first error of
+    /// `visit`.
     pub fn visit_shards<E>(
         &self,
         visit: impl FnMut(Result<FetchedShard, ArchiveError>) -> Result<(), E>,

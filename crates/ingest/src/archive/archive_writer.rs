@@ -20,9 +20,9 @@ use crate::intake::RecordIntake;
 use crate::intake::trace_records::TraceRecords;
 use crate::records::ReadSummary;
 
-/// Shards of a day at most. More, and files get small.
+/// Maximum number of shards of a day. With more, files get small.
 pub const MAX_SHARDS: u32 = 4096;
-/// Rows and bytes of a row group.
+/// Maximum rows and bytes of a row group.
 const MAX_GROUP_ROWS: usize = 20_000;
 const MAX_GROUP_BYTES: usize = 32 << 20;
 
@@ -87,7 +87,7 @@ impl ArchiveWriter {
     }
 
     /// Writes everything that an intake has read, and returns the manifest. The archive is complete afterwards.
-    /// Without a trace there is none.
+    /// Without any trace, no archive is written.
     pub fn write(mut self, intake: RecordIntake<'_>) -> Result<(ArchiveManifest, ReadSummary), ArchiveError> {
         let shards = self.manifest.shards;
         let mut failure = None;

@@ -8,9 +8,9 @@ use super::ArchiveError;
 
 /// The version of the layout.
 pub(super) const VERSION: u32 = 1;
-/// What a manifest says it is; other tools write files of this name, too.
+/// Identifies the manifest of an archive; other tools write files of this name, too.
 pub(super) const FORMAT: &str = "gradus archive";
-/// Below the archive.
+/// Path of the manifest below the archive.
 pub const FILE_NAME: &str = "manifest.json";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct ArchiveManifest {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArchivePart {
-    /// Below the folder of the archive.
+    /// Path below the folder of the archive.
     pub path: String,
     /// The day on which the first trace of the group began, in UTC.
     pub date: String,

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use super::ArchiveError;
 use super::manifest::{ArchivePart, VERSION};
 
-/// Bytes of a manifest. A part takes some 250 of them.
+/// Maximum bytes of a manifest. A part takes some 250 of them.
 pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// A file or object below an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
-    /// Below the archive, with `/`.
+    /// Path below the archive, with `/`.
     pub path: String,
     pub bytes: u64,
 }
@@ -32,11 +32,11 @@ pub trait ArchiveStorage: fmt::Debug + Send + Sync {
     fn describe_path(&self, path: &str) -> String;
     /// Everything below the archive, until `visit` breaks.
     fn visit_objects(&self, visit: &mut dyn FnMut(StoredObject) -> ControlFlow<()>) -> Result<(), ArchiveError>;
-    /// `None` if there is none.
+    /// Returns the text of the manifest; `None` if it does not exist.
     fn read_manifest(&self) -> Result<Option<Vec<u8>>, ArchiveError>;
     /// Makes the archive complete. Fails if another process did so in the meantime, where the storage can tell.
     fn write_manifest(&self, text: &[u8]) -> Result<(), ArchiveError>;
-    /// The content of a part as a local file, at its beginning; `None` if there is none.
+    /// Returns the content of a part as a local file, at its beginning; `None` if it does not exist.
     fn open_part(&self, path: &str) -> Result<Option<File>, ArchiveError>;
     /// A local file to write a part to, which can also be read.
     fn create_part(&self, path: &str) -> Result<File, ArchiveError>;

@@ -9,7 +9,7 @@ use gradus_import::ImportedTurn;
 
 use super::RecordIntake;
 
-/// Ids and model that stand beside a message list in its document.
+/// Ids and model that accompany a message list in its document.
 #[derive(Default)]
 pub(crate) struct DocumentIds {
     pub id: Option<String>,
@@ -80,7 +80,7 @@ impl RecordIntake<'_> {
         self.current_source().documents += 1;
     }
 
-    /// Notes that a session ends in the middle of a record. That is no fault of a session that is being written.
+    /// Reports that a session ends in the middle of a record. That is no fault of a session that is being written.
     pub(crate) fn note_unfinished_record(&mut self, line: u64) {
         let detail = format!("{}: line {line}: the record is not finished: the session is being written", self.input);
         let defect = ExtractionDefect::new(DefectKind::UnfinishedRecord, detail, None);
@@ -98,7 +98,7 @@ impl RecordIntake<'_> {
         }
     }
 
-    /// Keeps what a source says about a span or a trace until it is assembled.
+    /// Stores an annotation of a span or a trace until its trajectory is assembled.
     pub(crate) fn add_annotation(&mut self, trace: TraceId, span: Option<SpanId>, annotation: RecordedAnnotation) {
         self.annotations.add(trace, span, annotation);
     }
@@ -128,7 +128,7 @@ impl RecordIntake<'_> {
         self.emit(vec![trajectory]);
     }
 
-    /// Hands trajectories of documents to the sink, if the selection includes them.
+    /// Passes trajectories of documents to the sink, if the selection includes them.
     fn emit(&mut self, trajectories: Vec<Trajectory>) {
         let source = self.summary.sources.len().saturating_sub(1);
         for trajectory in trajectories {

@@ -11,11 +11,11 @@ use super::RecordIntake;
 use crate::records::ReadSummary;
 use crate::spool::{SpoolRange, SpoolReader};
 
-/// Traces of one session that are kept together. Some agents give every request the same session, and a shard must stay
-/// small; the turn behind a cut is graded without those before it.
+/// Maximum number of traces of one session in a group. Some agents give every request the same session, and a shard
+/// must stay small; the turn after a cut is graded without those before it.
 const MAX_SESSION_TRACES: usize = 1_000;
 
-/// Spans of a trace in which its session is looked for, from the end: a root span is exported last.
+/// Maximum number of spans of a trace in which its session is searched, from the end: a root span is exported last.
 const MAX_SEARCHED_SPANS: usize = 64;
 
 /// A trace with its records, for [`RecordIntake::visit_groups`].
@@ -25,7 +25,7 @@ pub(crate) struct TraceRecords<'r> {
     pub(crate) group_start_ns: u64,
     pub(crate) id: TraceId,
     pub(crate) start_ns: u64,
-    /// Where the source states it and not the spans.
+    /// Set if the source and not the spans states it.
     pub(crate) project: Option<&'r str>,
     records: Vec<(&'r RecordScope, &'r [u8])>,
 }
@@ -89,7 +89,7 @@ impl RecordIntake<'_> {
         Ok(self.summary)
     }
 
-    /// Makes one group of the groups that share a session, because a turn is graded with those before it.
+    /// Merges the groups that share a session, because a turn is graded with those before it.
     fn unite_sessions(
         &self,
         mut groups: Vec<Vec<usize>>,

@@ -10,17 +10,17 @@ use crate::parallel::with_workers;
 use crate::records::EncodedRecord;
 use crate::shapes::{self, MessageBuffer, span_document};
 
-/// Bytes of lines that a thread gets at once.
+/// Bytes of lines in one job of a thread.
 const JOB_BYTES: usize = 256 << 10;
 
 /// A line with its number in the file, counted from 1.
 struct NumberedLine {
     number: u64,
-    /// The failure when it is too long to be read.
+    /// The failure if it is too long to be read.
     text: Result<Vec<u8>, DocumentError>,
 }
 
-/// What a worker made of a line.
+/// The result of parsing a line.
 struct ParsedLine {
     number: u64,
     records: Vec<EncodedRecord>,

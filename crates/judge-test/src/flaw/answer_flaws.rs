@@ -1,4 +1,4 @@
-//! Answers that come too early, and answers that say what no result says.
+//! Premature answers, and answers with claims that no result supports.
 
 use super::draft::{PlantingSite, RunDraft};
 use super::planted_run::FlawedRun;
@@ -15,7 +15,7 @@ const UNFINISHED: [&str; 3] = [
 const ANNOUNCED: [&str; 3] =
     ["Now I {verb} {object}.", "Next I will {verb} {object}.", "What is left is to {verb} {object}, which I do now."];
 
-/// The run stops before a change that was asked for. The answer stays and claims it, or admits that it stopped.
+/// Ends the run before a requested change. The answer still claims the change, or admits that it was not made.
 pub(super) fn plant_premature_answer(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let steps = site.steps();
     let is_cut = |at: &usize| steps[*at..].iter().any(|step| is_writing(&step.tool) && !step.is_error);
@@ -47,7 +47,7 @@ pub(super) fn plant_premature_answer(site: &PlantingSite<'_>, choice: &mut Seede
 const NUMBER_WORDS: [&str; 11] =
     ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"];
 
-/// A value of the answer that a result gives, replaced by one that no result gives.
+/// Replaces a value of the answer that comes from a result by one that no result contains.
 pub(super) fn plant_unsupported_claim(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let trajectory = &site.run.trajectory;
     let (last, answer) = (trajectory.steps.last()?, trajectory.final_answer.as_deref()?);
@@ -79,7 +79,7 @@ pub(super) fn plant_unsupported_claim(site: &PlantingSite<'_>, choice: &mut Seed
     Some(run.noticed_at_step("misread_observation", is_of_result).noticed_in_whole("task_completion", is_lookup))
 }
 
-/// Words of an answer that are values: with a digit, or quoted.
+/// Lists the values in an answer: words with a digit, and quoted words.
 fn list_claimed_values(answer: &str) -> Vec<String> {
     let is_edge = |letter: char| !letter.is_alphanumeric();
     let words = answer.split_whitespace().filter(|word| !word.contains("://")).map(|word| word.trim_matches(is_edge));
@@ -92,7 +92,7 @@ fn list_claimed_values(answer: &str) -> Vec<String> {
     values
 }
 
-/// Another value of the same shape that stands nowhere in the run.
+/// Finds another value of the same shape that does not occur in the run.
 fn find_other_value(site: &PlantingSite<'_>, value: &str, choice: &mut SeededChoice) -> Option<String> {
     (0..12).find_map(|_| {
         let other: String = value

@@ -8,7 +8,7 @@ use super::planted_run::FlawedRun;
 use crate::run_text::{has_thought, query_mentions, thought_mentions};
 use crate::seeded_choice::SeededChoice;
 
-/// Two arguments of one call with each other's value.
+/// Swaps the values of two arguments of one call.
 pub(super) fn plant_swapped_argument(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let pairs = |at: usize| {
         let slots = list_slots(&site.steps()[at]);
@@ -27,11 +27,11 @@ pub(super) fn plant_swapped_argument(site: &PlantingSite<'_>, choice: &mut Seede
     let (at, (first, second)) = choose_place(site, choice, &pairs)?;
     let changes = [(first.clone(), second.value.clone()), (second.clone(), first.value.clone())];
     let note = format!("step {}: {} and {} are swapped", at + 1, first.name, second.name);
-    // The values themselves have a source; only their places are wrong.
+    // The values themselves have a source; only their arguments are wrong.
     Some(change_arguments(site, at, &changes, note, false))
 }
 
-/// A value that was known, misspelt or mistaken for another.
+/// Misspells a known value, or replaces it by a similar one.
 pub(super) fn plant_corrupted_argument(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let (at, slot) = choose_place(site, choice, &|at| list_grounded_slots(site, at))?;
     let other = corrupt_value(site, &slot, choice)?;
@@ -39,7 +39,7 @@ pub(super) fn plant_corrupted_argument(site: &PlantingSite<'_>, choice: &mut See
     Some(change_arguments(site, at, &[(slot, other)], note, true))
 }
 
-/// An identifier that comes from nowhere.
+/// Replaces an identifier by an invented one.
 pub(super) fn plant_invented_id(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let identifiers =
         |at: usize| list_grounded_slots(site, at).into_iter().filter(ArgumentSlot::is_identifier).collect();
@@ -50,7 +50,7 @@ pub(super) fn plant_invented_id(site: &PlantingSite<'_>, choice: &mut SeededChoi
     Some(change_arguments(site, at, &[(slot, other)], note, true))
 }
 
-/// One of the places of one of the steps that have any. Calls that fail in the right run are left alone.
+/// Chooses a step and one of its slots, as `places` lists them. Calls that fail in the right run are skipped.
 fn choose_place<T: Clone>(
     site: &PlantingSite<'_>,
     choice: &mut SeededChoice,
@@ -61,7 +61,7 @@ fn choose_place<T: Clone>(
     steps.into_iter().find_map(|at| choice.pick(&places(at)).cloned().map(|place| (at, place)))
 }
 
-/// Sets arguments of step `at`. `is_new` means that the new values stand nowhere in the run.
+/// Sets arguments of step `at`. `is_new` means that the new values occur nowhere else in the run.
 fn change_arguments(
     site: &PlantingSite<'_>,
     at: usize,

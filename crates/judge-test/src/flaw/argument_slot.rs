@@ -1,5 +1,5 @@
-//! Arguments whose value names something: they can be swapped, misspelt or invented. Texts that the agent writes itself
-//! cannot, since nobody could say that another text is wrong.
+//! Arguments whose value names something: they can be swapped, misspelt or invented. Free text of the agent cannot,
+//! since another text would not be wrong.
 
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::{Number, Value};
@@ -8,7 +8,7 @@ use super::draft::PlantingSite;
 use crate::run_text::{is_grounded, occurs_anywhere};
 use crate::seeded_choice::SeededChoice;
 
-/// Arguments of free text, and of numbers that change how much is read but not what.
+/// Names of arguments that do not name an object: free text, and numbers that change how much is read.
 const OTHER_ARGUMENTS: &[&str] = &[
     "body",
     "content",
@@ -35,7 +35,7 @@ const OTHER_ARGUMENTS: &[&str] = &[
     "summary",
     "color",
 ];
-/// Longest value in bytes that counts as a name.
+/// Maximum bytes of a value that counts as a name.
 const MAX_NAME_BYTES: usize = 64;
 
 /// An argument with its value as text.
@@ -47,7 +47,7 @@ pub(super) struct ArgumentSlot {
 }
 
 impl ArgumentSlot {
-    /// The value as JSON of the same type as before.
+    /// Returns a value as JSON of the same type as the argument.
     pub(super) fn to_json(&self, value: &str) -> Value {
         match value.parse::<u64>() {
             Ok(number) if self.is_number => Value::Number(Number::from(number)),
@@ -55,7 +55,7 @@ impl ArgumentSlot {
         }
     }
 
-    /// Whether the value is an identifier that only a source can tell: a number, a hash, a UUID.
+    /// Whether the value is an identifier that an agent cannot know without a source: a number, a hash, a UUID.
     pub(super) fn is_identifier(&self) -> bool {
         let lower = self.name.to_lowercase();
         let is_named = ["id", "number", "sha", "uuid", "key"].iter().any(|ending| lower.ends_with(ending));
@@ -81,16 +81,16 @@ pub(super) fn list_slots(step: &TrajectoryStep) -> Vec<ArgumentSlot> {
     slots.collect()
 }
 
-/// The slots of step `at` whose value was known before, so that a change can be seen.
+/// Lists the slots of step `at` whose value was known before, so that a judge can notice a change.
 pub(super) fn list_grounded_slots(site: &PlantingSite<'_>, at: usize) -> Vec<ArgumentSlot> {
     let slots = list_slots(&site.steps()[at]);
     slots.into_iter().filter(|slot| is_grounded(&site.run.trajectory, at, &slot.value)).collect()
 }
 
-/// Tries to find a value that stands nowhere in the run.
+/// Maximum attempts to find a value that does not occur in the run.
 const MAX_TRIES: usize = 12;
 
-/// A misspelt or mistaken form of a value that stands nowhere in the run.
+/// Returns a misspelt or similar value that does not occur in the run.
 pub(super) fn corrupt_value(site: &PlantingSite<'_>, slot: &ArgumentSlot, choice: &mut SeededChoice) -> Option<String> {
     (0..MAX_TRIES).find_map(|_| {
         let other = if slot.is_number {
@@ -102,7 +102,7 @@ pub(super) fn corrupt_value(site: &PlantingSite<'_>, slot: &ArgumentSlot, choice
     })
 }
 
-/// Another object of the same kind, not a misspelt one: another number, or what other runs have in the same argument.
+/// Returns another object of the same kind: another number, or a value of the same argument in another run.
 pub(super) fn find_other_object(
     site: &PlantingSite<'_>,
     slot: &ArgumentSlot,
@@ -143,7 +143,7 @@ fn corrupt_name(name: &str, choice: &mut SeededChoice) -> String {
         (1, Some(at)) if letters.len() > 4 => drop(letters.remove(at)),
         (2, _) => return format!("{name}-copy"),
         _ => {
-            // Another letter or digit in place of the last one that is one.
+            // Replaces the last letter or digit by another one.
             let last = letters.iter().rposition(char::is_ascii_alphanumeric).unwrap_or(0);
             let other = match letters.get(last) {
                 Some(letter) if letter.is_ascii_digit() => char::from(b'0' + (*letter as u8 - b'0' + 3) % 10),
@@ -158,7 +158,7 @@ fn corrupt_name(name: &str, choice: &mut SeededChoice) -> String {
     letters.into_iter().collect()
 }
 
-/// An identifier of the same shape that stands nowhere in the run.
+/// Invents an identifier of the same shape that does not occur in the run.
 pub(super) fn invent_identifier(
     site: &PlantingSite<'_>,
     slot: &ArgumentSlot,
@@ -167,7 +167,7 @@ pub(super) fn invent_identifier(
     (0..MAX_TRIES).find_map(|_| {
         let is_short_number = slot.value.len() < 4 && slot.value.chars().all(|letter| letter.is_ascii_digit());
         let other = if is_short_number {
-            // A number of as many digits may be taken: one more digit leaves enough to choose from.
+            // All numbers with as many digits may be taken; one more digit leaves enough to choose from.
             (100 + choice.below(8_900)).to_string()
         } else {
             slot.value.chars().map(|letter| invent_letter(letter, choice)).collect()

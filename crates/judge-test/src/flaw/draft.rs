@@ -1,5 +1,4 @@
-//! A flawed run under construction: the steps and where they come from are changed together, so that they cannot
-//! disagree.
+//! A flawed run under construction. Steps and their sources are changed together, so that they stay consistent.
 
 use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
@@ -9,7 +8,7 @@ use super::PlantedFlaw;
 use super::planted_run::{FlawExpectation, FlawedRun, StepSource};
 use crate::right_run::{RightRun, with_content_id};
 
-/// The right run that a flaw is planted into, and other right runs to borrow from.
+/// The right run that a flaw is planted into, and other right runs whose steps may be borrowed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlantingSite<'a> {
     pub(super) run: &'a RightRun,
@@ -22,7 +21,7 @@ impl<'a> PlantingSite<'a> {
         &self.run.trajectory.steps
     }
 
-    /// The tools on offer. For recordings without definitions: the names that other runs use.
+    /// Returns the offered tools. For recordings without definitions: the tool names that other runs use.
     pub(super) fn offered_tools(&self) -> Vec<ToolDefinition> {
         if !self.run.trajectory.tools.is_empty() {
             return self.run.trajectory.tools.to_vec();
@@ -39,7 +38,7 @@ impl<'a> PlantingSite<'a> {
         tools.is_empty() || tools.iter().any(|offered| offered.name == tool)
     }
 
-    /// Successful steps of runs on other tasks whose tool is on offer here and is not used here.
+    /// Returns successful steps of runs on other tasks whose tool is offered here and not used here.
     pub(super) fn foreign_steps(&self) -> Vec<&'a TrajectoryStep> {
         let others = self.donors.iter().filter(|donor| donor.cluster != self.run.cluster);
         let steps = others.flat_map(|donor| &donor.trajectory.steps).filter(|step| {
@@ -51,8 +50,8 @@ impl<'a> PlantingSite<'a> {
         steps.collect()
     }
 
-    /// Fills the arguments of another tool from what the run and others use: arguments of the same name. `None` if a
-    /// required one has no value.
+    /// Fills the arguments of another tool with values of arguments of the same name in this and other runs. `None`
+    /// if a required one has no value.
     pub(super) fn fill_arguments(&self, tool: &ToolDefinition, step: &TrajectoryStep) -> Option<Value> {
         let own = step.arguments.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
         let Some(schema) = tool.schema.as_ref().map(RawJson::to_value) else {
@@ -117,7 +116,7 @@ impl RunDraft {
         self.sources.truncate(count);
     }
 
-    /// Step `at` (from 0) fails with this result.
+    /// Makes step `at` (from 0) fail with this result.
     pub(super) fn fail_step(&mut self, at: usize, result: &str) {
         let step = &mut self.trajectory.steps[at];
         (step.observation, step.is_error) = (Some(result.to_owned()), true);
@@ -131,7 +130,7 @@ impl RunDraft {
         u32::try_from(at + 1).ok()
     }
 
-    /// The flawed run. `original` is the right run with whatever both have in addition.
+    /// Builds the flawed run. `original` is the right run, with the additions that both share.
     pub(super) fn finish(
         mut self,
         site: &PlantingSite<'_>,
@@ -160,7 +159,7 @@ impl RunDraft {
 }
 
 impl FlawedRun {
-    /// An evaluator of steps must notice the flaw at its step.
+    /// Adds an evaluator of steps that must notice the flaw at its step.
     #[must_use]
     pub(super) fn noticed_at_step(mut self, rubric: &'static str, is_visible: bool) -> FlawedRun {
         if is_visible {
@@ -170,7 +169,7 @@ impl FlawedRun {
         self
     }
 
-    /// An evaluator of whole trajectories must notice the flaw.
+    /// Adds an evaluator of whole trajectories that must notice the flaw.
     #[must_use]
     pub(super) fn noticed_in_whole(mut self, rubric: &'static str, is_visible: bool) -> FlawedRun {
         if is_visible {

@@ -1,4 +1,5 @@
-//! Failed calls. The original has one, too, and handles it well, so that the questions about errors apply to both.
+//! Flaws about failed calls. The original has a failed call, too, and handles it well, so that questions about errors
+//! apply to both.
 
 use gradus_core::trajectory::TrajectoryStep;
 
@@ -7,7 +8,7 @@ use super::planted_run::FlawedRun;
 use crate::seeded_choice::SeededChoice;
 use crate::tool_words::is_writing;
 
-/// Refusals after which nothing was changed.
+/// Error messages of calls that were refused and changed nothing.
 const REFUSALS: [&str; 6] = [
     "{\"error\":{\"status\":403,\"message\":\"Forbidden: you have no right to do this. Nothing was changed.\"}}",
     "Error: 422 Unprocessable Entity. The request was rejected, and nothing was changed.",
@@ -17,7 +18,7 @@ const REFUSALS: [&str; 6] = [
     "Error: 401 Unauthorized. The credentials have expired; nothing was done.",
 ];
 
-/// Passing failures after which trying again is right.
+/// Messages of transient failures, after which a retry is right.
 const PASSING_FAILURES: [&str; 3] = [
     "Error: 429 Too Many Requests. The request was not processed; try again in 2 seconds.",
     "{\"status\":503,\"message\":\"Service temporarily unavailable. The request was not processed.\"}",
@@ -30,7 +31,7 @@ const TRY_AGAIN: [&str; 3] = [
     "The service was busy for a moment; the same call once more.",
 ];
 
-/// A change is refused, and the agent goes on and answers as if it had been made.
+/// Makes a change fail, while the agent continues and answers as if it had succeeded.
 pub(super) fn plant_ignored_error(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let steps = site.steps();
     // A right run with a failure of its own would have two.
@@ -56,7 +57,7 @@ pub(super) fn plant_ignored_error(site: &PlantingSite<'_>, choice: &mut SeededCh
         run.noticed_in_whole("recovery_quality", true)
             .noticed_in_whole("error_recovery", true)
             .noticed_in_whole("task_completion", true)
-            // Only the answer certainly takes the call for a success; another step may not depend on it.
+            // Only the answer certainly treats the call as successful; other steps may not depend on it.
             .noticed_at_step("misread_observation", is_last),
     )
 }

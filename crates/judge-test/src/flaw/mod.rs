@@ -110,7 +110,7 @@ impl PlantedFlaw {
         }
     }
 
-    /// The flaws that an evaluator must notice; empty for one that is not built in.
+    /// Returns the flaws that an evaluator must notice; empty for one that is not built in.
     pub fn noticed_by(rubric: &str) -> Vec<PlantedFlaw> {
         PlantedFlaw::ALL.into_iter().filter(|flaw| flaw.rubrics().contains(&rubric)).collect()
     }
@@ -128,8 +128,8 @@ impl PlantedFlaw {
     }
 }
 
-/// Plants a flaw into a right run. The seed and `attempt` choose place, variant and wording. `None` if the run offers no
-/// place for it. `donors` are other right runs, whose steps and thoughts may be borrowed.
+/// Plants a flaw into a right run. The seed and `attempt` choose position, variant and wording. `None` if the flaw
+/// does not fit the run. `donors` are other right runs, whose steps and thoughts may be borrowed.
 pub(crate) fn plant_flaw(
     flaw: PlantedFlaw,
     run: &RightRun,

@@ -1,4 +1,4 @@
-//! A right run with one planted flaw, and what a simulator can say about it.
+//! A right run with one planted flaw, and the result of replaying it on a simulator.
 
 use gradus_core::trajectory::Trajectory;
 
@@ -11,7 +11,7 @@ pub enum StepSource {
     Kept(usize),
     /// The call differs from that of the right run.
     Changed(usize),
-    /// The call failed, so that what it should have done was not done.
+    /// The call failed, so it changed nothing.
     Failed(usize),
     Inserted,
 }
@@ -26,7 +26,7 @@ pub struct FlawExpectation {
     pub original_step: Option<u32>,
 }
 
-/// A flawed run beside its right original.
+/// A flawed run with its right original.
 #[derive(Clone, Debug)]
 pub struct FlawedRun {
     pub flaw: PlantedFlaw,
@@ -48,19 +48,18 @@ pub struct FlawedRun {
     pub form: RunForm,
 }
 
-/// What happened when the calls of a flawed run were carried out. Step numbers are from 1.
+/// The result of replaying the calls of a flawed run. Step numbers count from 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayFacts {
-    /// The task is solved at the end.
+    /// Whether the task is solved at the end.
     pub passed: bool,
-    /// Steps without which the end is the same, and from which no later value comes.
+    /// Steps without which the final state is the same and whose results no later step uses.
     pub needless: Vec<u32>,
 }
 
 impl FlawedRun {
-    /// Why the flaw does not change the truth; `None` if it does. A call that differs and still is needed for a solved
-    /// task does the job as well. A step that a replay cannot do without, or of which it cannot tell, is not proven to
-    /// be needless.
+    /// Returns why the flaw does not change the right verdict; `None` if it does. A changed call that a solved task
+    /// needs is as good as the original one. An added step counts as a flaw only if the replay proves it needless.
     pub fn explain_harmless(&self, facts: &ReplayFacts) -> Option<&'static str> {
         let is_needless = |step: Option<u32>| step.is_some_and(|step| facts.needless.contains(&step));
         match self.flaw {

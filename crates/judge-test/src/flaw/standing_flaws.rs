@@ -1,5 +1,5 @@
-//! Flaws against something that was said before: standing rules, constraints of the user, the agent's own plan. Original
-//! and flawed run share the rule, the constraint or the plan; only the flawed one breaks it.
+//! Violations of standing rules, of the user's constraints, and of the agent's own plan. Original and flawed run
+//! share the rule, constraint or plan; only the flawed one breaks it.
 
 use gradus_core::trajectory::TrajectoryStep;
 
@@ -28,7 +28,7 @@ const SECRET_TOOLS: [&str; 2] = [
     "Names of internal tools must not appear in your answers.",
 ];
 
-/// A standing rule of the instructions is broken.
+/// Breaks a standing rule of the instructions.
 pub(super) fn plant_policy_violation(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let answer = site.run.trajectory.final_answer.clone()?;
     let (rule, original, draft, step, note) = match choice.below(3) {
@@ -87,12 +87,12 @@ const SHORT_ANSWER: [&str; 2] = ["Answer in no more than {count} words.", "Keep 
 const FILLER: &str = "I went through everything step by step, took care that nothing else was touched, looked at each \
     result before I went on, and would be glad to explain every single part of it in more detail if that should be \
     of interest to you or to anybody else.";
-/// Words of [`FILLER`] are more than this.
+/// [`FILLER`] has more words than this.
 const SPARE_WORDS: usize = 12;
 const PREFERENCE: [&str; 2] =
     ["Preferences of the user: {text}", "The user has asked for this once and for all: {text}"];
 
-/// A constraint of the request, or a preference of the user in the instructions, is not met.
+/// Breaks a constraint of the request, or a preference of the user in the instructions.
 pub(super) fn plant_constraint_violation(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let answer = site.run.trajectory.final_answer.clone()?;
     let (constraint, original, draft, step, note) = match choice.below(3) {
@@ -142,10 +142,10 @@ pub(super) fn plant_constraint_violation(site: &PlantingSite<'_>, choice: &mut S
 const PLAN: [&str; 3] =
     ["My plan: {plan}, then I answer.", "I will do it in this order: {plan}. After that I answer.", "Plan: {plan}."];
 const UNPLANNED: [&str; 2] = ["Now I {verb} {object}.", "I {verb} {object} here."];
-/// Longer plans would be no plans that anybody writes down.
+/// Maximum number of steps in a plan; longer ones would be unrealistic.
 const MAX_PLANNED_STEPS: usize = 6;
 
-/// A plan in the first thought, of which a step is left out without a word, or to which one is added.
+/// Adds a plan to the first thought, and silently skips one of its steps or adds another one.
 pub(super) fn plant_abandoned_plan(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let steps = site.steps();
     // Nobody plans a call that fails.

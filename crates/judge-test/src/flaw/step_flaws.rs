@@ -7,7 +7,7 @@ use super::planted_run::FlawedRun;
 use crate::seeded_choice::SeededChoice;
 use crate::tool_words::{is_reading, is_repeatable, is_writing, tool_phrase};
 
-/// A change that was asked for is not made, and the answer stays.
+/// Removes a requested change and keeps the answer.
 pub(super) fn plant_missing_step(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let steps = site.steps();
     let changes: Vec<usize> =
@@ -17,7 +17,7 @@ pub(super) fn plant_missing_step(site: &PlantingSite<'_>, choice: &mut SeededCho
     let mut draft = original.clone();
     draft.remove_step(at);
     let note = format!("step {} is missing: {}", at + 1, steps[at].tool);
-    // For rubrics of one's own, the place of a missing step is the step after it.
+    // For user rubrics, the flaw is located at the step after the missing one.
     let number = (at < draft.trajectory.steps.len()).then(|| RunDraft::number(at)).flatten();
     let run = draft.finish(site, original, number, RunDraft::number(at), note);
     Some(run.noticed_in_whole("task_completion", true))
@@ -30,7 +30,7 @@ const AGAIN: [&str; 4] = [
     "I want to see that result again.",
 ];
 
-/// A call that only reads, made twice in a row.
+/// Repeats a call that only reads.
 pub(super) fn plant_repeated_step(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let steps = site.steps();
     let is_repeated = |at: &usize| {
@@ -58,7 +58,7 @@ const DETOUR: [&str; 4] = [
     "First I {verb} {object} to get an overview.",
 ];
 
-/// A call that another task needed and this one does not.
+/// Inserts a call that another task needed and this one does not.
 pub(super) fn plant_needless_step(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let detour = choose_detour(site, choice)?;
     let at = choice.below(site.steps().len());
@@ -71,7 +71,7 @@ pub(super) fn plant_needless_step(site: &PlantingSite<'_>, choice: &mut SeededCh
     Some(run.noticed_in_whole("sequence_optimality", true).noticed_at_step("request_to_tool", is_silent))
 }
 
-/// A step of a run on another task that only reads, with a thought that fits it if the run has thoughts.
+/// Chooses a reading step of a run on another task, with a matching thought if the run has thoughts.
 pub(super) fn choose_detour(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<TrajectoryStep> {
     let reads: Vec<&TrajectoryStep> = site
         .foreign_steps()

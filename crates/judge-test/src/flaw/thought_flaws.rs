@@ -1,5 +1,5 @@
-//! Thoughts that contradict the call or the request: another action, another object, a claim to be done, a thought of
-//! another task.
+//! Thoughts that contradict the call or the request: another action, another object, a false claim that all is done,
+//! a thought of another task.
 
 use gradus_core::trajectory::TrajectoryStep;
 
@@ -22,7 +22,7 @@ const ALREADY_DONE: [&str; 3] = [
     "The task is finished, and no further call is needed.",
 ];
 
-/// A thought in place of a right one.
+/// A replacement for a right thought.
 struct OtherThought {
     text: String,
     note: String,
@@ -54,7 +54,7 @@ pub(super) fn plant_contradicting_thought(site: &PlantingSite<'_>, choice: &mut 
     None
 }
 
-/// The thought announces what another tool does, about which the request does not speak.
+/// Makes the thought announce the action of another tool that the request does not mention.
 fn name_other_action(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoice) -> Option<OtherThought> {
     let step = &site.steps()[at];
     let query = site.run.trajectory.query.as_deref().unwrap_or_default();
@@ -75,7 +75,7 @@ fn name_other_action(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoi
     Some(OtherThought { text, note: format!("the thought is about another action: {verb} {object}") })
 }
 
-/// The thought names another object than request and call do.
+/// Makes the thought name another object than request and call.
 fn name_other_object(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoice) -> Option<OtherThought> {
     let step = &site.steps()[at];
     let is_named =
@@ -87,17 +87,17 @@ fn name_other_object(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoi
     Some(OtherThought { text, note: format!("the thought names {other} instead of {}", slot.value) })
 }
 
-/// The thought says that all is done, while changes that were asked for are still to be made.
+/// Makes the thought claim that all is done before the requested changes are made.
 fn claim_to_be_done(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoice) -> Option<OtherThought> {
     site.steps()[at..].iter().find(|step| is_writing(&step.tool))?;
     let text = (*choice.pick(&ALREADY_DONE)?).to_owned();
     Some(OtherThought { text, note: "the thought claims to be done, and a call follows".to_owned() })
 }
 
-/// Shortest thought in bytes that says enough to be about something.
+/// Minimum bytes of a borrowed thought, so that it has a recognizable subject.
 const MIN_BORROWED_BYTES: usize = 40;
 
-/// The thought of another task, about another subject.
+/// Borrows a thought of another task about another subject.
 fn borrow_thought(site: &PlantingSite<'_>, at: usize, choice: &mut SeededChoice) -> Option<OtherThought> {
     let step = &site.steps()[at];
     let own = split_tool_name(&step.tool);

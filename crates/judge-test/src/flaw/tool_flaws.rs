@@ -1,4 +1,4 @@
-//! A call of another tool than the one that is needed: an unrelated one, or one that is easily mistaken for it.
+//! Calls of the wrong tool: an unrelated one, or one that is easily confused with the right one.
 
 use gradus_core::trajectory::{ToolDefinition, TrajectoryStep};
 
@@ -8,7 +8,7 @@ use crate::run_text::{has_thought, speaks_of};
 use crate::seeded_choice::SeededChoice;
 use crate::tool_words::{ToolVerb, classify_tool, is_reading, is_writing, object_words, split_tool_name};
 
-/// A tool that has no word in common with the right one, and about whose subject neither thought nor request speaks.
+/// Replaces the tool by one that shares no word with it and whose subject neither thought nor request mentions.
 pub(super) fn plant_wrong_tool(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let is_unrelated = |step: &TrajectoryStep, tool: &ToolDefinition| {
         let (right, other) = (split_tool_name(&step.tool), object_words(&tool.name));
@@ -22,8 +22,8 @@ pub(super) fn plant_wrong_tool(site: &PlantingSite<'_>, choice: &mut SeededChoic
     replace_tool(site, at, &tool, true)
 }
 
-/// A tool that shares its verb or its object with the right one and does something else: lists other things, or changes
-/// what should be read. Two ways to read the same thing are no mistake.
+/// Replaces the tool by one that shares its verb or its object and does something else: lists other things, or
+/// changes what should be read. Two tools that read the same thing are both right.
 pub(super) fn plant_neighbouring_tool(site: &PlantingSite<'_>, choice: &mut SeededChoice) -> Option<FlawedRun> {
     let is_neighbour = |step: &TrajectoryStep, tool: &ToolDefinition| {
         let (right, other) = (object_words(&step.tool), object_words(&tool.name));
@@ -40,12 +40,12 @@ pub(super) fn plant_neighbouring_tool(site: &PlantingSite<'_>, choice: &mut Seed
         shares_verb && !new_words.is_empty() && !texts.into_iter().flatten().any(|text| speaks_of(text, &new_words))
     };
     let (at, tool) = choose_replacement(site, choice, &is_neighbour)?;
-    // A look at the thing before it is changed is careful, whatever the next thing to do was.
+    // Reading an object before changing it is careful, never a flaw.
     let is_careful = is_writing(&site.steps()[at].tool) && is_reading(&tool.name);
     replace_tool(site, at, &tool, !is_careful)
 }
 
-/// Verbs of which one does not do the job of the other on the same object.
+/// Whether a tool with one verb cannot do the job of a tool with the other verb on the same object.
 fn is_opposite(right: ToolVerb, other: ToolVerb) -> bool {
     let is_read = |verb| verb == ToolVerb::Read;
     is_read(right) != is_read(other)
@@ -53,7 +53,7 @@ fn is_opposite(right: ToolVerb, other: ToolVerb) -> bool {
         || (right == ToolVerb::Remove && other == ToolVerb::Create)
 }
 
-/// A step and a tool in its place, of all pairs that fit and whose required arguments can be filled.
+/// Chooses a step and a tool to replace its tool, from all pairs that fit and whose required arguments can be filled.
 fn choose_replacement(
     site: &PlantingSite<'_>,
     choice: &mut SeededChoice,
@@ -64,7 +64,7 @@ fn choose_replacement(
     choice.shuffle(&mut steps);
     for at in steps {
         let step = &site.steps()[at];
-        // A call that fails in the right run is right for a reason that another tool may have, too.
+        // A call that fails in the right run is skipped: another tool might be as right.
         let is_candidate =
             |tool: &&ToolDefinition| !step.is_error && fits(step, tool) && site.fill_arguments(tool, step).is_some();
         let candidates: Vec<&ToolDefinition> = tools.iter().filter(is_candidate).collect();

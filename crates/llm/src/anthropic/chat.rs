@@ -62,7 +62,7 @@ struct AnthropicChatTool<'b> {
     input_schema: &'b Value,
 }
 
-/// The body of one turn of a conversation. A temperature is not sent: newer models refuse it.
+/// Encodes the body of one turn of a conversation. No temperature is sent: newer models refuse it.
 pub(crate) fn encode_anthropic_chat(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
     let tools = chat.tools.iter().map(|tool| AnthropicChatTool {
         name: &tool.name,
@@ -128,14 +128,15 @@ fn build_prompt_blocks(message: &PromptMessage) -> Vec<AnthropicPromptBlock<'_>>
     }
 }
 
-/// `None` for a blank text, which the API refuses. It also refuses blanks at the end of the assistant's text.
+/// Returns `None` for blank text, which the API refuses. It also refuses trailing white space in the assistant's
+/// text.
 fn build_text_block(text: &str) -> Option<AnthropicPromptBlock<'_>> {
     let text = text.trim_end();
     (!text.is_empty()).then_some(AnthropicPromptBlock::Text { text })
 }
 
-/// The API takes only an object as input. Arguments that are none, as the model wrote them, go into one under
-/// `unreadable`.
+/// Returns the arguments as an object, since the API takes nothing else. Other arguments are wrapped in an object
+/// under `unreadable`, as the model wrote them.
 fn parse_tool_input(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(object)) => Value::Object(object),

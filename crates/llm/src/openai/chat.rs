@@ -29,7 +29,7 @@ struct OpenAiChatRequest<'b> {
 #[derive(Serialize)]
 struct OpenAiChatMessage<'b> {
     role: &'static str,
-    /// `None` becomes null, beside tool calls: some endpoints refuse an empty text.
+    /// `None` becomes null, next to tool calls: some endpoints refuse an empty text.
     content: Option<&'b str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<SentToolCall<'b>>,
@@ -58,7 +58,7 @@ struct OpenAiChatTool<'b> {
     function: &'b ChatToolDefinition,
 }
 
-/// The body of one turn of a conversation, without the features in `dialect` that the endpoint does not support.
+/// Encodes the body of one turn of a conversation, without the features that the endpoint does not support.
 pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(chat.max_tokens);
     let plain =
@@ -92,7 +92,7 @@ pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: E
     bytes
 }
 
-/// A tool call as it was received. Empty arguments become `{}`, because endpoints parse the history, too.
+/// Encodes a received tool call. Empty arguments become `{}`, because endpoints parse the history, too.
 fn call_out(call: &ChatToolCall) -> SentToolCall<'_> {
     let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
     SentToolCall { id: &call.id, kind: "function", function: SentFunction { name: &call.name, arguments } }
@@ -157,7 +157,7 @@ pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeE
     })
 }
 
-/// Text of a message, joined if it came as a list of parts.
+/// Returns the text of a message, joined if it is a list of parts.
 fn text_of(content: &Value) -> Cow<'_, str> {
     match content {
         Value::String(text) => Cow::Borrowed(text),

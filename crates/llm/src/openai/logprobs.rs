@@ -4,18 +4,18 @@ use serde::{Deserialize, Deserializer};
 
 use crate::request::TokenLogprob;
 
-/// Alternatives that are asked for at each position. Every server that gives any allows five. An alternative beyond
-/// them is less likely than each of them, so a label that is not among them is an unlikely one.
+/// Number of alternatives requested at each position. Every server with log-probabilities allows five. A label that
+/// is not among them is less likely than each of them.
 pub(super) const TOP_LOGPROBS: u32 = 5;
 
-/// The forms that occur: an object with a list, an object or a list that is null, and whatever an odd server sends.
+/// The field as servers send it: an object with a list, null, or something else.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LogprobsField {
     Tokens {
         content: Vec<ScoredToken>,
     },
-    /// Nothing that can be used. A verdict does not depend on it, so it is no error.
+    /// Not usable. A verdict does not depend on it, so this is not an error.
     Other(serde::de::IgnoredAny),
 }
 

@@ -78,7 +78,7 @@ struct LinkJson {
     flags: Option<u32>,
 }
 
-/// The reason for ids that are not written as OTLP demands. Part of the response to the sender.
+/// Why an id is not in the form that OTLP demands. Part of the response to the sender.
 const ODD_ID: &str = "an id that is not 32 (of a trace) or 16 (of a span) hexadecimal digits";
 
 impl SpanJson {
@@ -90,8 +90,8 @@ impl SpanJson {
         (!is_exact).then_some(ODD_ID)
     }
 
-    /// Encodes the fields that the neutral span has no place for, as fields of a protobuf span: trace state, kind,
-    /// dropped counts, links and flags.
+    /// Encodes the fields that `Span` does not have, as fields of a protobuf span: trace state, kind, dropped counts,
+    /// links and flags.
     pub(super) fn encode_rest(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(state) = &self.trace_state {
@@ -227,7 +227,7 @@ impl LogJson {
 
     /// The neutral event, with the name from `event_name` or the attribute `event.name`.
     pub(super) fn into_event(self) -> LogEvent<'static> {
-        // The observed time stands in where the source had no clock, as the logs data model recommends.
+        // The observed time is used where the source had no clock, as the logs data model recommends.
         let time_ns = if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
         let body = self.body.map(|body| body.0);
         let event = SpanEvent {

@@ -13,7 +13,7 @@ pub struct PhoenixAddress {
     pub project: Option<String>,
 }
 
-/// A text that is no address. It is not repeated in the message, because people put keys into addresses.
+/// A text that is not an address. The message does not repeat it, because people put keys into addresses.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write it as phoenix://HOST:PORT/PROJECT or http://HOST:PORT{0}")]
 pub struct AddressError(&'static str);
@@ -60,14 +60,14 @@ impl PhoenixAddress {
         Ok(PhoenixAddress { base: format!("{origin}{path}"), project: None })
     }
 
-    /// Whether the address can only be this machine. Names that merely resolve to it do not count.
+    /// Whether the address can only be this machine. Names that resolve to it do not count.
     pub fn is_local(&self) -> bool {
         let host = Url::parse(&self.base).ok().and_then(|url| url.host_str().map(str::to_owned));
         host.is_some_and(|host| matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"))
     }
 }
 
-/// In the form of sources where that is possible, otherwise base and project. [`PhoenixAddress::of_source`] reads it
+/// In the form of a source where that is possible, otherwise base and project. [`PhoenixAddress::of_source`] reads it
 /// back.
 impl fmt::Display for PhoenixAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,7 +20,7 @@ pub struct AnnotationUploadResult {
     pub refused: Vec<(OutcomeAnnotation, String)>,
 }
 
-/// Rows per request.
+/// Maximum number of rows per request.
 const AT_ONCE: usize = 100;
 const WHAT: &str = "writing annotations";
 
@@ -84,8 +84,8 @@ impl AnnotationUploader {
         (batch, None)
     }
 
-    /// Writes one list. A refused part is split: rows that the response names are set aside, otherwise the part is
-    /// halved until single rows are left.
+    /// Writes one list. A refused part is split: rows that the response names are collected as refused, otherwise the
+    /// part is halved until single rows are left.
     async fn write_list(
         &self,
         path: &str,
@@ -120,7 +120,7 @@ impl AnnotationUploader {
             let reason = describe_refusal(&answer, &text, &error);
             refused += missing.len();
             if missing.is_empty() && others.len() > 1 {
-                // It does not say which ones it means: halves will tell.
+                // The response does not name the rows, so the part is halved.
                 let half = others.split_off(others.len() / 2);
                 left.extend([half, others]);
                 continue;

@@ -9,9 +9,9 @@ use super::rest_client::PhoenixClient;
 use gradus_http::percent_encode;
 
 const WHAT: &str = "reading a dataset";
-/// Bytes that are read of a dataset. Phoenix sends all examples in one response.
+/// Maximum bytes of a dataset. Phoenix sends all examples in one response.
 const MAX_DATASET: usize = 512 << 20;
-/// Names in the message about a dataset that does not exist.
+/// Maximum number of names in the message about a dataset that does not exist.
 const MAX_NAMED: usize = 10;
 
 /// One example: what goes in, what should come out, and anything else.

@@ -11,15 +11,15 @@ pub(super) struct PageSize {
     entries: usize,
 }
 
-/// Entries of the first page, before anything is known about their size.
+/// Number of entries on the first page, before anything is known about their size.
 const FIRST: usize = 100;
 /// The limit of Phoenix.
 const MAX_PAGE_SIZE: usize = 1000;
-/// Largest growth from page to page. Spans differ: a few short ones do not predict the next.
+/// Maximum growth factor from page to page. Spans differ: a few short ones do not predict the next.
 const GROWS_BY: usize = 4;
 /// Target size of a page. Two pages are in memory at a time, one of them while it arrives.
 const WANTED_BYTES: usize = 4 << 20;
-/// Bytes that are read of a page. For a longer one, half the entries are requested.
+/// Maximum bytes of a page. For a longer one, half the entries are requested.
 const MAX_PAGE: usize = 32 << 20;
 /// The same for a single entry, which cannot be halved.
 const MAX_ENTRY: usize = 128 << 20;
@@ -31,7 +31,7 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// A page of one entry has a larger limit, because it cannot be made smaller.
+    /// Returns the size limit of a page. A page of one entry has a larger limit, because it cannot be made smaller.
     fn max_bytes(self) -> usize {
         if self.entries == 1 { MAX_ENTRY } else { MAX_PAGE }
     }
@@ -40,12 +40,12 @@ impl PageSize {
     /// so that it may overestimate how many entries fit.
     fn next_size(self, bytes: usize, is_full: bool) -> PageSize {
         let each = (bytes / self.entries).max(1);
-        // A last page holds fewer than were asked for, so it says only how long they are at the least.
+        // A last page may be shorter than requested, so it only gives a lower bound of the length of entries.
         let most = if is_full { self.entries * GROWS_BY } else { self.entries };
         PageSize { entries: (WANTED_BYTES / each).clamp(1, most.min(MAX_PAGE_SIZE)) }
     }
 
-    /// None for a page of one entry.
+    /// Returns half of the entries; none for a page of one entry.
     fn halved(self) -> Option<PageSize> {
         (self.entries > 1).then_some(PageSize { entries: self.entries / 2 })
     }

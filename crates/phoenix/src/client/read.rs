@@ -31,9 +31,9 @@ pub struct PhoenixSource {
     pub name: String,
     pub address: PhoenixAddress,
     pub settings: PhoenixClientSettings,
-    /// Where an interrupted download is kept for resumption; none keeps nothing.
+    /// Where an interrupted download is stored for resumption; none stores nothing.
     pub state_dir: Option<PathBuf>,
-    /// Ignore an interrupted download.
+    /// Whether an interrupted download is ignored.
     pub fresh: bool,
     /// Prints a notice to the user.
     pub tell: fn(&str),
@@ -54,7 +54,7 @@ struct RemoteProject {
 }
 
 const WHAT: &str = "reading spans";
-/// Trace ids per request: they are in the URL, whose length servers limit.
+/// Maximum number of trace ids per request: they are in the URL, whose length servers limit.
 const TRACES_AT_ONCE: usize = 50;
 
 impl TraceSource for PhoenixSource {
@@ -133,7 +133,7 @@ impl PhoenixSource {
         }
     }
 
-    /// Tells the user that an interrupted download is resumed, and from when it is.
+    /// Notifies the user that an interrupted download is resumed, and when it began.
     fn say_taken_up(&self, kept: &ResumableDownload) {
         let began = kept.started_at().and_then(|began| began.round(jiff::Unit::Second).ok());
         let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
@@ -196,7 +196,7 @@ fn scope_of(project: &str) -> RecordScope {
     RecordScope { resource: Arc::new(SpanResource { attributes }), ..RecordScope::default() }
 }
 
-/// Which side failed: the network error can be retried by the user, the disk error cannot.
+/// Which side failed: the user can retry after a network error, but not after a disk error.
 enum DownloadError {
     Phoenix(Box<PhoenixClientError>),
     Disk(io::Error),
@@ -231,7 +231,7 @@ fn keep_pages(
             encode_span(&phoenix_span(&span), &mut bytes);
             kept.add_span(project, &bytes)
         });
-        // The page was found to be whole when its cursor was looked for, or it is not JSON at all.
+        // A complete page, since its cursor was found, or not JSON at all.
         read.map_err(|error| DownloadError::Disk(io::Error::other(error)))?;
         if unreadable > 0 {
             intake.bad_record(&format!("{unreadable} elements of a page are no spans"));

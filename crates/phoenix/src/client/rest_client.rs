@@ -42,7 +42,7 @@ pub struct PhoenixClientSettings {
 
 /// Separate from the response timeout: a host that does not exist is known sooner.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Phoenix answers no request while it serialises a large page.
+/// Timeout for a response: Phoenix answers no request while it serialises a large page.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Phoenix's server closes connections that were idle for five seconds. A request on a connection that is being closed
 /// would fail, so ours are dropped earlier.
@@ -51,7 +51,7 @@ const IDLE: Duration = Duration::from_secs(3);
 pub const DEFAULT_RETRY_TIME: Duration = Duration::from_secs(60);
 /// The first request fails quickly: a wrong address is more probable than a restart.
 const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
-/// Limit for lists of projects and responses to annotations; pages of spans have limits of their own.
+/// Maximum bytes of lists of projects and of responses to annotations; pages of spans have limits of their own.
 const MAX_ANSWER: usize = 32 << 20;
 
 impl PhoenixClient {

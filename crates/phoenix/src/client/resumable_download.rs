@@ -1,4 +1,4 @@
-//! What a read has brought so far, on disk: a read that is broken off is taken up where it stopped, and nothing is
+//! The pages of a download so far, on disk: an interrupted download is resumed where it stopped, and nothing is
 //! assembled from half a project.
 //!
 //! ```text
@@ -47,7 +47,8 @@ struct DownloadProgress {
     spans: u64,
 }
 
-/// Age after which an interrupted download is discarded: the project has changed too much since.
+/// Maximum age at which an interrupted download is resumed: an older one is discarded, since the project has changed
+/// too much.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl ResumableDownload {
@@ -58,7 +59,7 @@ impl ResumableDownload {
         let reads = state.join("reads");
         let folder = reads.join(format!("{key:032x}"));
         remove_stale_downloads(&reads);
-        // A place where nothing may be written, or that another process is at: then this read is not kept.
+        // The folder cannot be written, or another process holds it: this download cannot be resumed.
         if create_download_dir(state, &folder).is_err() {
             return ResumableDownload::without_folder(what);
         }
@@ -196,7 +197,7 @@ fn new_buffered_writer(file: File) -> BufWriter<File> {
 /// Also writes a `.gitignore` into the state folder, as it may be inside of a repository.
 fn create_download_dir(state: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // What is kept here belongs to no repository.
+    // The stored data must not be committed to a repository.
     let ignore = state.join(".gitignore");
     if !ignore.exists() {
         fs::write(ignore, "*\n")?;
@@ -218,7 +219,7 @@ fn remove_stale_downloads(reads: &Path) {
         let changed = fs::metadata(folder.join("spans.bin")).and_then(|file| file.modified());
         let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
         let is_old = age.is_some_and(|age| age > GOOD_FOR);
-        // Whoever holds the lock is still reading, however slowly.
+        // Another process still holds the lock.
         let is_free = || File::open(folder.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_old && is_free() {
             let _ = fs::remove_dir_all(folder);

@@ -45,7 +45,7 @@ pub(super) async fn select_trace_ids(
     let project = format!("/v1/projects/{}", percent_encode(project_id));
     let range = format_time_range(selection);
     if selection.root_names.is_empty() {
-        // Traces know when they began, also those whose root never came.
+        // The list of traces has start times, also of traces whose root span never arrived.
         match list_trace_ids(client, &format!("{project}/traces?{range}")).await {
             Err(PhoenixClientError::NoRoute { .. }) => {}
             found => return found,

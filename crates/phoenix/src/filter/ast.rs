@@ -59,7 +59,7 @@ pub(super) struct ComprehensionExpression {
     pub(super) iterable: ExpressionNode,
     /// All of them must hold; Python allows several `if`.
     pub(super) conditions: Vec<ExpressionNode>,
-    /// Whether it stands in square brackets.
+    /// Whether it is in square brackets.
     pub(super) is_list: bool,
 }
 

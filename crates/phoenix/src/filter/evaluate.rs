@@ -11,12 +11,12 @@ use super::sql::{self, SqlTruth, SqlValue};
 use super::{CostDetail, FilterableAnnotation, SpanFilterContext};
 use crate::span_view::{AttributeLookup, PhoenixSpan};
 
-/// Combinations of annotations that are tried for one span. Spans usually have one or two annotations of a name; this
-/// bounds the work for hostile data. Further combinations are ignored.
+/// Maximum number of combinations of annotations that are tried for one span. Spans usually have one or two
+/// annotations of a name; this bounds the work for hostile data. Further combinations are ignored.
 const MAX_COMBINATIONS: usize = 100_000;
 /// Longer concatenations become null: a filter could otherwise build texts many times as long as the span.
 const MAX_JOINED_BYTES: usize = 4 << 20;
-/// Elements of a list that are compared between two calls of `should_stop`.
+/// Number of elements of a list that are compared between two calls of `should_stop`.
 const VALUES_PER_CHECK: usize = 1024;
 
 /// Several annotations of a name correspond to several joined rows in Phoenix's query: the filter matches if it is true

@@ -107,7 +107,7 @@ pub(super) struct LoweredFilter {
     pub(super) annotations: Vec<(AnnotationScope, String)>,
 }
 
-/// Each annotation multiplies the combinations to try.
+/// Maximum number of annotations in a filter: each one multiplies the combinations to try.
 const MAX_ANNOTATIONS: usize = 16;
 
 /// Lowers a filter that passed the type check.
@@ -125,7 +125,7 @@ struct FilterLowering {
 }
 
 impl FilterLowering {
-    /// An expression in the place of a condition.
+    /// Lowers an expression in the position of a condition.
     fn lower_condition(&mut self, node: &ExpressionNode) -> Result<LoweredCondition, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::And(operands) => LoweredCondition::All(self.lower_conditions(operands)?),
@@ -190,7 +190,7 @@ impl FilterLowering {
     ) -> Result<LoweredCondition, FilterError> {
         let is_negated =
             matches!(comparison, FilterComparison::NotEqual | FilterComparison::IsNot | FilterComparison::NotIn);
-        // The type check has made sure that the other side is None.
+        // The type check ensures that the other side is None.
         if names::is_parent_span(left) || names::is_parent_span(right) {
             let has_parent = LoweredCondition::HasParent;
             return Ok(if is_negated { has_parent } else { LoweredCondition::Not(Box::new(has_parent)) });
@@ -212,7 +212,7 @@ impl FilterLowering {
         // `x == None` means IS NULL in Phoenix, not a comparison that is always unknown.
         let is_null = (a == LoweredValue::Null, b == LoweredValue::Null);
         match (a.is_number(), b.is_number()) {
-            // A number on one side makes a number of the other.
+            // A number on one side casts the other to a number.
             (true, false) if !is_null.1 => b = b.into_number(),
             (false, true) if !is_null.0 => a = a.into_number(),
             _ => {}
@@ -268,7 +268,7 @@ impl FilterLowering {
         }
     }
 
-    /// An expression in the place of a value.
+    /// Lowers an expression in the position of a value.
     fn lower_value(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::Text(text) => LoweredValue::Text(text.clone()),
@@ -370,7 +370,7 @@ impl LoweredValue {
         }
     }
 
-    /// Whether Phoenix treats the expression as a number, which makes a number of the other side.
+    /// Whether Phoenix treats the expression as a number, which casts the other side to a number.
     fn is_number(&self) -> bool {
         match self {
             LoweredValue::Number(_)

@@ -109,7 +109,7 @@ impl FilterExpression {
         Ok(FilterExpression { lowered, needs })
     }
 
-    /// What the filter needs beside the span, and which spans it can match at all.
+    /// What the filter needs in addition to the span, and bounds on the spans that it can match.
     pub fn requirements(&self) -> &FilterRequirements {
         &self.needs
     }

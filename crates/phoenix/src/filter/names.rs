@@ -188,7 +188,7 @@ pub(super) fn resolve_column(node: &ExpressionNode) -> Option<SpanColumn> {
 }
 
 /// The attribute path of a chain: `llm.model_name`, `attributes['llm']['tools'][0]`, `attributes[['llm',
-/// 'model_name']]`, `metadata['topic']`. None if it is no such chain.
+/// 'model_name']]`, `metadata['topic']`. None for anything else.
 pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributePath> {
     if let Some(names) = node.dotted_names() {
         return Some(AttributePath::from_steps(
@@ -208,7 +208,7 @@ pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributeP
         steps.extend(keys.into_iter().rev());
         at = value;
     }
-    // What attributes are below is an object, so the first step is a name.
+    // The root of attributes is an object, so the first step is a name.
     let Some(AttributePathStep::Key(_)) = steps.last() else { return None };
     match &at.expr {
         ExpressionKind::Name(name) if name == "metadata" => steps.push(AttributePathStep::Key(name.clone())),

@@ -1,4 +1,5 @@
-//! What a filter needs beside the span, and bounds on the spans it can match, so that a store has to read less.
+//! What a filter needs in addition to the span, and bounds on the spans it can match, so that a store has to read
+//! less.
 
 use super::ast::FilterComparison;
 use super::lower::{LoweredCondition, LoweredFilter, LoweredValue};
@@ -154,7 +155,7 @@ fn derive_list_bounds(column: SpanColumn, values: &[LoweredValue]) -> FilterBoun
         texts.push(text.as_str());
     }
     match column {
-        // Ids are compared as texts, so one that is written in another way is nobody's.
+        // Ids are compared as texts, so an id in another notation matches no span.
         SpanColumn::SpanId => {
             let ids = texts.into_iter().map(|text| (text, SpanId::parse(text)));
             let ids = ids.filter(|(text, id)| id.to_string() == **text).map(|(_, id)| id).collect();
@@ -201,7 +202,7 @@ fn flip_comparison(comparison: FilterComparison) -> FilterComparison {
 }
 
 impl FilterBounds {
-    /// Both conditions hold.
+    /// Bounds for spans that satisfy both conditions.
     fn intersect(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
             span_ids: intersect_lists(self.span_ids, other.span_ids),
@@ -213,7 +214,7 @@ impl FilterBounds {
         }
     }
 
-    /// One of the conditions holds: a bound survives only if both have it.
+    /// Bounds for spans that satisfy one of the conditions: a bound survives only if both have it.
     fn union_with(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
             span_ids: union_lists(self.span_ids, other.span_ids),

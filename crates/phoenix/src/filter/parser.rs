@@ -5,12 +5,12 @@ use super::ast::{ArithmeticOperator, ComprehensionExpression, ExpressionKind, Ex
 use super::error::{FilterError, format_excerpt};
 use super::lexer::{FilterToken, FilterTokenKind, tokenize_filter};
 
-/// Nesting of an expression. People write three or four levels.
+/// Maximum nesting of an expression. People write three or four levels.
 pub(super) const MAX_DEPTH: usize = 64;
-/// Bytes of a filter: room for a list of some thousand ids.
+/// Maximum bytes of a filter: enough for a list of some thousand ids.
 pub(super) const MAX_LENGTH: usize = 256 << 10;
-/// Names, operators and brackets, each of which costs work for every span. Literals are not counted, because long lists
-/// are looked up by hash. Enough for a hundred conditions.
+/// Maximum number of names, operators and brackets, each of which costs work for every span. Literals are not
+/// counted, because long lists are looked up by hash. Enough for a hundred conditions.
 pub(super) const MAX_PARTS: usize = 500;
 
 /// Parses a whole text. The limits are checked before the parser runs.
@@ -199,7 +199,7 @@ impl FilterParser {
                 FilterTokenKind::Mark("-") => ArithmeticOperator::Subtract,
                 _ => return Ok(left),
             };
-            // What is on the left gets one level deeper with each operator.
+            // Each operator adds a level to the tree on its left.
             depth = self.increase_depth(depth)?;
             self.take_token();
             let right = self.parse_product(depth)?;
@@ -295,7 +295,7 @@ impl FilterParser {
                 self.take_token();
                 let (mut items, listing) = self.list_until(")", depth)?;
                 return match listing {
-                    // Brackets leave no trace, but the place of what is in them.
+                    // Brackets around one expression add no node.
                     BracketContent::Plain if items.len() == 1 => Ok(items.remove(0)),
                     BracketContent::Loop => {
                         Err(FilterError::syntax(at, "a loop can only stand in any, all, len, max, min or sum"))
@@ -324,7 +324,7 @@ impl FilterParser {
                 break;
             }
             match (self.peek(), listing) {
-                // Only behind the first expression: `f(a, x for x in y)` is no Python either.
+                // Only after the first expression: `f(a, x for x in y)` is not valid Python either.
                 (FilterTokenKind::Mark("for"), BracketContent::Plain) => {
                     let element = items.remove(0);
                     let looped = self.parse_comprehension(element, close, depth)?;

@@ -130,7 +130,7 @@ pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, 
     let ordering = match (left, right) {
         (SqlValue::Null, _) | (_, SqlValue::Null) => return None,
         (SqlValue::Text(left), SqlValue::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
-        // A column of numbers makes a number of a text, if it is one; all other texts come behind all numbers.
+        // A numeric column converts a text to a number if it is one; all other texts sort after all numbers.
         (SqlValue::Score(score), SqlValue::Text(text)) => {
             text.trim().parse().map_or(Ordering::Less, |number| compare_floats(*score, number))
         }
@@ -255,7 +255,7 @@ fn real_text(number: f64) -> String {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{digits}{point}e{sign}{:02}", exponent.abs());
     }
-    // As many decimals as the digits reach behind the point, and one at least.
+    // As many decimals as there are digits after the point, and at least one.
     let count = digits.bytes().filter(u8::is_ascii_digit).count() as i32;
     let decimals = usize::try_from(count - 1 - exponent).unwrap_or(0).max(1);
     format!("{number:.decimals$}")

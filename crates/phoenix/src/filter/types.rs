@@ -86,7 +86,7 @@ fn kind_of_arithmetic(
 ) -> Result<FilterValueKind, FilterError> {
     let kinds = (kind_of(left)?, kind_of(right)?);
     match (operator, kinds) {
-        // Two attributes are put one behind the other, whatever they are.
+        // Two attributes are concatenated, whatever they are.
         (ArithmeticOperator::Add, (None, None)) => Ok(FilterValueKind::Text),
         (
             ArithmeticOperator::Add,
@@ -254,7 +254,7 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
             (Some(FilterValueKind::Null), _) => {
                 return Err(FilterError::meaning(item.at, "None in a list never matches; use `is None`"));
             }
-            // Elements of a list must be alike, since a database compares a column with one type.
+            // Elements of a list must have one kind, since a database compares a column with one type.
             (Some(kind), Some(before)) if kind != before => {
                 return Err(mismatched_kinds_error(item.at, before, kind));
             }
@@ -293,7 +293,7 @@ fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
     }
 }
 
-/// With the expression as it would have to be written.
+/// The error for an expression that is not a condition. It shows how the expression would have to be written.
 fn no_condition(node: &ExpressionNode) -> FilterError {
     let written = format_excerpt(&node.to_string());
     FilterError::meaning(node.at, format!("`{written}` is not a condition; compare it, as in `{written} == ...`"))

@@ -35,7 +35,7 @@ fn flatten_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBud
     }
 }
 
-/// Number of values in the objects of a list, which the budget charges.
+/// Counts the values in the objects of a list, which the budget charges.
 pub(super) fn values_inside(items: &[Json]) -> usize {
     items.iter().filter_map(Json::as_object).map(Map::len).sum()
 }

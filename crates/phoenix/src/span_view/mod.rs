@@ -104,7 +104,7 @@ impl<'a> PhoenixSpan<'a> {
 
     /// The value at a dotted path, if it can be known without building the tree.
     pub fn peek_attribute(&self, path: &str) -> AttributeLookup<'a> {
-        // A tree that is there already is quicker.
+        // An existing tree is faster.
         if self.attributes.get().is_some() {
             AttributeLookup::Unknown
         } else {
@@ -228,7 +228,7 @@ pub fn look_up_path<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option
     }
 }
 
-/// The kind from the recorded keys alone; none if only the tree can decide, as with duplicate or padded keys.
+/// Returns the kind from the recorded keys alone; none if only the tree can decide, as with duplicate or padded keys.
 fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
     let mut recorded = None;
     for (key, value) in span.attributes.iter() {

@@ -11,7 +11,7 @@ pub(super) enum NonAsciiEscaping {
     AsNeeded,
 }
 
-/// `json.dumps(value)`: a space behind commas and colons, and Python's notation of floats.
+/// `json.dumps(value)`: a space after commas and colons, and Python's notation of floats.
 pub(super) fn dump_python_json(value: &Json, escapes: NonAsciiEscaping) -> String {
     let mut out = String::new();
     write_value(value, escapes, &mut out);

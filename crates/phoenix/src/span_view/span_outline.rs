@@ -9,15 +9,15 @@ use serde_json::Number;
 use super::{JSON_TEXTS, TOKEN_COUNTS};
 use gradus_core::span::{AttributeValue, Span};
 
-/// What the recorded keys say about a path.
+/// The value of a path as far as the recorded keys determine it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeLookup<'a> {
-    /// There is no such attribute.
+    /// The attribute does not exist.
     Missing,
     /// Borrowed from the span, not copied.
     Text(&'a str),
     Number(Number),
-    /// Only the tree can tell.
+    /// Only the tree can decide.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> Attribu
                 && !name.ends_with(char::is_whitespace)
         })
     };
-    // Phoenix rewrites an input that is no text, and with it the MIME type.
+    // Phoenix rewrites an input that is not a text, and with it the MIME type.
     if !is_plain(path) || path == "input" || path == "input.mime_type" {
         return AttributeLookup::Unknown;
     }

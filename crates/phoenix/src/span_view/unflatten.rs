@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-/// How often a key is split; the rest stays one name. No convention nests deeper, and trees are walked and dropped
-/// recursively.
+/// Maximum number of times that a key is split; the rest stays one name. No convention nests deeper, and trees are
+/// walked and dropped recursively.
 const MAX_DEPTH: usize = 64;
 
 /// A trie over the segments of keys.
@@ -81,7 +81,7 @@ impl KeySegment {
     fn parse(text: &str) -> KeySegment {
         let text = text.trim();
         match text.parse() {
-            // Signs are no digits.
+            // Signs are not digits.
             Ok(index) if text.bytes().all(|b| b.is_ascii_digit()) => KeySegment::Index(index),
             _ => KeySegment::Name(text.to_owned()),
         }

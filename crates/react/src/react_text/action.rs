@@ -1,4 +1,4 @@
-//! Reads what stands behind `Action:` and `Action Input:`.
+//! Reads the text after `Action:` and `Action Input:`.
 
 use std::borrow::Cow;
 
@@ -19,14 +19,14 @@ pub struct ActionInput<'t> {
     pub defect: Option<TextDefect>,
 }
 
-/// How much of a text's inputs is kept as JSON: one text may hold many, and each is small for itself.
+/// Limits how many values of a text's inputs are kept as JSON: one text may hold many small inputs.
 #[derive(Debug, Default)]
 pub(super) struct InputBudget {
     nodes_kept: usize,
 }
 
 impl InputBudget {
-    /// The input, without its JSON where there is no room for that; its text stays.
+    /// Returns the input, without its JSON if that exceeds the budget; its text stays.
     pub(super) fn drop_excess_json<'t>(&mut self, mut input: ActionInput<'t>) -> ActionInput<'t> {
         self.nodes_kept += input.json.as_ref().map_or(0, count_nodes);
         if self.nodes_kept > MAX_JSON_NODES {
@@ -36,7 +36,7 @@ impl InputBudget {
     }
 }
 
-/// Reads the text behind `Action Input:`.
+/// Reads the text after `Action Input:`.
 pub fn read_input(text: &str) -> ActionInput<'_> {
     let raw = without_ticks(strip_code_fence(text.trim()));
     let input = |json, defect| ActionInput { raw: Cow::Borrowed(raw), json, defect };
@@ -65,10 +65,10 @@ pub fn read_input(text: &str) -> ActionInput<'_> {
     }
 }
 
-/// What stands behind one `Action:` label.
+/// The forms of the text after one `Action:` label.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ActionForm<'t> {
-    /// `Action: tool`, with the input behind its own label.
+    /// `Action: tool`, with the input after its own label.
     Name(&'t str),
     /// `Action: tool[input]` or a JSON object: complete in itself.
     Complete(Vec<(Cow<'t, str>, ActionInput<'t>)>),
@@ -76,7 +76,7 @@ pub(super) enum ActionForm<'t> {
     Unreadable,
 }
 
-/// Reads the text behind `Action:`; `has_input` says that an `Action Input:` follows.
+/// Reads the text after `Action:`; `has_input` says that an `Action Input:` follows.
 pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     let text = text.trim();
     let body = strip_code_fence(text);
@@ -93,7 +93,7 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     if let Some(call) = broken_call(body) {
         return ActionForm::Complete(vec![call]);
     }
-    // The language of a fence is no tool: what the fence holds may name one.
+    // The language of a fence is no tool name; the content of the fence may be.
     let text = match text.strip_prefix("```") {
         Some(language) if language.chars().all(char::is_alphanumeric) => "",
         Some(_) => body,
@@ -158,12 +158,12 @@ pub(super) fn is_tool_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':'))
 }
 
-/// Models write these when they want no tool.
+/// Whether the name is one of those that models write when they want no tool.
 pub(super) fn is_nothing(name: &str) -> bool {
     ["none", "n/a", "null", "nothing", "no action", "-"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
-/// `tool Action Input: {..}`: the input's label stands where no label is looked for.
+/// `tool Action Input: {..}`: the label of the input is within the line of the action.
 fn parse_labeled_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     const LABEL: &[u8] = b"action input:";
     // A name and a label are short, so no more has to be looked at.
@@ -179,7 +179,7 @@ fn parse_object_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let open = text.find('{')?;
     let before = text[..open].trim_end();
     let name = before.lines().next()?;
-    // Between the name and the object stands nothing but a fence.
+    // Only a fence may be between the name and the object.
     let fence = before[name.len()..].trim();
     let is_fence = fence.strip_prefix("```").is_some_and(|language| language.chars().all(char::is_alphanumeric));
     let name = bare_name(name);
@@ -227,8 +227,8 @@ fn named_arguments(arguments: Json) -> Json {
     }
 }
 
-/// `{"action": ..., "action_input": ...}` without a label, to the end of the text, bare or in a fence: the text before it
-/// and the call. A text that is nothing but `{"name": ..., "arguments": {..}}` is a call as well.
+/// `{"action": ..., "action_input": ...}` without a label at the end of the text, bare or in a fence: returns the
+/// text before it and the call. A text that is nothing but `{"name": ..., "arguments": {..}}` is a call as well.
 pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, ActionInput<'static>)> {
     let text = text.trim();
     let at = match text.starts_with('{') {
@@ -241,7 +241,7 @@ pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, Action
         return None;
     }
     let (json, rest) = lenient_json::parse_prefix(body)?;
-    // Other names for the two stand in too many objects that are no calls.
+    // Objects with other names for the two are usually no calls.
     let is_call = json.get("action").is_some_and(Json::is_string) && json.get("action_input").is_some()
         || before.is_empty() && is_named_call(&json);
     if !is_call || !rest.trim().trim_matches('`').is_empty() {
@@ -251,7 +251,8 @@ pub(super) fn ending_call(text: &str) -> Option<(&str, Cow<'static, str>, Action
     Some((before, name, input))
 }
 
-/// `{"name": ..., "arguments": {..}}` and nothing beside: a native call that a model wrote as text.
+/// Whether an object is `{"name": ..., "arguments": {..}}` and nothing more: a native call that a model wrote as
+/// text.
 fn is_named_call(json: &Json) -> bool {
     let Json::Object(object) = json else { return false };
     let arguments = object.get("arguments").or_else(|| object.get("parameters"));
@@ -282,7 +283,7 @@ fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)>
     Some((Cow::Owned(name), input_in_json(input)))
 }
 
-/// Arguments that stand in an object: a text holds them once more.
+/// Reads arguments from an object; they may be JSON encoded as a text.
 pub(super) fn input_in_json(input: Json) -> ActionInput<'static> {
     match input {
         Json::String(text) => {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use crate::bounded_json::{MAX_JSON_NODES, count_nodes};
 use crate::lenient_json;
 
-/// More calls than this in one block are not an agent at work.
+/// Maximum number of calls that are read from one block. No agent at work writes more.
 const MAX_CALLS: usize = 10_000;
 
 /// One call of a function in a code block.
@@ -53,7 +53,7 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
     let bytes = code.as_bytes();
     let mut calls = Vec::new();
     let mut at = 0;
-    // Bytes of arguments that may be read: keeps code full of open parentheses from costing a square.
+    // Maximum bytes of arguments that are read: prevents quadratic work on code full of open parentheses.
     let mut budget = 4 * code.len();
     let own = defined_names(code);
     while at < bytes.len() && calls.len() < MAX_CALLS {
@@ -135,7 +135,7 @@ pub(super) fn read_arguments(raw: &str) -> Option<Json> {
 fn end_of_call(code: &str, open: usize) -> usize {
     let bytes = code.as_bytes();
     let (mut depth, mut at) = (0usize, open);
-    // A call is not longer than this.
+    // Maximum bytes of a call that are searched.
     let stop = bytes.len().min(open + 65_536);
     while at < stop {
         match bytes[at] {
@@ -158,7 +158,7 @@ fn end_of_call(code: &str, open: usize) -> usize {
     code.floor_char_boundary(at)
 }
 
-/// The place behind the text literal that begins at `start`.
+/// Returns the position after the string literal that begins at `start`.
 fn skip_string(code: &str, start: usize) -> usize {
     let bytes = code.as_bytes();
     let quote = bytes[start];

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 const ENTER: &str = "> Entering new ";
 const LEAVE: &str = "> Finished chain";
 
-/// The runs in a recorded console: one for each outermost chain, without colours and without the chains that tools
-/// started inside. A text without chains is one run.
+/// Splits a recorded console into runs: one for each outermost chain, without colours and without the chains that
+/// tools started inside. A text without chains is one run.
 pub fn console_runs(text: &str) -> Vec<Cow<'_, str>> {
     let text = without_colours(text);
     if !text.contains(ENTER) {
@@ -33,7 +33,7 @@ pub fn console_runs(text: &str) -> Vec<Cow<'_, str>> {
     runs.into_iter().map(Cow::Owned).collect()
 }
 
-/// Takes out the escape sequences that colour a terminal's text.
+/// Removes the escape sequences that colour a terminal's text.
 fn without_colours(text: &str) -> Cow<'_, str> {
     if !text.contains("\u{1b}[") {
         return Cow::Borrowed(text);

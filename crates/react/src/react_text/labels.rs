@@ -28,11 +28,11 @@ pub(super) struct LabelledLine {
     pub start: usize,
     /// Where the content behind the label begins.
     pub content: usize,
-    /// No other label comes behind.
+    /// Whether no other label follows.
     pub is_last: bool,
 }
 
-/// What comes behind this many labels is part of the last one's section.
+/// Maximum number of labelled lines. The rest of the text belongs to the section of the last one.
 const MAX_LABELLED_LINES: usize = 200_000;
 
 /// All lines that begin with a label, in order. Lines in a code fence are only text, unless everything is fenced.
@@ -54,7 +54,7 @@ pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
         }
         start += line.len();
     }
-    // A fence that never closes cannot be trusted to have begun.
+    // If a fence never closes, no fence counts.
     if fences % 2 == 0 && fenced.iter().any(|fenced| !fenced) {
         let mut fenced = fenced.into_iter();
         found.retain(|_| !fenced.next().unwrap_or_default());

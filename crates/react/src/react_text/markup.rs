@@ -9,10 +9,10 @@ use super::action::{ActionInput, InputBudget, input_in_json, read_input};
 use super::{non_empty, split_think};
 use crate::react_text::text_step::{CopyBudget, ReactTranscript, TextStep};
 
-/// More calls than this in one text are not an agent at work.
+/// Maximum number of calls that are read from one text. No agent at work writes more.
 const MAX_STEPS: usize = 50_000;
 
-/// Reads a text that calls tools in markup; `None` when it has no such call or answer.
+/// Reads a text that calls tools in markup; `None` if it has no markup call or answer.
 pub(super) fn read_markup_transcript(text: &str) -> Option<ReactTranscript<'_>> {
     if !["<tool>", "<tool_call>", "<final_answer>"].iter().any(|mark| text.contains(mark)) {
         return None;
@@ -21,7 +21,7 @@ pub(super) fn read_markup_transcript(text: &str) -> Option<ReactTranscript<'_>> 
     let mut thought = think.map(Cow::Borrowed);
     let mut transcript = ReactTranscript { is_react: true, ..ReactTranscript::default() };
     let mut inputs = InputBudget::default();
-    // The earliest mark decides; each is passed once.
+    // The earliest mark decides; each is searched once.
     while let Some((before, kind, inside, behind)) = next_element(rest)
         && transcript.steps.len() < MAX_STEPS
     {
@@ -63,7 +63,7 @@ fn push_markup_step<'t>(
     input: ActionInput<'t>,
     end: usize,
 ) {
-    // Calls without a word in between were asked for together.
+    // Calls with no text in between were asked for together.
     let parallel = thought.is_none() && transcript.steps.last().is_some_and(|step| step.observation.is_none());
     let thought = match transcript.steps.last().filter(|_| parallel) {
         Some(step) => step.shared_thought(&mut CopyBudget::default()),
@@ -75,7 +75,7 @@ fn push_markup_step<'t>(
     transcript.steps.push(TextStep { thought, tool, input, observation: None, parallel, end });
 }
 
-/// The text before the next element, its name, what is inside and what is behind.
+/// Returns the text before the next element, its name, its content and the text after it.
 fn next_element(text: &str) -> Option<(&str, &'static str, &str, &str)> {
     const NAMES: [&str; 5] = ["tool", "tool_call", "observation", "tool_response", "final_answer"];
     let mut from = 0;

@@ -23,7 +23,7 @@ pub use transcript::{read_react_transcript, split_runs, starts_like_observation}
 
 use std::borrow::Cow;
 
-/// What is wrong with a piece of ReAct text, beside what could be read of it.
+/// A defect of a ReAct text. The rest of the text is still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextDefect {
     TextAfterArguments,
@@ -32,7 +32,7 @@ pub enum TextDefect {
     UnusualToolName,
 }
 
-/// Text in front of which a model's hidden reasoning stands: `<think>...</think>`.
+/// Splits a text into the model's hidden reasoning in front of it, `<think>...</think>`, and the rest.
 pub fn split_think(text: &str) -> (Option<&str>, &str) {
     for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")] {
         if let Some(rest) = text.trim_start().strip_prefix(open)

@@ -12,10 +12,10 @@ use super::split_think;
 use super::text_step::TextStep;
 use super::transcript::fold_transcript;
 
-/// More calls than this, written one after the other, are not taken from one reply.
+/// Maximum number of consecutive calls that are taken from one reply.
 pub const MAX_REPLY_CALLS: usize = 500;
 
-/// What a reply in ReAct's text form comes to.
+/// The result of reading a reply in ReAct's text form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextReply<'t> {
     Calls(TextCalls<'t>),
@@ -33,7 +33,7 @@ pub struct TextCalls<'t> {
     /// The reply up to the end of this action, without hidden reasoning. The model wrote everything behind it without
     /// having seen the observation.
     pub kept: &'t str,
-    /// Another action follows.
+    /// Whether another action follows.
     pub has_more: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'t> TextCall<'t> {
         let is_written_as_object = step.input.raw.trim_start().starts_with('{') && step.input.defect.is_none();
         let input = match step.input.json {
             // `tool(path="a")` and `{..}, along those lines.`: the arguments are clear, only their text is not JSON.
-            // Positional arguments stay as written, so that the model is told to name them.
+            // Positional arguments stay as written, so that the error asks the model to name them.
             Some(Json::Object(object))
                 if !is_written_as_object && !object.is_empty() && !object.contains_key("args") =>
             {

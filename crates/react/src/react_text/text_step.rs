@@ -1,4 +1,4 @@
-//! What a ReAct text says: steps, and an answer.
+//! The content of a ReAct text: steps, and an answer.
 
 use std::borrow::Cow;
 
@@ -32,8 +32,8 @@ pub struct TextStep<'t> {
 }
 
 impl<'t> TextStep<'t> {
-    /// The thought for a call beside this one. One that had to be put together from pieces is not copied for each of many
-    /// calls if it is long.
+    /// Returns the thought for a parallel call. A long thought that was assembled from pieces is only copied within
+    /// the budget.
     pub(super) fn shared_thought(&self, budget: &mut CopyBudget) -> Option<Cow<'t, str>> {
         const MAX_COPIED_BYTES: usize = 4096;
         match self.thought.as_ref()? {
@@ -46,7 +46,7 @@ impl<'t> TextStep<'t> {
     }
 }
 
-/// Bytes of thoughts that one text's steps may copy from each other.
+/// Budget of bytes of thoughts that the steps of one text may copy from each other.
 #[derive(Debug)]
 pub(super) struct CopyBudget {
     pub(super) bytes_left: usize,

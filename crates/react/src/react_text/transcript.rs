@@ -20,14 +20,15 @@ pub fn read_react_transcript(text: &str) -> ReactTranscript<'_> {
     fold_transcript(text).0
 }
 
-/// What a text begins and does not complete. A transcript has no place for it; whoever wrote the text can be told.
+/// Parts that a text begins and does not complete. A transcript cannot hold them; the author of the text can be
+/// notified.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextGaps {
-    /// `Action:` with nothing behind it.
+    /// Whether an `Action:` has nothing after it.
     pub has_nameless_action: bool,
-    /// `Action Input:` without an `Action:` before it.
+    /// Whether there is an `Action Input:` without an `Action:` before it.
     pub has_stray_input: bool,
-    /// A finishing action without an answer in it.
+    /// Whether there is a finishing action without an answer.
     pub has_empty_answer: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) fn fold_transcript(text: &str) -> (ReactTranscript<'_>, TextGaps) {
     let (think, body) = split_think(text);
     let sections = find_labeled_sections(body);
     if !is_react(&sections, body) {
-        // Words like "User:" and "Answer:" stand in any text.
+        // Words like "User:" and "Answer:" can occur in any text.
         return (read_unlabeled_call(text).unwrap_or_default(), TextGaps::default());
     }
     let offset = text.len() - body.len();
@@ -96,7 +97,7 @@ fn is_react(sections: &[LabelledSection], text: &str) -> bool {
 
 /// Splits a text that holds several runs, each with a question of its own in front.
 pub fn split_runs(text: &str) -> Vec<&str> {
-    // Most texts have one question at the most, which is cheaper to see than to find in its place.
+    // Most texts have at most one question, which is cheaper to detect than to locate.
     let mut questions = text.match_indices("uestion").chain(text.match_indices("laim"));
     if questions.nth(1).is_none() {
         return vec![text];
@@ -115,7 +116,7 @@ pub fn split_runs(text: &str) -> Vec<&str> {
     starts.iter().zip(ends).map(|(start, end)| &text[*start..end]).collect()
 }
 
-/// Whether a message of role user is in truth a tool's answer.
+/// Whether a message with the role of the user is in fact a tool result.
 pub fn starts_like_observation(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with("Observation:") || text.starts_with("Observation\n") || {
@@ -141,7 +142,7 @@ fn find_labeled_sections(text: &str) -> Vec<LabelledSection> {
     };
     let mut scanner = ArgumentScanner { text, budget: 4 * text.len() };
     let mut sections: Vec<LabelledSection> = Vec::new();
-    // Labels before this place are inside an argument.
+    // Labels before this position are inside an argument.
     let mut blocked_until = 0;
     for ((line, in_thought), restarts) in lines.iter().zip(belongs_to_thought).zip(restarts) {
         if line.start < blocked_until || in_thought || !(turn.may_open(line) || restarts && turn.asked) {
@@ -168,8 +169,8 @@ fn mark_restart_lines(lines: &[LabelledLine]) -> Vec<bool> {
     lines.iter().zip(next).map(|(line, next)| line.label == SectionLabel::Question && next).collect()
 }
 
-/// For each line, whether it is an answer's label that an action with its input still follows in the same turn: then
-/// the line is part of the thought.
+/// Returns for each line whether it is an answer's label that an action with its input still follows in the same
+/// turn: then the line is part of the thought.
 fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
     let mut inside = vec![false; lines.len()];
     let (mut action_ahead, mut input_ahead) = (false, false);
@@ -187,7 +188,7 @@ fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
     inside
 }
 
-/// What has been opened so far decides what may come next.
+/// Decides by the sections so far which section may begin next.
 #[derive(Default)]
 struct SectionTracker {
     numbered: bool,
@@ -227,7 +228,7 @@ impl SectionTracker {
             (SectionLabel::FinalAnswer | SectionLabel::Answer, _) => false,
             (SectionLabel::Question | SectionLabel::Request, SectionLabel::Answer) => true,
             (SectionLabel::Action | SectionLabel::ActionInput, SectionLabel::Answer) => false,
-            // Only a text that began with a question can come to a second one.
+            // Only a text that began with a question can have a second one.
             (_, SectionLabel::Question) => {
                 self.asked && !self.numbered && !matches!(current.label, SectionLabel::Thought | SectionLabel::Question)
             }
@@ -239,7 +240,7 @@ impl SectionTracker {
 /// Finds the end of arguments that begin with a bracket, so that labels inside their texts do not count.
 struct ArgumentScanner<'t> {
     text: &'t str,
-    /// Bytes that may still be looked at: keeps the whole search linear on texts full of open brackets.
+    /// Maximum bytes that are still examined: keeps the whole search linear on texts full of open brackets.
     budget: usize,
 }
 
@@ -314,7 +315,7 @@ struct TranscriptBuilder<'t> {
     thought: Option<Cow<'t, str>>,
     /// `Action: name` waiting for its input.
     pending: Option<&'t str>,
-    /// The first step that the next observation belongs to.
+    /// Index of the first step that the next observation belongs to.
     unanswered: Option<usize>,
     /// Where the last action or its input ends in the text.
     action_end: usize,
@@ -408,7 +409,7 @@ impl<'t> TranscriptBuilder<'t> {
         }
     }
 
-    /// An action that got no input is complete without one.
+    /// Adds the pending action as one without input.
     fn settle_pending(&mut self) {
         if let Some(name) = self.pending.take() {
             self.push(Cow::Borrowed(name), ActionInput::default(), false);
@@ -480,7 +481,7 @@ impl<'t> TranscriptBuilder<'t> {
         thought.push_str(line);
     }
 
-    /// The thought so far: what was labelled, else hidden reasoning, else the text in front of the labels.
+    /// Takes the thought so far: the labelled one, else hidden reasoning, else the text before the labels.
     fn take_thought(&mut self) -> Option<Cow<'t, str>> {
         let think = self.think.take().map(Cow::Borrowed);
         let preamble = self.preamble.take();

@@ -1,9 +1,9 @@
 //! Baseline files: the results of a version as text, small enough for a repository.
 //!
 //! JSON Lines. The first line is the header. Lines with one number each follow, for gates that are relative to the
-//! baseline (since format 2), then lines with one task each and the values of its runs. Numbers, tasks and runs are in a
-//! stable order, so that the same results give the same bytes. Requests and trajectory ids are left out unless they are
-//! asked for: a baseline must not publish what users wrote.
+//! baseline (since format 2), then lines with one task each and the values of its runs. Numbers, tasks and runs are
+//! in a stable order, so that the same results give the same bytes. Requests and trajectory ids are left out unless
+//! requested: a baseline must not publish what users wrote.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -16,7 +16,7 @@ use super::version_results::{
 
 /// Version of the format. A file with a larger number is refused.
 const BASELINE_SCHEMA: u32 = 2;
-/// Bytes of one line. A task with 100 runs in 50 dimensions has about 60,000.
+/// Maximum bytes of one line. A task with 100 runs in 50 dimensions has about 60,000.
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Why a baseline cannot be read.
@@ -49,14 +49,14 @@ pub enum BaselineError {
 #[derive(Serialize, Deserialize)]
 struct HeaderLine {
     gradus_baseline: u32,
-    /// How many tasks follow. Absent in files of earlier versions, of which nobody can tell whether they are whole.
+    /// How many tasks follow. Absent in files of earlier versions, whose completeness cannot be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     task_count: Option<usize>,
     #[serde(flatten)]
     header: VersionHeader,
 }
 
-/// A number that gates can be relative to.
+/// A metric value that gates can be relative to.
 #[derive(Serialize, Deserialize)]
 struct MetricLine {
     metric: String,
@@ -144,12 +144,12 @@ pub fn is_baseline(first_bytes: &[u8]) -> bool {
     without_mark(first_bytes).trim_ascii_start().starts_with(b"{\"gradus_baseline\":")
 }
 
-/// Without the byte order mark that some editors put at the beginning.
+/// Removes the byte order mark that some editors put at the beginning.
 fn without_mark(first_bytes: &[u8]) -> &[u8] {
     first_bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(first_bytes)
 }
 
-/// Why the scores of a run cannot be those of these dimensions.
+/// Returns why the scores of a run do not fit the dimensions; `None` if they do.
 fn find_score_fault(run: &RunValues, dimensions: &[ScoredDimension]) -> Option<String> {
     if run.scores.len() != dimensions.len() {
         return Some(format!("a run has not {} scores, one for each dimension", dimensions.len()));
@@ -174,7 +174,8 @@ fn find_score_fault(run: &RunValues, dimensions: &[ScoredDimension]) -> Option<S
     })
 }
 
-/// Why a number cannot be that of a metric: a share below 0 or above 1. Parts of a metric (`name{tool=x}`) have its scale.
+/// Returns why a number cannot be the value of a metric: a share below 0 or above 1. Parts of a metric
+/// (`name{tool=x}`) have its scale.
 fn find_metric_fault(line: &MetricLine, dimensions: &[ScoredDimension]) -> Option<String> {
     let name = line.metric.split('{').next().unwrap_or_default();
     let is_share = dimensions.iter().any(|dimension| {
@@ -197,13 +198,13 @@ pub fn read_baseline(mut input: impl BufRead) -> Result<VersionResults, Baseline
         return Err(BaselineError::NoBaseline);
     }
     let first_line = without_mark(&line);
-    /// Only the version, since the rest of a newer header may look different.
+    /// Only the version: the rest of a newer header may have another format.
     #[derive(Deserialize)]
     struct SchemaOnly {
         gradus_baseline: u32,
     }
     let bad_line = |line: usize, error: &serde_json::Error| {
-        // The parser counts the lines of what it was given, which is one.
+        // The parser counts lines within its input, which is a single line.
         let reason = error.to_string().replace(&format!("line {} ", error.line()), "");
         BaselineError::Line { line, reason }
     };

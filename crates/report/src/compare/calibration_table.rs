@@ -4,7 +4,7 @@ use super::version_comparison::VersionComparison;
 use crate::metric_text::describe_calibration;
 use crate::report_table::{ReportTable, TableColumn};
 
-/// Raw and corrected numbers side by side. `None` if no version has a calibration.
+/// Builds the table of raw and corrected numbers. `None` if no version has a calibration.
 pub(super) fn build_calibration_table(comparison: &VersionComparison) -> Option<ReportTable> {
     let mut calibrated: Vec<&str> =
         comparison.calibrations.iter().filter(|one| !one.is_unknown()).map(|one| one.dimension.as_str()).collect();

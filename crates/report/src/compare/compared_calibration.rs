@@ -21,7 +21,7 @@ pub struct ComparedCalibration {
     pub calibration: MetricCalibration,
 }
 
-/// One for each dimension and version that a model judged.
+/// Collects one calibration for each dimension and version that a model judged.
 pub(super) fn collect_calibrations(
     versions: &[VersionResults],
     scored: &[ScoredDimension],
@@ -51,13 +51,13 @@ pub(super) fn collect_calibrations(
 }
 
 impl ComparedCalibration {
-    /// Whether nothing at all is known about the judge.
+    /// Whether nothing is known about the errors of the judge.
     pub(super) fn is_unknown(&self) -> bool {
         self.calibration == MetricCalibration::Uncalibrated
     }
 }
 
-/// A sentence that names the dimensions of which no version has a calibration.
+/// Returns a sentence that names the dimensions for which no version has a calibration.
 pub(super) fn describe_uncalibrated<'c>(
     calibrations: &'c [ComparedCalibration],
     title: impl Fn(&'c str) -> &'c str,

@@ -17,7 +17,7 @@ use crate::markdown::escape_markdown_cell;
 use crate::report_table::ReportTable;
 use crate::{BOLD, DIM, GREEN, RED, YELLOW, format_counted_noun};
 
-/// Columns of a cell on a terminal; longer ones are cut.
+/// Maximum terminal columns of a cell; longer cells are cut.
 const MAX_CELL_WIDTH: usize = 60;
 
 /// `200 runs of 40 tasks, judged by offline`.
@@ -147,7 +147,7 @@ fn mark_verdict(cell: &str) -> String {
     }
 }
 
-/// Writes a comparison as one HTML file that asks for nothing else.
+/// Writes a comparison as one self-contained HTML file.
 pub fn write_comparison_html(comparison: &VersionComparison, out: &mut dyn Write) -> io::Result<()> {
     let versions = comparison.versions.iter().map(|version| VersionLine {
         letter: version.letter.clone(),

@@ -11,7 +11,7 @@ use crate::failure_list::leave_out_values;
 use crate::report_table::{ReportTable, TableColumn};
 use crate::{format_amount, format_count, format_counted_noun};
 
-/// Flips that a table shows.
+/// Maximum number of flips in a table.
 const MAX_SHOWN_FLIPS: usize = 10;
 
 fn column(name: impl Into<String>, is_number: bool) -> TableColumn {
@@ -28,7 +28,7 @@ pub fn verdict_word(verdict: ComparisonVerdict) -> &'static str {
     }
 }
 
-/// All tables of a comparison, in the order in which they are shown.
+/// Builds all tables of a comparison, in display order.
 pub fn build_comparison_tables(comparison: &VersionComparison) -> Vec<ReportTable> {
     let mut tables = vec![build_verdict_table(comparison)];
     tables.extend(build_calibration_table(comparison));
@@ -93,13 +93,14 @@ fn is_unchanged(found: &DimensionComparison) -> bool {
     found.is_paired && found.effect == 0.0 && found.tasks.rose == 0 && found.tasks.fell == 0
 }
 
-/// One row for all pairs of versions in which no task differs: of five versions, ten rows say nothing more.
+/// Builds one row for all pairs of versions in which no task differs: with five versions, up to ten rows would be
+/// equal.
 fn fold_unchanged(title: &str, unchanged: &[&DimensionComparison], pair_count: usize) -> Vec<String> {
     let pairs = match pair_count - unchanged.len() {
         0 => format!("all {pair_count} pairs"),
         _ => format!("{} other pairs", unchanged.len()),
     };
-    // The values of the pairs, as a range where they differ.
+    // The values of the pairs, as a range if they differ.
     let means = unchanged.iter().map(|found| (found.first_mean, format_mean(found.first_mean, found.scale)));
     let lowest = means.clone().min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, text)| text).unwrap_or_default();
     let highest = means.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, text)| text).unwrap_or_default();
@@ -135,14 +136,14 @@ fn format_change(found: &DimensionComparison) -> String {
     }
 }
 
-/// Begins a factor.
+/// The sign before a factor.
 const FACTOR: char = '×';
-/// A change beyond this factor is written as one: percents of it are hard to read.
+/// Minimum factor that is written as a factor: larger percentages are hard to read.
 const MIN_FACTOR: f64 = 10.0;
-/// A larger factor says only that the first version needed next to nothing.
+/// Maximum factor that is written out. A larger one only says that the first version needed almost nothing.
 const MAX_FACTOR: f64 = 1_000.0;
 
-/// Percents with their sign; a large factor as `×31`, and one that means nothing as `×1,000 or more`.
+/// Formats a relative change: a signed percentage, a large factor as `×31`, and a huge one as `×1,000 or more`.
 fn format_relative(change: f64) -> String {
     let factor = 1.0 + change;
     match factor {
@@ -162,7 +163,7 @@ fn unsigned_zero(number: f64) -> f64 {
     if number == 0.0 { 0.0 } else { number }
 }
 
-/// What stands behind a verdict: the sizes, and for an inconclusive one what would decide it.
+/// Explains a verdict: the numbers of tasks, and for an inconclusive one what would decide it.
 fn explain_verdict(pair: &VersionPairComparison, found: &DimensionComparison) -> String {
     let counts = found.tasks;
     let tasks = match found.is_paired {

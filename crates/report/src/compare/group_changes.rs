@@ -1,4 +1,4 @@
-//! Failure groups of versions side by side: what goes wrong more often, and what is gone.
+//! Compares the failure groups of versions: which errors became more frequent, and which disappeared.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::version_results::VersionResults;
 
-/// Groups that a comparison lists.
+/// Maximum number of groups in a comparison.
 const MAX_GROUP_CHANGES: usize = 50;
 
 /// A failure group in all versions.
@@ -38,7 +38,7 @@ pub(super) fn find_group_changes(
     let mut changes: BTreeMap<String, FailureGroupChange> = BTreeMap::new();
     for (version, reader) in readers.iter_mut().enumerate() {
         let Some(reader) = reader else { return Ok(Vec::new()) };
-        // A version can be a part of its run.
+        // A version may be only a part of its run.
         let runs = versions[version].tasks.values().flat_map(|task| &task.runs);
         let selected: HashSet<&str> = runs.map(|run| run.trajectory_id.as_str()).collect();
         let (all, groups) = (selected.len() as u64, group_failures(reader, &selected)?);
@@ -62,7 +62,8 @@ pub(super) fn find_group_changes(
     Ok(changes)
 }
 
-/// The key under which another version has the same group: its own, or that of a reason that a model gave in other words.
+/// Returns the key under which another version has the same group: its own, or that of a similar reason in other
+/// words.
 fn find_same_change(changes: &BTreeMap<String, FailureGroupChange>, group: &FailureGroup) -> Option<String> {
     if changes.contains_key(&group.key) || group.rule.is_some() {
         return None;
@@ -76,14 +77,14 @@ fn find_same_change(changes: &BTreeMap<String, FailureGroupChange>, group: &Fail
 }
 
 impl FailureGroupChange {
-    /// The largest difference of shares between two versions.
+    /// Returns the largest difference of shares between two versions.
     pub fn spread(&self) -> f64 {
         let largest = self.shares.iter().copied().fold(0.0, f64::max);
         largest - self.shares.iter().copied().fold(f64::INFINITY, f64::min)
     }
 }
 
-/// The groups of the selected runs with a wrong verdict. Only these are read whole.
+/// Groups the wrong verdicts of the selected runs. Only runs with a wrong verdict are read in full.
 fn group_failures(reader: &mut RunReader, selected: &HashSet<&str>) -> Result<Vec<FailureGroup>, RunFileError> {
     let manifest = reader.record.clone();
     let mut wrong: HashSet<String> = HashSet::new();

@@ -1,4 +1,4 @@
-//! Comparison of versions of an agent: their results, baseline files, and what differs.
+//! Comparison of versions of an agent: their results, baseline files, and the differences.
 
 mod baseline_file;
 mod calibration_table;

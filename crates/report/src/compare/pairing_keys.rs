@@ -1,10 +1,10 @@
-//! How runs of different versions are paired, and what versions are called.
+//! Pairs runs of different versions, and names versions by letters.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::version_results::{RunValues, TaskKey, VersionResults};
 
-/// Versions that can be compared at once: one letter each.
+/// Maximum number of versions in a comparison: one letter each.
 pub const MAX_VERSIONS: usize = 26;
 
 /// `A`, `B`, …
@@ -16,18 +16,18 @@ pub(super) fn version_letter(at: usize) -> String {
 pub(super) struct PairingKeys {
     /// The versions judged the same runs, so a run is paired with itself.
     pub(super) by_trajectory: bool,
-    /// Items are named by their requests, because a version has no items.
+    /// Items are identified by their requests, because some version has no items.
     by_request: bool,
 }
 
 impl PairingKeys {
-    /// By run if the versions have judged the same runs, as two judges of the same traces have, one of which may have
-    /// stopped early; otherwise by task. Two versions of an agent can also have runs in common: ids of recordings without
-    /// an id are made from their content. Those are the runs in which nothing changed, and comparing them alone would
-    /// hide every change.
+    /// Pairs by run if the versions judged the same runs, for example two judges of the same traces, one of which may
+    /// have stopped early; otherwise by task. Two versions of an agent can also share some runs: recordings without
+    /// an id get one from their content. In those runs nothing changed, and comparing only them would hide every
+    /// change.
     ///
-    /// Runs of a dataset are paired by item, and other runs by request. Where only some versions have items, as after
-    /// judging the traces of an experiment again, the requests of the items stand for them.
+    /// Runs of a dataset are paired by item, and other runs by request. If only some versions have items, for example
+    /// after judging the traces of an experiment again, items are matched by their requests.
     pub(super) fn choose(versions: &[VersionResults]) -> PairingKeys {
         let ids = |results: &VersionResults| -> HashSet<String> {
             let all = results.tasks.values().flat_map(|task| &task.runs).map(|run| run.trajectory_id.clone());

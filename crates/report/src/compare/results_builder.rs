@@ -1,5 +1,4 @@
-//! Collects what one version did, run by run, from whatever holds the verdicts: the files of a run, or the store of a
-//! server.
+//! Collects the results of one version run by run, from the files of a run or the store of a server.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,9 +12,9 @@ use super::version_results::{
 };
 use crate::{TrialMeasurement, TrialResult, index_trials};
 
-/// A trace can state any version, so that every run could have another one.
+/// Maximum number of agent versions: traces can state a different one in every run.
 const MAX_AGENT_VERSIONS: usize = 20;
-/// Longest excerpt of a request, in characters.
+/// Maximum characters of the excerpt of a request.
 const MAX_REQUEST_CHARS: usize = 160;
 
 /// Builds the results of a version run by run.
@@ -24,7 +23,7 @@ pub struct VersionResultsBuilder<'m> {
     results: VersionResults,
     /// Dimensions that are evaluators; those of trials follow.
     evaluator_count: usize,
-    /// Evaluators whose rules only notice mistakes, and the dimension of what they did not flag.
+    /// Evaluators whose rules only notice mistakes, with the dimension of the share that they did not flag.
     notices: HashMap<usize, usize>,
     scales: Vec<ScoreScale>,
     of_steps: Vec<bool>,
@@ -127,11 +126,11 @@ impl<'m> VersionResultsBuilder<'m> {
         }
         let position = self.trials.find_trial(&head.trajectory_id, head.session_id.as_deref());
         let trial = position.map(|position| &self.measurements[position]);
-        // The trajectory of an agent that the agent of the trial called.
+        // The trajectory belongs to an agent that the agent of the trial called.
         let is_nested =
             trial.is_some_and(|trial| trial.trajectory_id.as_deref().is_some_and(|main| main != head.trajectory_id));
         if is_nested {
-            // How the called agent ended, and whether its path was short, is not about the trial.
+            // The outcome and the path of the called agent say nothing about the trial.
             for (at, score) in scores.iter_mut().enumerate().take(self.evaluator_count) {
                 *score = score.filter(|_| self.of_steps[at]);
             }
@@ -162,7 +161,7 @@ impl<'m> VersionResultsBuilder<'m> {
             steps: Some(head.steps.0),
             tokens: Some(head.tokens.total()).filter(|tokens| *tokens > 0),
             cost_usd: head.cost_usd,
-            // Baselines have microseconds; the same run must be the same in both.
+            // Baselines store microseconds; the same run must be equal in both.
             seconds: head.duration_seconds().map(|seconds| (seconds * 1e6).round() / 1e6),
         };
         let known = position.and_then(|position| self.trial_runs.get(&position)).filter(|(known, _)| *known == key);
@@ -189,7 +188,7 @@ impl<'m> VersionResultsBuilder<'m> {
             let values = RunValues { trajectory_id, scores, ..RunValues::default() };
             let known = self.trial_runs.get(&position);
             match known.and_then(|(key, at)| self.results.tasks.get_mut(key)?.runs.get_mut(*at)) {
-                // A trajectory of an agent that the agent called was judged.
+                // A trajectory of a called agent was judged.
                 Some(run) => run.merge(values, false),
                 None => self.results.tasks.entry(TaskKey::Item(task_id.clone())).or_default().runs.push(values),
             }

@@ -17,7 +17,7 @@ impl VersionResults {
         VersionResults::from_selected(reader, measurements, |_| ControlFlow::Continue(true))
     }
 
-    /// Reads the trajectories of a run that `select` continues with `true`; it may also stop the reading.
+    /// Reads the trajectories of a run for which `select` returns `Continue(true)`. `Break` stops the reading.
     pub fn from_selected(
         reader: &mut RunReader,
         measurements: &[TrialMeasurement],
@@ -43,7 +43,7 @@ impl VersionResults {
             }
             ControlFlow::Continue(())
         })?;
-        // Nobody knows which of the other trials a selection means.
+        // It is unknown which of the other trials a selection includes.
         if is_whole {
             builder.add_unjudged_trials();
         }

@@ -1,14 +1,15 @@
-//! Aligns the steps of two runs of one task, so that they can be read side by side: the same calls stand in the same row.
+//! Aligns the steps of two runs of one task for a side-by-side view: equal calls are in the same row.
 
 use gradus_core::trajectory::TrajectoryStep;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Steps of each run that are aligned; the time and memory of an alignment are the product of both numbers.
+/// Maximum number of steps of each run that are aligned. Time and memory are proportional to the product of both
+/// numbers.
 const MAX_ALIGNED_STEPS: usize = 400;
 
-/// Points of a pair. Two steps without a counterpart cost more than one pair of different tools, so that a tool that was
-/// replaced by another one stands beside it.
+/// Scores of a pair. Two steps without a counterpart cost more than one pair of different tools, so that a replaced
+/// tool is paired with its replacement.
 const SAME_CALL: i32 = 8;
 const SAME_TOOL: i32 = 6;
 const OTHER_TOOL: i32 = 0;
@@ -35,7 +36,7 @@ pub enum StepRelation {
 }
 
 impl StepRelation {
-    /// In words. `None` for the same call, about which there is nothing to say.
+    /// Returns the relation in words; `None` for the same call.
     pub fn describe(self) -> Option<&'static str> {
         match self {
             StepRelation::SameCall => None,
@@ -47,7 +48,8 @@ impl StepRelation {
     }
 }
 
-/// The alignment with the most points (Needleman and Wunsch). Steps beyond a bound are paired by their position.
+/// Returns the alignment with the highest score (Needleman and Wunsch). Steps beyond `MAX_ALIGNED_STEPS` are paired
+/// by position.
 pub fn align_steps(first: &[TrajectoryStep], second: &[TrajectoryStep]) -> Vec<AlignedStep> {
     let (head, tail) = (first.len().min(MAX_ALIGNED_STEPS), second.len().min(MAX_ALIGNED_STEPS));
     let mut rows = align_bounded(&first[..head], &second[..tail]);
@@ -60,7 +62,7 @@ pub fn align_steps(first: &[TrajectoryStep], second: &[TrajectoryStep]) -> Vec<A
 
 fn align_bounded(first: &[TrajectoryStep], second: &[TrajectoryStep]) -> Vec<AlignedStep> {
     let width = second.len() + 1;
-    // Points of the best alignment of everything from these positions on.
+    // Score of the best alignment of all steps from these positions on.
     let mut points = vec![0_i32; (first.len() + 1) * width];
     for one in (0..=first.len()).rev() {
         for other in (0..=second.len()).rev() {

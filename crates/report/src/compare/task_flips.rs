@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::pairing_keys::{PairingKeys, version_letter};
 use super::version_results::{RunValues, ScoredDimension, VersionResults};
 
-/// Flips in each direction that are listed for a pair of versions; all are counted.
+/// Maximum number of listed flips in each direction for a pair of versions; all are counted.
 const MAX_FLIPS: usize = 50;
 
 /// The flips of a pair of versions.
@@ -47,9 +47,9 @@ pub struct TaskFlip {
     pub after_path: Option<String>,
 }
 
-/// Flips in each direction whose runs are shown.
+/// Maximum number of flips in each direction whose paths are shown.
 pub const MAX_SHOWN_PATHS: usize = 10;
-/// Steps of a path; the rest is counted.
+/// Maximum number of steps of a path; the rest is counted.
 const MAX_PATH_STEPS: usize = 20;
 
 /// The runs of one task in one version.
@@ -59,7 +59,7 @@ struct TaskRunList<'v> {
     runs: Vec<&'v RunValues>,
 }
 
-/// The flips of all pairs, in the order of the pairs.
+/// Finds the flips of all pairs, in the order of the pairs.
 pub(super) fn find_task_flips(
     versions: &[VersionResults],
     dimensions: &[ScoredDimension],
@@ -149,7 +149,7 @@ fn mean_score(task: &TaskRunList<'_>, dimension: usize) -> Option<f64> {
     (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
 }
 
-/// The id of the run with the highest or the lowest score.
+/// Returns the id of the run with the highest or the lowest score.
 fn find_extreme_run(task: &TaskRunList<'_>, dimension: usize, is_highest: bool) -> String {
     let scored = task.runs.iter().filter_map(|run| Some((run.scores[dimension]?.mean(), run)));
     let compare = |one: &(f64, &&RunValues), other: &(f64, &&RunValues)| one.0.total_cmp(&other.0);
@@ -157,7 +157,7 @@ fn find_extreme_run(task: &TaskRunList<'_>, dimension: usize, is_highest: bool) 
     found.map(|(_, run)| run.trajectory_id.clone()).unwrap_or_default()
 }
 
-/// All are counted; only the largest stay in memory.
+/// Adds a flip. All are counted; only the largest stay in memory.
 fn add_flip(flips: &mut Vec<TaskFlip>, count: &mut u64, flip: TaskFlip) {
     *count += 1;
     flips.push(flip);

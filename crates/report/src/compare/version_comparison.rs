@@ -89,7 +89,7 @@ pub struct DimensionTitle {
     pub title: String,
 }
 
-/// What the agent used, as dimensions where less is better.
+/// A quantity that the agent used, as a dimension where less is better.
 #[derive(Clone, Copy)]
 struct UsageDimension {
     name: &'static str,
@@ -127,7 +127,7 @@ impl VersionComparison {
                     for (at, position) in positions.iter().enumerate() {
                         let Some(tally) = position.and_then(|position| run.scores[position]) else { continue };
                         let scale = scored[at].scale();
-                        // Rounding must not put a mean outside of its scale.
+                        // Clamped, since rounding can put a mean slightly outside its scale.
                         let share = ((tally.mean() - scale.worst) / (scale.best - scale.worst)).clamp(0.0, 1.0);
                         samples.add_value(version, at, &task, share)?;
                     }
@@ -175,7 +175,7 @@ impl VersionComparison {
         Ok(())
     }
 
-    /// What a reader must know before the numbers, as sentences.
+    /// Returns the caveats that a reader must know before the numbers, as sentences.
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
         let mismatches = self.mismatches.iter().map(|mismatch| {
             format!("Not judged in the same way: {mismatch}. A difference there can be one of the judges.")
@@ -207,14 +207,14 @@ impl VersionComparison {
         all.any(|found| found.scale == EffectScale::Share)
     }
 
-    /// The name of a dimension that people read.
+    /// Returns the title of a dimension for people.
     pub fn title<'c>(&'c self, name: &'c str) -> &'c str {
         let known = self.dimensions.iter().find(|known| known.name == name);
         known.map_or(name, |known| if known.title.is_empty() { name } else { &known.title })
     }
 
-    /// Whether a later version has a score that is worse than in an earlier one. Amounts such as steps and cost are
-    /// reported and not counted: a version that takes more care needs more of them.
+    /// Whether a later version has a score that is worse than in an earlier one. Amounts such as steps and cost do
+    /// not count: a more careful version needs more of them.
     pub fn has_regression(&self) -> bool {
         let all = self.report.pairs.iter().flat_map(|pair: &VersionPairComparison| &pair.dimensions);
         all.into_iter().any(|found: &DimensionComparison| {
@@ -255,7 +255,7 @@ fn collect_dimensions(versions: &[VersionResults]) -> Vec<ScoredDimension> {
         true => is_everywhere(&dimension.name),
         false => !is_everywhere(&format!("{UNFLAGGED}{}", dimension.name)),
     });
-    // How runs ended comes before everything else.
+    // The outcome of runs comes first.
     all.sort_by_key(|dimension| dimension.name != OUTCOME);
     // A rubric with a single score has no scale to compare on.
     all.retain(|dimension| dimension.best > dimension.worst);
@@ -271,8 +271,8 @@ fn has_usage(usage: &UsageDimension, results: &VersionResults) -> bool {
     runs.any(|run| (usage.value)(run).is_some_and(|value| value > 0.0))
 }
 
-/// The letters of later versions without a step, where the first version has steps. Trials that were not graded have no
-/// number of steps at all.
+/// Returns the letters of later versions without any steps, if the first version has steps. Trials that were not
+/// graded have no step count.
 fn find_lost_steps(versions: &[VersionResults]) -> Vec<String> {
     let most_steps =
         |results: &VersionResults| results.tasks.values().flat_map(|task| &task.runs).filter_map(|run| run.steps).max();
@@ -283,7 +283,7 @@ fn find_lost_steps(versions: &[VersionResults]) -> Vec<String> {
     lost.map(|(at, _)| version_letter(at)).collect()
 }
 
-/// Numbers that some of the versions have and others lack: nobody sees there that a version became worse.
+/// Describes numbers that only some of the versions have: regressions in them cannot be detected.
 fn describe_uncompared(versions: &[VersionResults], scored: &[ScoredDimension]) -> Vec<String> {
     let has_score = |results: &VersionResults, name: &str| {
         let position = results.find_dimension(name);
@@ -316,7 +316,7 @@ fn describe_uncompared(versions: &[VersionResults], scored: &[ScoredDimension]) 
     titles.into_iter().map(describe).chain(unknown).collect()
 }
 
-/// Runs without a cost in a version where others have one: means of the cost leave them out.
+/// Describes runs without a cost in a version where others have one: means of the cost leave them out.
 fn describe_unpriced(at: usize, results: &VersionResults) -> Option<String> {
     let runs = || results.tasks.values().flat_map(|task| &task.runs);
     let unpriced = runs().filter(|run| run.cost_usd.is_none()).count();
@@ -327,7 +327,7 @@ fn describe_unpriced(at: usize, results: &VersionResults) -> Option<String> {
     })
 }
 
-/// What a reader must know before the numbers: tasks that only some versions ran, and runs that ended early.
+/// Describes differences of the task mix: tasks that only some versions ran, and runs that ended early.
 fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<String> {
     let names = |results: &VersionResults| -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
@@ -384,7 +384,7 @@ fn describe_task_mix(versions: &[VersionResults], keys: &PairingKeys) -> Vec<Str
     notes
 }
 
-/// The mismatches of all pairs, with the letters of the versions.
+/// Describes the mismatches of all pairs, with the letters of the versions.
 fn describe_mismatches(versions: &[VersionResults]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, first) in versions.iter().enumerate() {
@@ -400,7 +400,7 @@ fn describe_mismatches(versions: &[VersionResults]) -> Vec<String> {
 /// Dimensions that two versions cannot be compared on, because another rubric or another judge scored them.
 pub fn find_mismatches(first: &[ScoredDimension], second: &[ScoredDimension]) -> Vec<String> {
     let mut found = Vec::new();
-    // What rules did not flag follows from the dimension itself.
+    // The share that rules did not flag is derived from the dimension itself.
     for dimension in first.iter().filter(|dimension| !dimension.name.starts_with(UNFLAGGED)) {
         let Some(other) = second.iter().find(|other| other.name == dimension.name) else { continue };
         if dimension.judge != other.judge {

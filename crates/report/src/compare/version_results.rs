@@ -1,5 +1,5 @@
-//! What one version of an agent did, as far as versions are compared: values for each run, by task. It comes from the
-//! files of a run or from a baseline file.
+//! The results of one version of an agent: values for each run, by task. It comes from the files of a run or from a
+//! baseline file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use gradus_eval::run::EvaluatorRecord;
 use gradus_eval::scale::ScoreScale;
 use serde::{Deserialize, Serialize};
 
-/// Begins the name of a dimension: the share of questions that no rule flagged.
+/// Prefix of the name of a dimension: the share of questions that no rule flagged.
 pub(super) const UNFLAGGED: &str = "unflagged.";
 
 /// One version of an agent.
@@ -25,7 +25,7 @@ pub struct VersionResults {
 /// What is known of a version beside its numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VersionHeader {
-    /// As people call it: the name of the run, or its id.
+    /// The name for people: the name of the run, or its id.
     pub name: String,
     pub run_id: String,
     pub started: String,
@@ -132,7 +132,7 @@ impl VersionResults {
         self.tasks.values().map(|task| task.runs.len()).sum()
     }
 
-    /// What gates can be relative to: the stored numbers, else the means that the runs have.
+    /// Returns the values that gates can be relative to: the stored numbers, else the means over the runs.
     pub fn gate_values(&self) -> BTreeMap<String, f64> {
         if self.metrics.is_empty() { self.metric_values() } else { self.metrics.clone() }
     }
@@ -199,7 +199,7 @@ impl RunValues {
         self.steps = add_known(self.steps, other.steps, |own, other| own + other);
         self.tokens = add_known(self.tokens, other.tokens, |own, other| own + other);
         self.cost_usd = add_known(self.cost_usd, other.cost_usd, |own, other| own + other);
-        // The called agent works while the caller waits.
+        // Not added: the called agent works while the caller waits.
         self.seconds = add_known(self.seconds, other.seconds, f64::max);
     }
 }

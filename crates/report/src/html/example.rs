@@ -1,4 +1,4 @@
-//! Runs for tests to print: an ordinary one, one without anything, and one whose every string means harm.
+//! Example runs for output tests: an ordinary one, an empty one, and one whose every string is hostile.
 
 use std::collections::BTreeMap;
 
@@ -156,7 +156,7 @@ pub(crate) fn empty() -> EvaluationSummary {
     }
 }
 
-/// Strings of a summary that are no content.
+/// Strings of a summary that are enum values, not content.
 const OWN_WORDS: [&str; 6] = ["failed", "not_applicable", "abstained", "corrected", "uncalibrated", "post_stratified"];
 
 /// The ordinary run with this in place of every string.

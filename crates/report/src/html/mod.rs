@@ -1,8 +1,8 @@
-//! A run's report as one HTML file that asks for nothing else: no script, no font, no image from elsewhere.
+//! A run's report as one self-contained HTML file: no script, and no external font or image.
 //!
-//! [`view`] says what is shown, `templates/` where, `style.css` how; [`charts`] draws. Every string of a trace passes
-//! through [`text`] first, and templates escape what they print: the one way around that is [`svg::Svg`], which escapes
-//! for itself.
+//! [`view`] prepares the content, `templates/` the layout, `style.css` the style, and [`charts`] the drawings. Every
+//! string of a trace passes through [`text`] first, and templates escape what they print, except [`svg::Svg`], which
+//! escapes by itself.
 
 pub mod charts;
 #[cfg(test)]
@@ -62,7 +62,7 @@ struct ReportPage {
     version: &'static str,
 }
 
-/// Our own style sheet, which is not escaped: it has no text of a trace.
+/// The static style sheet, which is not escaped: it contains no text of a trace.
 pub(crate) struct StyleSheet(pub(crate) &'static str);
 
 impl fmt::Display for StyleSheet {

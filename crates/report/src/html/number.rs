@@ -1,11 +1,11 @@
-//! Numbers as people read them. NaN and infinities are never printed: callers filter them and show a dash or a
+//! Formats numbers for people. NaN and infinities are never printed: callers filter them and show a dash or a
 //! sentence.
 
 pub use crate::number_text::{filter_finite, format_count, format_counted_noun, format_usd};
 
 use gradus_stats::interval::ConfidenceInterval;
 
-/// A no-break space between a number and its unit, so that no line ends there.
+/// A no-break space between a number and its unit, so that no line breaks there.
 const SPACE: char = '\u{a0}';
 
 /// `87.3 %`

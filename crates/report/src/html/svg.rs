@@ -40,7 +40,7 @@ impl Svg {
         svg
     }
 
-    /// Markup of our own, without any text of a trace; `&'static` makes that hard to get wrong.
+    /// Wraps static markup, which cannot contain text of a trace.
     pub fn from_static(markup: &'static str) -> Svg {
         Svg(markup.to_owned())
     }

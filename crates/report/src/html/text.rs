@@ -1,4 +1,4 @@
-//! Strings of traces in a form that is safe to display: no characters that control or reorder the text around them, and
+//! Makes strings of traces safe to display: without characters that control or reorder the text around them, and with
 //! a bounded length, so that one trajectory cannot make a page of gigabytes. Escaping is not done here; templates and
 //! [`super::svg`] do it.
 
@@ -8,18 +8,19 @@ use gradus_core::visible::{make_printable, printable_line};
 
 use crate::failure_list::leave_out_values;
 
-/// Characters of a block of text; the rest is cut with a note.
+/// Maximum characters of a block of text; the rest is cut with a note.
 pub const MAX_CHARS: usize = 4_000;
-/// Characters of a name, a label or an id.
+/// Maximum characters of a name, a label or an id.
 const MAX_LINE: usize = 200;
-/// JSON that is nested deeper is shown as it was written: indentation would make it quadratically long.
+/// Maximum nesting of JSON that is indented. Deeper JSON is shown unchanged: indentation would make it quadratically
+/// long.
 const MAX_DEPTH: usize = 24;
 
 /// A text that may have been cut.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DisplayText {
     pub text: String,
-    /// What is missing or unusual, as a sentence.
+    /// A sentence about what was cut or is unusual.
     pub note: Option<String>,
 }
 
@@ -54,8 +55,8 @@ pub fn format_display_json(text: &str) -> DisplayText {
     }
 }
 
-/// Valid JSON indented, without a cut. `None` if it is no JSON object or array, is nested too deep, or grows beyond
-/// four times its length.
+/// Indents valid JSON without cutting it. `None` if it is not a JSON object or array, is nested too deep, or grows
+/// beyond four times its length.
 pub fn whole_json(text: &str) -> Option<String> {
     let most = 4 * text.len() + 4 * MAX_CHARS;
     let is_json = text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
@@ -72,7 +73,7 @@ fn truncate_display_text(shown: &str, whole: &str) -> DisplayText {
     DisplayText { text: make_printable(&start.replace("\r\n", "\n")).into_owned(), note }
 }
 
-/// The first characters, and whether there are more. Reads no further than needed.
+/// Splits off the first characters, and returns whether there are more. Reads no further than needed.
 fn split_first_chars(text: &str, chars: usize) -> (&str, bool) {
     match text.char_indices().nth(chars) {
         Some((end, _)) => (&text[..end], true),

@@ -52,7 +52,8 @@ fn read_email(text: &str, at: usize, floor: usize) -> Option<Range<usize>> {
     (!is_remote && !is_call).then_some(start..end)
 }
 
-/// The bytes of an escape (`\n`, `\x0f`, `\u000a`) that the address begins with; they belong to the text before it.
+/// Returns the length of an escape (`\n`, `\x0f`, `\u000a`) at the start of the address; it belongs to the text
+/// before it.
 fn escape_length(text: &str, start: usize, at: usize) -> usize {
     if byte_before(text, start) != Some(b'\\') {
         return 0;

@@ -1,5 +1,5 @@
-//! User names in the paths of home directories: `/home/NAME`, `/Users/NAME`, `C:\Users\NAME`, and the folders that coding
-//! agents name after such paths (`projects/-home-NAME-work`).
+//! User names in the paths of home directories: `/home/NAME`, `/Users/NAME`, `C:\Users\NAME`, and the folders that
+//! coding agents name after such paths (`projects/-home-NAME-work`).
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -62,8 +62,8 @@ pub(crate) fn find_user_names(text: &str, add: &mut impl FnMut(Range<usize>)) {
     }
 }
 
-/// Whether a path begins here: `/home/` inside of a longer path or of a URL is a folder of that name. A drive of Windows in
-/// WSL (`/mnt/c/Users/NAME`) and the URL of a file are home directories.
+/// Whether a path begins here: `/home/` inside of a longer path or of a URL is a folder of that name. A drive of
+/// Windows in WSL (`/mnt/c/Users/NAME`) and the URL of a file are home directories.
 fn is_path_start(text: &str, at: usize) -> bool {
     let before = &text[..at];
     match before.as_bytes().last() {
@@ -80,8 +80,8 @@ fn is_path_start(text: &str, at: usize) -> bool {
     }
 }
 
-/// A name with spaces (Windows) ends at the next separator; without a separator behind it, at the first space. A full stop
-/// at the end of a sentence is no part of a name.
+/// Returns the length of a user name. A name with spaces (Windows) ends at the next separator; without one, at the
+/// first space. A full stop at the end of a sentence is not included.
 fn name_length(text: &str, span: Range<usize>) -> usize {
     let name = &text[span.clone()];
     let has_separator = matches!(text.as_bytes().get(span.end), Some(b'\\' | b'/'));

@@ -39,7 +39,7 @@ pub(crate) fn find_ip_addresses(text: &str, include_reserved: bool, add: &mut im
     }
 }
 
-/// `198.18.0.0/15`, `4000::/3`: a network of many machines.
+/// Whether a text is a network of many machines: `198.18.0.0/15`, `4000::/3`.
 fn is_large_network(text: &str, span: Range<usize>) -> bool {
     let address = &text[span.clone()];
     byte_at(text, span.end) == Some(b'/') && (address.ends_with(".0.0") || address.ends_with("::"))
@@ -60,14 +60,13 @@ fn is_alone(text: &str, span: Range<usize>) -> bool {
     is_before && is_after
 }
 
-/// `host:10.0.0.7`: a single colon before an address separates a name.
+/// Whether the colon before an address separates a name: `host:10.0.0.7`.
 fn is_port_colon(text: &str, at: usize) -> bool {
     byte_before(text, at) == Some(b':') && at >= 2 && text.as_bytes()[at - 2] != b':'
 }
 
-/// Four numbers are a version behind a word about versions, an operator of requirements, or the name of a program
-/// (`Chrome/120.0.0.0`), and where they begin with three numbers of one digit
-/// and are not used as a host.
+/// Whether four numbers are a version: after a word about versions, an operator of requirements, or the name of a
+/// program (`Chrome/120.0.0.0`), or if they begin with three numbers of one digit and are not used as a host.
 fn is_version(text: &str, span: Range<usize>, address: Ipv4Addr) -> bool {
     let octets = address.octets();
     let is_host = text_before(text, span.start, 3).ends_with("://") || byte_at(text, span.end) == Some(b':');

@@ -28,8 +28,8 @@ pub(crate) fn find_card_numbers(text: &str, add: &mut impl FnMut(Range<usize>)) 
     }
 }
 
-/// Issuer prefixes with the lengths that their cards have. It keeps identifiers of other systems (snowflakes, timestamps)
-/// out, of which one in ten passes Luhn.
+/// Whether the number of digits fits the issuer prefix. This excludes identifiers of other systems (snowflakes,
+/// timestamps), of which one in ten passes Luhn.
 fn is_card_length(digits: &[u8]) -> bool {
     let prefix =
         |length: usize| digits.iter().take(length).fold(0_u32, |number, digit| number * 10 + u32::from(*digit));
@@ -45,7 +45,7 @@ fn is_card_length(digits: &[u8]) -> bool {
     }
 }
 
-/// Groups as they are printed: 4-4-4-4, 4-6-5 or 4-6-4, with one separator throughout, or none.
+/// Whether digits are grouped as on cards: 4-4-4-4, 4-6-5 or 4-6-4, with one separator throughout, or none.
 fn has_card_groups(text: &str) -> bool {
     let separators: Vec<char> = text.chars().filter(|character| !character.is_ascii_digit()).collect();
     let Some(first) = separators.first() else { return true };
@@ -70,7 +70,7 @@ fn passes_luhn(digits: &[u8]) -> bool {
 pub(crate) fn find_ibans(text: &str, add: &mut impl FnMut(Range<usize>)) {
     for found in IBAN.find_iter(text) {
         let Some(expected) = iban_length(&found.as_str()[..2]) else { continue };
-        // The pattern may take words behind the account number: the country says how long it is.
+        // The pattern may include words after the account number: the country defines its length.
         let mut seen = 0;
         let Some(length) = found.as_str().bytes().position(|byte| {
             seen += usize::from(byte != b' ');
@@ -119,7 +119,7 @@ fn passes_mod_97(iban: &str) -> bool {
     remainder == 1
 }
 
-/// Not a part of a longer word, number or identifier. An escape before it (`\n`) is no word.
+/// Whether a span is not a part of a longer word, number or identifier. An escape before it (`\n`) does not count.
 fn is_standalone(text: &str, span: Range<usize>) -> bool {
     let is_escape = text_before(text, span.start, 2).starts_with('\\')
         && matches!(byte_before(text, span.start), Some(b'n' | b't' | b'r'));

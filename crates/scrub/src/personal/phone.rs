@@ -1,4 +1,4 @@
-//! Telephone numbers: international form, North American form, and national forms behind a word about telephones.
+//! Telephone numbers: international form, North American form, and national forms after a word about telephones.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use regex::Regex;
 
 use crate::char_classes::{byte_at, byte_before, text_before};
 
-/// E.164 allows 15 digits; shorter numbers than these are seldom written with a country code.
+/// Limits on international numbers: E.164 allows 15 digits; shorter numbers are seldom written with a country code.
 const MIN_INTERNATIONAL_DIGITS: usize = 9;
 const MAX_INTERNATIONAL_DIGITS: usize = 15;
 const MIN_NATIONAL_DIGITS: usize = 7;
@@ -62,8 +62,8 @@ fn count_digits(text: &str) -> usize {
     text.bytes().filter(u8::is_ascii_digit).count()
 }
 
-/// Country codes are one to three digits; a number of North America (`+1`) has a fixed form. `00` needs groups, since it
-/// begins many numbers.
+/// Whether a number has the international form. Country codes are one to three digits; a number of North America
+/// (`+1`) has a fixed form. `00` needs groups, since it begins many numbers.
 fn is_international(number: &str) -> bool {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     let is_double_zero = number.starts_with("00");
@@ -77,7 +77,7 @@ fn is_international(number: &str) -> bool {
     if digits.starts_with('1') {
         return digits.len() == 11 && matches!(digits.as_bytes()[1], b'2'..=b'9');
     }
-    // A sum of numbers (`+20.5 +30 12`) has dots as decimal points: one dot is no group.
+    // A sum of numbers (`+20.5 +30 12`) has dots as decimal points: one dot is not a group.
     let dots = number.matches('.').count();
     (has_groups || digits.len() >= 10) && dots != 1
 }

@@ -13,8 +13,7 @@ use gradus_core::duration_text::{format_duration, parse_duration};
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertCondition {
     pub subject: AlertMetric,
-    /// The comparison. None only for `unseen_tool` and `judge_drift`, which fire as soon
-    /// as there is one.
+    /// The comparison. None only for `unseen_tool` and `judge_drift`, which fire on any unseen tool or drifted judge.
     pub bar: Option<AlertThreshold>,
     /// Length of the period before now that is measured.
     pub window: Duration,
@@ -43,7 +42,7 @@ pub enum ThresholdComparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinSampleSize {
     pub count: u64,
-    /// Only checked against the metric and shown again; the metric itself decides what is counted.
+    /// Only checked against the metric and displayed; the metric itself determines the counted unit.
     pub unit: Option<SampleUnit>,
 }
 
@@ -77,16 +76,16 @@ pub enum ConditionError {
     Unit { unit: &'static str, subject: String, fitting: String, example: String },
 }
 
-/// Shown where the metric is not known, so no example of its own can be given.
+/// Shown if the metric is unknown, so that no example of that metric can be given.
 const EXAMPLE: &str = "failure_rate > 5% over 1h, at least 50 questions";
-/// Characters of the written text that an error repeats.
+/// Maximum number of characters of the written text that an error repeats.
 const SHOWN: usize = 60;
 
 fn format_suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
 }
 
-/// Evaluators first, then built-in metrics.
+/// Lists the names of all metrics: evaluators first, then built-in metrics.
 fn list_metric_names(evaluators: &[String]) -> String {
     let names: Vec<&str> = evaluators.iter().map(String::as_str).collect();
     [names.join(", "), AlertMetric::built_in_names()]
@@ -96,7 +95,7 @@ fn list_metric_names(evaluators: &[String]) -> String {
         .join(", ")
 }
 
-/// The file may contain anything; a message stays on one line of bounded length.
+/// Truncates text of the file, which may contain anything, so that a message stays on one line.
 fn truncate_for_error(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SHOWN) {
@@ -144,8 +143,8 @@ impl AlertCondition {
         }
     }
 
-    /// The smallest sample that is compared. Without `at least` it is 1, because a mean of nothing says nothing. For
-    /// the cost it is 0: no trajectories cost 0 dollars, which is a valid measurement.
+    /// Returns the minimum sample size. Without `at least` it is 1, because an empty sample has no mean. For the cost
+    /// it is 0: no trajectories cost 0 dollars, which is a valid measurement.
     pub fn least_count(&self) -> u64 {
         let default = u64::from(self.subject != AlertMetric::CostPerHour);
         self.floor.map_or(default, |floor| floor.count)
@@ -163,7 +162,7 @@ fn parse_subject(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<Al
     })
 }
 
-/// `compared` is the part from the operator on. It is empty where no operator was written.
+/// Parses operator and threshold. `compared` is the text from the operator on, and empty without an operator.
 fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThreshold>, ConditionError> {
     let example = subject.example_condition();
     match (subject, compared.is_empty()) {
@@ -265,7 +264,7 @@ impl ThresholdComparison {
         }
     }
 
-    /// Whether the alert fires on low values.
+    /// Whether the alert fires on values below the threshold.
     pub fn is_below(self) -> bool {
         matches!(self, ThresholdComparison::Less | ThresholdComparison::AtMost)
     }

@@ -2,7 +2,7 @@
 //! delays neither other targets nor the server.
 //!
 //! Delivery is at least once: a target whose response is lost gets the notice again. Notices are held in memory only;
-//! what is still queued when the server stops is lost and counted as dropped.
+//! those still queued when the server stops are lost and counted as dropped.
 
 mod attempt;
 mod command;
@@ -39,8 +39,8 @@ use super::target::{AlertTarget, TargetKind};
 pub struct DeliverySettings {
     /// Address under which people open this server. Without it notices contain no links.
     pub base_url: Option<String>,
-    /// Maximum number of notices that wait for one target. A full queue drops its oldest notice, which says least about
-    /// the present state.
+    /// Maximum number of notices that wait for one target. A full queue drops its oldest notice, which is the most
+    /// outdated one.
     pub queue: usize,
     /// Maximum number of attempts for one notice, the first included.
     pub attempts: u32,
@@ -74,13 +74,14 @@ impl Default for DeliverySettings {
 
 /// The HTTP client for webhooks could not be built, so nothing can be delivered at all.
 ///
-/// The message shows the root cause only, with secrets masked: the outer layers of `reqwest` repeat that building failed.
+/// The message shows the root cause only, with secrets masked: the outer layers of `reqwest` repeat that building
+/// failed.
 #[derive(Debug, thiserror::Error)]
 #[error("no HTTPS here: {}; check the system's certificates", gradus_http::root_cause(.0))]
 pub struct StartError(#[source] reqwest::Error);
 
-/// Accepts notices from any thread and delivers them on the runtime that it was started in. Dropping it aborts what is
-/// under way; `drain` delivers first.
+/// Accepts notices from any thread and delivers them on the runtime that it was started in. Dropping it aborts
+/// deliveries in progress; `drain` completes them first.
 #[derive(Debug)]
 pub struct NoticeDispatcher {
     shared: Arc<DeliveryContext>,
@@ -149,18 +150,18 @@ impl NoticeDispatcher {
         self.shared.counters.snapshot()
     }
 
-    /// How the latest delivery to each target went, for pages.
+    /// Returns the latest delivery result of each target, for pages.
     pub fn health(&self) -> HashMap<AlertTarget, TargetHealth> {
         self.shared.health.snapshot()
     }
 
-    /// Notices that are queued or being delivered, over all targets.
+    /// Number of notices that are queued or being delivered, over all targets.
     pub fn waiting_count(&self) -> usize {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.values().map(DeliveryLane::waiting_count).sum()
     }
 
-    /// Delivers what is queued, for at most `at_most`, and returns the number of notices that were lost.
+    /// Delivers queued notices, for at most `at_most`, and returns the number of notices that were lost.
     pub async fn drain(self, at_most: Duration) -> u64 {
         let deadline = Instant::now() + at_most;
         let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));

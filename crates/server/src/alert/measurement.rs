@@ -9,8 +9,8 @@ pub struct AlertMeasurement {
     pub count: u64,
     /// Tools that were called now and not in the window before. Empty for other metrics than `unseen_tool`.
     pub unseen: Vec<String>,
-    /// Whether the scores prove that their mean is on the bad side of the threshold (see [`super::ScoreWatch`]). `None`
-    /// for metrics that are no scores: there the value alone decides.
+    /// Whether the scores prove that their mean is on the bad side of the threshold (see [`super::ScoreWatch`]).
+    /// `None` for metrics other than scores, which are decided by the value alone.
     pub is_proven: Option<bool>,
 }
 

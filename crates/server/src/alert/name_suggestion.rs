@@ -1,10 +1,11 @@
 //! The suggestion for a misspelt metric name.
 
-/// Longer texts are not misspelt names, and edit distance takes quadratic time.
+/// Maximum size of a text that gets a suggestion. Longer texts get none: they are not misspelt names, and edit
+/// distance takes quadratic time.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The known name with the smallest Levenshtein distance. None if more than a third of the letters would have to
-/// change.
+/// Finds the known name with the smallest Levenshtein distance. None if more than a third of the letters would have
+/// to change.
 pub(super) fn find_nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_NAME_BYTES {
         return None;

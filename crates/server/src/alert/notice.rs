@@ -28,8 +28,8 @@ use crate::alert::measurement::{AlertExample, AlertMeasurement};
 
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
-/// Bounds on the content of a notice, so that a person can read it and a queue of notices stays small. Texts are
-/// counted in characters.
+/// Maximum numbers of examples, unseen tools and characters of a text in a notice, so that it is readable and a queue
+/// of notices stays small.
 const MAX_EXAMPLES: usize = 10;
 const MAX_UNSEEN: usize = 50;
 const MAX_TEXT: usize = 500;
@@ -61,7 +61,7 @@ pub enum NoticeKind {
     /// The condition still holds after the cool-down.
     Reminder,
     Resolved,
-    /// Somebody tries out whether notices arrive.
+    /// Sent by hand to test delivery.
     Test,
 }
 
@@ -77,7 +77,8 @@ impl NoticeKind {
 }
 
 impl AlertNotice {
-    /// Names of tools are recorded text: they are truncated and put on one line here, once for all outputs.
+    /// Builds a notice. Names of tools are recorded text, so they are truncated and put on one line here, once for
+    /// all outputs.
     pub(super) fn new(
         rule: &AlertRule,
         kind: NoticeKind,
@@ -108,7 +109,7 @@ impl AlertNotice {
         }
     }
 
-    /// A notice that says nothing but that it arrived, with the latest measurement if there is one.
+    /// Builds a test notice, with the latest measurement if there is one.
     pub fn for_test(rule: &AlertRule, measured: Option<AlertMeasurement>, at: Timestamp) -> AlertNotice {
         AlertNotice::new(rule, NoticeKind::Test, measured.unwrap_or_default(), at, at)
     }
@@ -122,7 +123,8 @@ impl AlertNotice {
         }));
     }
 
-    /// The JSON form for webhooks and commands. `base_url` is the address under which people open this server.
+    /// Returns the JSON form for webhooks and commands. `base_url` is the address under which people open this
+    /// server.
     pub fn to_json(&self, base_url: Option<&str>) -> Json {
         let examples = self.examples.iter().map(|example| {
             json!({

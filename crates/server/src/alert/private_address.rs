@@ -1,5 +1,5 @@
-//! Which addresses a webhook may have that somebody entered on the page. Services inside a network trust whoever can
-//! reach them, so a page must not make the server reach them (server-side request forgery).
+//! Which addresses are allowed for webhooks that were entered on the page. Services inside a network trust whoever
+//! can reach them, so a page must not make the server reach them (server-side request forgery).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,8 +33,8 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let [first, second, ..] = ip.segments();
-    // Global unicast is 2000::/3; everything else is loopback, unique local, link-local, multicast or unassigned. Of it,
-    // 2001:0000::/23 is for protocols (Teredo among them) and 2001:db8::/32 and 3fff::/20 are for documentation.
+    // Global unicast is 2000::/3; everything else is loopback, unique local, link-local, multicast or unassigned. Of
+    // it, 2001:0000::/23 is for protocols (Teredo among them) and 2001:db8::/32 and 3fff::/20 are for documentation.
     let is_global = (0x2000..0x4000).contains(&first);
     let is_special = (first == 0x2001 && (second < 0x200 || second == 0xdb8)) || (first == 0x3fff && second < 0x1000);
     is_global && !is_special

@@ -22,7 +22,7 @@ pub struct AlertRule {
     /// The alert is over once the value is back past this one; by default a tenth beyond the threshold. Without a
     /// distance between the two (hysteresis), a value that oscillates around the threshold fires again and again.
     pub clear_at: Option<f64>,
-    /// Minimum time between two notices of the same rule, except for the one that it is resolved.
+    /// Minimum time between two notices of the same rule. The notice that it is resolved is exempt.
     pub cool_down: Duration,
     /// Always contains the log.
     pub targets: Vec<AlertTarget>,
@@ -84,7 +84,7 @@ pub enum ClearingThreshold {
 
 /// Default of `cool_down`.
 const COOL_DOWN: &str = "30m";
-/// In characters. Names are used in logs, headings of messages and the environment of a command.
+/// Maximum length of a name. Names are used in logs, headings of messages and the environment of a command.
 const MAX_NAME: usize = 100;
 
 /// Why an `[[alert]]` table is not a rule. The message is one line that names the rule, since a file may have many.
@@ -198,7 +198,7 @@ impl AlertRule {
         Ok(AlertRule { name, project, condition, clear_at, cool_down, targets })
     }
 
-    /// The value at which the alert is over. None for conditions without a comparison.
+    /// Returns the value at which the alert is over. None for conditions without a comparison.
     pub fn clears_at(&self) -> Option<f64> {
         self.clear_at.or_else(|| Some(default_clear_at(&self.condition.subject, &self.condition.bar?)))
     }
@@ -212,19 +212,20 @@ impl AlertRule {
     }
 }
 
-/// One line, not blank, without control characters, of bounded length.
+/// Whether a text is a valid name: one line, not blank, without control characters, of bounded length.
 fn is_name(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control)
 }
 
-/// A tenth of the distance from the worst possible value to the threshold, on the good side of the threshold.
+/// Returns the default: a tenth of the distance from the worst possible value to the threshold, on the good side of
+/// the threshold.
 fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     let (low, high) = subject.value_range();
     let margin = 0.1 * (bar.threshold - low);
     without_noise(match bar.comparison.is_below() {
         false => bar.threshold - margin,
-        // A tenth above 0.95 exceeds the largest possible share and could never be reached, so at most half of what is
-        // left.
+        // A tenth above 0.95 exceeds the largest possible share and could never be reached, so the distance is at
+        // most half of what is left.
         true => bar.threshold + margin.min((high - bar.threshold) / 2.0),
     })
 }

@@ -1,9 +1,9 @@
-//! Watches the scores of an evaluator, one trajectory after another, until they prove that their mean is on the bad side
-//! of a threshold.
+//! Watches the scores of an evaluator, one trajectory after another, until they prove that their mean is on the bad
+//! side of a threshold.
 //!
-//! The mean of a window that is compared every few seconds crosses any threshold near it by chance, sooner or later. This
-//! watch may be looked at after every trajectory: while the mean stays on the good side, the probability that it ever
-//! fires is [`FALSE_ALARMS`] at most.
+//! The mean of a window that is compared every few seconds crosses any threshold near it by chance, sooner or later.
+//! This watch may be checked after every trajectory: while the mean stays on the good side, the probability that it
+//! ever fires is [`FALSE_ALARMS`] at most.
 
 use gradus_stats::sequential::{MonitorDirection, MonitorSettings, ScoreMonitor};
 use serde::{Deserialize, Serialize};
@@ -13,16 +13,16 @@ use super::subject::AlertMetric;
 
 /// The probability of a false alarm between two resets.
 pub const FALSE_ALARMS: f64 = 0.01;
-/// Trajectories of a window of the interval of the monitor, which is not shown.
+/// Number of trajectories in the window of the monitor's interval, which is not used here.
 const WINDOW: u64 = 200;
 
-/// The watch of one rule. It is stored between two looks.
+/// The watch of one rule. It is stored between two evaluations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScoreWatch {
-    /// What is watched. A rule that was changed begins anew.
+    /// What is watched. A changed rule starts a new watch.
     condition: String,
     project: Option<String>,
-    /// The number of the last trajectory in the store that was taken.
+    /// Row number of the last trajectory that was added.
     pub cursor: i64,
     worst: f64,
     best: f64,
@@ -30,8 +30,8 @@ pub struct ScoreWatch {
 }
 
 impl ScoreWatch {
-    /// `None` if the rule watches no score, or a threshold at the end of the scale: a single score beyond the end proves
-    /// that.
+    /// `None` if the rule watches no score, or a threshold at the end of the scale: a single score beyond the end
+    /// proves that.
     pub fn new(rule: &AlertRule, cursor: i64) -> Option<ScoreWatch> {
         let AlertMetric::Evaluator { worst, best, .. } = rule.condition.subject else { return None };
         let bar = rule.condition.bar?;
@@ -46,18 +46,18 @@ impl ScoreWatch {
         Some(ScoreWatch { condition, project, cursor, worst, best, monitor })
     }
 
-    /// Whether it was begun for this rule as it is now.
+    /// Whether the watch was started for the present version of this rule.
     pub fn is_of(&self, rule: &AlertRule) -> bool {
         self.condition == rule.condition.to_string() && self.project == rule.project
     }
 
-    /// Takes the mean score of the next trajectory. A score outside of the scale is of an earlier version of the rubric,
-    /// and is left out.
+    /// Adds the mean score of the next trajectory. A score outside of the scale comes from an earlier version of the
+    /// rubric and is ignored.
     pub fn add(&mut self, score: f64) {
         // Rounding must not put a mean outside of its scale.
         let share = (score - self.worst) / (self.best - self.worst);
         let share = if (-1e-9..=1.0 + 1e-9).contains(&share) { share.clamp(0.0, 1.0) } else { share };
-        // The monitor refuses what is no share.
+        // The monitor accepts only shares.
         let _ = self.monitor.add(share);
     }
 
@@ -66,12 +66,12 @@ impl ScoreWatch {
         self.monitor.is_alarming()
     }
 
-    /// Trajectories since the last reset.
+    /// Number of trajectories since the last reset.
     pub fn count(&self) -> u64 {
         self.monitor.count()
     }
 
-    /// Forgets what was seen, after the alert is over.
+    /// Discards all scores, after the alert is over.
     pub fn reset(&mut self) {
         self.monitor.reset();
     }

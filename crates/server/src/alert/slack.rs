@@ -9,7 +9,8 @@ use serde_json::{Value as Json, json};
 use super::notice::{AlertNotice, NoticeKind, build_example_url, one_line};
 use super::subject::AlertMetric;
 
-/// Fewer than in the JSON form: a chat message should fit on a screen. Texts are counted in characters.
+/// Maximum numbers of examples, unseen tools and characters of a text. Lower than in the JSON form: a chat message
+/// should fit on a screen.
 const MAX_EXAMPLES: usize = 5;
 const MAX_UNSEEN: usize = 10;
 const MAX_HEADER: usize = 150;
@@ -82,8 +83,8 @@ impl AlertNotice {
     }
 }
 
-/// A header must not exceed 150 characters after escaping, and an escaped character takes up to five. The name is cut
-/// further where the first attempt is too long.
+/// Formats the header. It must not exceed 150 characters after escaping, and an escaped character takes up to five:
+/// the name is cut further if the first attempt is too long.
 fn format_headline(before: &str, name: &str) -> String {
     let whole = format!("{before}: {}", escape_truncated(name, 120));
     if whole.chars().count() <= MAX_HEADER { whole } else { format!("{before}: {}", escape_truncated(name, 120 / 5)) }

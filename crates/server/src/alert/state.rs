@@ -40,8 +40,8 @@ enum ConditionStatus {
     Good,
 }
 
-/// Applies one measurement and returns the new state with the notice to send, if any. A missing measurement or a sample
-/// below the minimum changes nothing: no data is no sign of recovery.
+/// Applies one measurement and returns the new state with the notice to send, if any. A missing measurement or a
+/// sample below the minimum changes nothing: missing data does not mean recovery.
 pub fn advance_alert_state(
     rule: &AlertRule,
     state: AlertState,
@@ -72,15 +72,15 @@ pub fn advance_alert_state(
         (AlertState::Firing { since, is_told: true, .. }, ConditionStatus::Good) => {
             (AlertState::Quiet { noticed_at: Some(now) }, tell(NoticeKind::Resolved, since))
         }
-        // Nobody was notified that it fired, so nobody is notified that it is over.
+        // No notice was sent when it fired, so none is sent when it is over.
         (AlertState::Firing { noticed_at, is_told: false, .. }, ConditionStatus::Good) => {
             (AlertState::Quiet { noticed_at }, None)
         }
     }
 }
 
-/// None if the sample is too small or the value is not a number. A mean that is bad by chance fires nothing; once it was
-/// proven to be bad, the value decides when it is over.
+/// Compares a measurement with the condition. None if the sample is too small or the value is not a number. A bad
+/// mean that may be chance does not fire; once it was proven bad, the value decides when the alert is over.
 fn evaluate_condition(rule: &AlertRule, state: &AlertState, measured: &AlertMeasurement) -> Option<ConditionStatus> {
     let AlertCondition { bar, .. } = &rule.condition;
     if measured.count < rule.condition.least_count() {

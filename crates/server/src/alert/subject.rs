@@ -27,7 +27,7 @@ pub enum AlertMetric {
     Latency(LatencyPercentile),
     /// Tools that were called now and not in the window before.
     UnseenTool,
-    /// Judges that give other labels to their anchors than they used to.
+    /// Judges whose labels for their anchors have changed.
     JudgeDrift,
 }
 
@@ -148,8 +148,8 @@ impl AlertMetric {
         low >= 0.0 && high <= 1.0
     }
 
-    /// What may be counted for the metric. Whether an evaluator judges steps or trajectories depends on its rubric,
-    /// which is checked where the rubrics are known. The cost is a sum and has no sample.
+    /// Returns the units that may be counted for the metric. Whether an evaluator judges steps or trajectories
+    /// depends on its rubric, which is checked where the rubrics are known. The cost is a sum and has no sample.
     pub fn units(&self) -> &'static [SampleUnit] {
         match self {
             AlertMetric::Evaluator { .. } => &[SampleUnit::Steps, SampleUnit::Trajectories],

@@ -53,7 +53,7 @@ impl AlertTarget {
     }
 }
 
-/// The form for logs. Of a command only the program is shown, since arguments may contain secrets.
+/// The form for logs. A command is shown without its arguments, which may contain secrets.
 impl fmt::Display for AlertTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,7 +97,7 @@ impl WebhookUrl {
         }
     }
 
-    /// The whole address, for the request only. It must not be logged.
+    /// Returns the whole address, for the request only. It must not be logged.
     pub(super) fn expose(&self) -> &Url {
         &self.url
     }
@@ -113,7 +113,7 @@ impl WebhookUrl {
     }
 }
 
-/// The end of every message about an address.
+/// The last part of every message about an invalid address.
 const EXPECTED: &str = "write an http or https address, as \"https://hooks.example.com/alerts\"";
 
 impl fmt::Display for WebhookUrl {

@@ -20,20 +20,20 @@ use crate::server_metrics::MetricLabels;
 use crate::state::ServerState;
 use gradus_report::html::text;
 
-/// Projects with series of their own.
+/// Maximum number of projects with series of their own.
 const MAX_PROJECTS: usize = 20;
-/// Evaluators with series of their own, of each project.
+/// Maximum number of evaluators with series of their own, for each project.
 const MAX_EVALUATORS: usize = 30;
 const MAX_GROUPS: usize = 20;
-/// Characters of a label that people wrote or that was recorded.
+/// Maximum number of characters of a label value that people wrote or that was recorded.
 const MAX_LABEL_CHARS: usize = 100;
-/// Trajectories that outcomes are counted over.
+/// Maximum number of trajectories whose outcomes are counted.
 const MAX_TRAJECTORIES: usize = 20_000;
 const HOUR_NS: i64 = 3_600_000_000_000;
 
 type GaugeFamily = Family<MetricLabels, Gauge<f64, AtomicU64>>;
 
-/// What cannot be read is left out of this scrape.
+/// Registers the metrics of agents and judges. Metrics that cannot be read are left out of this scrape.
 pub(super) fn register_agents(server: &ServerState, registry: &mut Registry) {
     let parts = [register_scores, register_outcomes, register_groups, register_spending, register_alerts];
     for register in parts {
@@ -43,7 +43,7 @@ pub(super) fn register_agents(server: &ServerState, registry: &mut Registry) {
     }
 }
 
-/// The label value of a recorded name.
+/// Truncates a recorded name and makes it printable, for a label value.
 fn label_text(name: &str) -> String {
     text::format_display_line(name).chars().take(MAX_LABEL_CHARS).collect()
 }

@@ -21,7 +21,7 @@ use crate::http_error::{ApiError, ErrorBody};
 use crate::receive;
 use crate::state::ServerState;
 
-/// In bytes. A rule is a few short texts.
+/// Maximum size of a request body. A rule is a few short texts.
 const MAX_RULE_BYTES: usize = 16 << 10;
 
 /// A rule, with the keys of an `[[alert]]` table. It cannot name a command.

@@ -225,7 +225,7 @@ impl AnnotationInput {
     }
 }
 
-/// The trace of a target, or none if it is not stored. The error is for targets of no known form.
+/// Finds the trace of a target; none if it is not stored. The error is for targets of an unknown form.
 fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiError> {
     let wrong =
         || ApiError::bad_request(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"));

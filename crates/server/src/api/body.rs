@@ -12,7 +12,7 @@ use crate::memory::MemoryLease;
 use crate::receive;
 use crate::state::ServerState;
 
-/// Enough for 1,000 annotations with explanations.
+/// Maximum size of a body: enough for 1,000 annotations with explanations.
 const MAX_BYTES: usize = 2 << 20;
 
 /// Reads and parses a body. The memory is reserved as long as the returned lease lives. Other content types than

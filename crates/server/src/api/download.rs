@@ -10,8 +10,8 @@ use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::stream;
 
-/// Streams `head`, then what `write` makes of each page. At most one page is in memory, however large the project is. A
-/// client that stops reading is cut off after the stall timeout, since it occupies a download permit.
+/// Streams `head`, then the output of `write` for each page. At most one page is in memory, however large the project
+/// is. A client that stops reading is cut off after the stall timeout, since it occupies a download permit.
 pub(super) async fn of_project(
     server: Arc<ServerState>,
     project: String,

@@ -16,11 +16,11 @@ use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
-/// Groups of one answer.
+/// Maximum number of groups in one response.
 const MAX_GROUPS: usize = 200;
-/// Items of a dataset.
+/// Maximum number of items in a dataset.
 const MAX_ITEMS: usize = 1_000;
-/// Bytes of a dataset. A request can be a whole document.
+/// Maximum size of a dataset. A request can be a whole document.
 const MAX_DATASET_BYTES: usize = 8 << 20;
 
 #[derive(Deserialize, IntoParams)]
@@ -149,7 +149,7 @@ pub(super) async fn download_group_dataset(
             if lines.len() > MAX_DATASET_BYTES {
                 break;
             }
-            // The list has only the beginning of a request.
+            // The list contains only the beginning of a request.
             let json = server.store.trajectory_json(&example.trajectory_id)?.unwrap_or_default();
             let request = serde_json::from_slice::<RecordedRequest>(&json).ok().and_then(|one| one.query);
             if let Some(request) = request.filter(|text| !text.trim().is_empty() && seen.insert(text.clone())) {
@@ -166,13 +166,13 @@ pub(super) async fn download_group_dataset(
     Ok((headers, lines).into_response())
 }
 
-/// What a dataset needs of a stored trajectory.
+/// The part of a stored trajectory that a dataset needs.
 #[derive(Deserialize)]
 struct RecordedRequest {
     query: Option<String>,
 }
 
-/// One item.
+/// Formats one item of the dataset.
 fn dataset_line(example: &FailureExampleRow, request: &str, key: &str, checks: Option<&DerivedChecks>) -> String {
     let mut item = serde_json::json!({
         "id": example.trajectory_id,

@@ -90,7 +90,8 @@ pub(super) async fn list_metrics(
     .await
 }
 
-/// A period has to be a multiple of the rollup bucket: shorter or unaligned periods cannot be computed from rollups.
+/// Parses the grouping. A period has to be a multiple of the rollup bucket: shorter or unaligned periods cannot be
+/// computed from rollups.
 fn parse_metric_group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError> {
     Ok(match by {
         None => MetricGroup::All,

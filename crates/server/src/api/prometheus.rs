@@ -72,7 +72,7 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     text
 }
 
-/// Numbers that other parts count themselves are copied into counters of this scrape.
+/// Copies the counters of the connection registry into counters of this scrape.
 fn register_connections(server: &ServerState, registry: &mut Registry) {
     let mut counter = |name: &str, help: &str, value: u64| {
         let counter: Counter = Counter::default();
@@ -93,7 +93,7 @@ fn register_connections(server: &ServerState, registry: &mut Registry) {
     registry.register("connections_closed", "Connections that the server closed, by reason", closed);
 }
 
-/// What came of asking judges their anchors again. Labels are names of the settings.
+/// Registers the results of anchor rounds. Label values are names of the settings.
 fn register_anchors(server: &ServerState, registry: &mut Registry) {
     let Ok(sets) = current_anchor_sets(&server.store, &server.reloadable().rules) else { return };
     let family = || Family::<MetricLabels, Gauge<f64, AtomicU64>>::default();
@@ -111,8 +111,8 @@ fn register_anchors(server: &ServerState, registry: &mut Registry) {
     registry.register("judge_drift", "Whether the answers of a judge moved: 1 or 0", moved);
 }
 
-/// Current values as gauges. What cannot be read is left out of this scrape: a missing series is visible, a zero would
-/// be wrong.
+/// Registers current values as gauges. Values that cannot be read are left out of this scrape: a missing series is
+/// visible, a zero would be wrong.
 fn register_state(server: &ServerState, registry: &mut Registry) {
     let mut gauge = |name: &str, help: &str, value: f64| {
         let gauge: Gauge<f64, AtomicU64> = Gauge::default();

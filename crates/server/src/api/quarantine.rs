@@ -13,7 +13,7 @@ use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
-/// A defect in one instrumentation can quarantine every trace of a project; the list stays readable.
+/// Maximum number of listed traces. A defect in one instrumentation can quarantine every trace of a project.
 const MAX_LISTED: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]

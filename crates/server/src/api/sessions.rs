@@ -17,7 +17,7 @@ use crate::session_view::{MAX_TURNS, SessionTurn, SessionView};
 use crate::state::ServerState;
 use crate::time_text as time;
 
-/// Sessions in one answer.
+/// Maximum number of sessions in one response.
 const MAX_SESSIONS: usize = 200;
 
 #[derive(Deserialize, IntoParams)]

@@ -11,11 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 use crate::http_error::{ApiError, ApiQuery, run_store_query};
 use crate::state::ServerState;
 
-/// Shorter than the idle timeout of usual clients.
+/// Maximum time of a request: shorter than the idle timeout of usual clients.
 const MAX_TIMEOUT_S: f64 = 60.0;
 const DEFAULT_TIMEOUT_S: f64 = 10.0;
-/// The queue is looked at again after this time even without progress in assembly: verdicts of models are stored
-/// meanwhile, and groups are removed by retention.
+/// The queue is checked again after this time even without progress in assembly, because verdicts of models are
+/// stored and retention removes groups in the meantime.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize, IntoParams)]

@@ -43,7 +43,7 @@ pub(super) struct AttributeMap<'a> {
 }
 
 impl AttributeMap<'_> {
-    /// One attribute as a CSV cell: strings as they are, everything else as JSON, an empty cell if it is missing.
+    /// Formats one attribute as a CSV cell: strings unchanged, other values as JSON, empty if it is missing.
     pub(super) fn format_cell(&self, name: &str) -> String {
         match self.attributes.get(name) {
             None | Some(AttributeValue::Null) => String::new(),

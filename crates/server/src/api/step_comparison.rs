@@ -17,7 +17,7 @@ use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::step_comparison::{ComparedRun, StepComparison, StepPair};
 
-/// Rows in one answer. Steps are whole, and may be large.
+/// Maximum number of rows in one response. Steps are complete, and may be large.
 const MAX_ROWS: usize = 200;
 
 #[derive(Deserialize, IntoParams)]

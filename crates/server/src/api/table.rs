@@ -6,10 +6,10 @@ use gradus_report::csv::sanitize_csv_cell;
 /// The fixed columns, in the order of the cells below. An interface: append only.
 const COLUMNS: [&str; 9] =
     ["trace_id", "span_id", "parent_id", "name", "kind", "start", "end", "status", "status_message"];
-/// The column with all attributes as JSON, if none are selected.
+/// Name of the column with all attributes as JSON, which is used if no attributes are selected.
 const ALL: &str = "attributes";
 
-/// The header row: the fixed columns, then the selected attributes. Attribute names come from the caller.
+/// Formats the header row: the fixed columns, then the selected attributes. Attribute names come from the caller.
 pub(super) fn format_csv_header(attributes: &[String]) -> Vec<u8> {
     let own = COLUMNS.iter().map(|name| (*name).to_owned());
     if attributes.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn format_csv_header(attributes: &[String]) -> Vec<u8> {
     }
 }
 
-/// Ids and times are not sanitized: they are formatted by us.
+/// Formats one row. Ids and times need no sanitizing, because the server formats them.
 pub(super) fn format_span_row(span: &SpanLine<'_>, attributes: &[String]) -> Vec<u8> {
     let own = [
         span.trace_id.clone(),

@@ -239,7 +239,7 @@ struct LocatedOutcome {
 }
 
 impl LocatedOutcome {
-    /// `None` for a line that is no JSON object.
+    /// Parses a stored verdict; `None` if its line is not a JSON object.
     fn from_verdict(trajectory: &Trajectory, verdict: &VerdictLine) -> Option<LocatedOutcome> {
         let line: Map<String, JsonValue> = serde_json::from_str(&verdict.line).ok()?;
         let step_index = line.get("step_index").and_then(JsonValue::as_u64).and_then(|index| u32::try_from(index).ok());

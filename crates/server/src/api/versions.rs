@@ -15,7 +15,7 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text::parse_rfc3339;
 
-/// Names in one answer.
+/// Maximum number of names in one response.
 const MAX_NAMES: usize = 200;
 
 #[derive(Deserialize, IntoParams)]

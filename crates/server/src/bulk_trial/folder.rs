@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use super::journal::BulkTrialRecord;
 use super::plan::{BulkTrialPlan, BulkTrialState, BulkTrialStatus};
 
-/// Trials that are kept, the latest ones.
+/// Maximum number of stored trials; the latest are kept.
 const MAX_KEPT: usize = 50;
-/// Trials contain what a judge said of recorded data, so they are not kept for ever.
+/// Maximum age of a trial. Trials contain text of judges about recorded data, so they are not kept for ever.
 const MAX_AGE_NS: i64 = 30 * 86_400 * 1_000_000_000;
 
 /// A file of a trial that could not be read or written.
@@ -58,7 +58,7 @@ impl BulkTrialFolder {
         self.read("plan.json")
     }
 
-    /// Planned, if nothing else was written.
+    /// Loads the state; `Planned` if no state file exists.
     pub(crate) fn load_state(&self) -> Result<BulkTrialState, BulkTrialFolderError> {
         match self.read("state.json") {
             Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(BulkTrialState::default()),
@@ -85,7 +85,7 @@ impl BulkTrialFolder {
         read.map_err(|error| BulkTrialFolderError::new(&path, error))
     }
 
-    /// Readers see the old file or the new one, never a part.
+    /// Replaces a file atomically: readers see the old content or the new one, never a part.
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), BulkTrialFolderError> {
         let path = self.0.join(name);
         let new = self.0.join(format!("{name}.new"));
@@ -97,7 +97,7 @@ impl BulkTrialFolder {
     }
 }
 
-/// Trials of a rubric, latest first. Those that cannot be read are left out.
+/// Lists the trials of a rubric, latest first. Unreadable trials are left out.
 pub(crate) fn list_bulk_trials(data: &Path, rubric: &str) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
     let mut all = list_all(data);
     all.retain(|(plan, _)| plan.rubric == rubric);
@@ -114,7 +114,7 @@ fn list_all(data: &Path) -> Vec<(BulkTrialPlan, BulkTrialFolder)> {
 
 fn remove_old_trials(data: &Path, now_ns: i64, max_age_ns: i64) {
     for (number, (plan, folder)) in list_all(data).into_iter().enumerate() {
-        // One place is for the new one. A trial that runs is kept.
+        // Leaves room for the new trial. A running trial is kept.
         let is_running = folder.load_state().unwrap_or_default().status == BulkTrialStatus::Running;
         if (number + 1 >= MAX_KEPT && !is_running) || now_ns.saturating_sub(plan.created_ns) > max_age_ns {
             let removed = std::fs::remove_dir_all(&folder.0);

@@ -27,7 +27,7 @@ enum JournalLine {
     Outcome(Box<OutcomeLine>),
 }
 
-/// What the journal of a trial says.
+/// The content of a trial's journal.
 #[derive(Debug, Default)]
 pub(crate) struct BulkTrialRecord {
     /// The latest outcome of each question, by trajectory and step.
@@ -39,7 +39,7 @@ pub(crate) struct BulkTrialRecord {
 }
 
 impl BulkTrialRecord {
-    /// An empty record without a file. A line that a crash has cut off is ignored.
+    /// Reads the journal; an empty record if there is no file. A line that a crash has truncated is ignored.
     pub(super) fn read(path: &Path) -> std::io::Result<BulkTrialRecord> {
         let mut record = BulkTrialRecord::default();
         let file = match std::fs::File::open(path) {
@@ -67,7 +67,7 @@ impl BulkTrialRecord {
         self.outcomes.get(&(trajectory_id.to_owned(), step))
     }
 
-    /// Whether a question need not be asked again. What failed is.
+    /// Whether a question has an answer. Failed questions are asked again.
     pub(super) fn is_answered(&self, trajectory_id: &str, step: Option<u32>) -> bool {
         self.outcome(trajectory_id, step).is_some_and(|line| line.outcome != OutcomeKind::Failed)
     }
@@ -81,13 +81,13 @@ pub(super) struct BulkTrialLedger {
     cache: VerdictCache,
     file: std::fs::File,
     path: String,
-    /// Lines that are not written yet.
+    /// Lines that are not written to the file yet.
     buffer: Vec<u8>,
-    /// Spending that the store does not have yet.
+    /// Spending that was not passed to the store yet.
     spend: JudgeSpend,
     /// The latest spending that was handed to the store. The store writes in order.
     latest_write: Option<WriteHandle<()>>,
-    /// Whether the store is told what calls cost. Where servers share it, each call is charged when it is settled.
+    /// Whether this ledger charges the calls. Where servers share the store, each call is charged when it is settled.
     charges_calls: bool,
 }
 
@@ -100,7 +100,7 @@ impl BulkTrialLedger {
         journal: &Path,
     ) -> std::io::Result<BulkTrialLedger> {
         let mut file = std::fs::File::options().create(true).append(true).open(journal)?;
-        // A crash may have cut the last line off: the next one begins on a line of its own.
+        // A crash may have truncated the last line: the next record begins on a new line.
         file.write_all(b"\n")?;
         Ok(BulkTrialLedger {
             server: Arc::clone(server),
@@ -126,7 +126,7 @@ impl BulkTrialLedger {
         RunFileError { path: self.path.clone(), reason }
     }
 
-    /// Hands spending to the store. A busy store gets it with the next write.
+    /// Passes spending to the store. If the store is busy, it is passed with the next write.
     fn record_spend(&mut self) -> Result<(), RunFileError> {
         if self.spend.calls == 0 {
             return Ok(());
@@ -142,7 +142,8 @@ impl BulkTrialLedger {
         }
     }
 
-    /// Waits until the store has all spending. A trial that has ended is charged to its rule, also if the store was busy.
+    /// Waits until the store has all spending, so that an ended trial is charged to its rule even if the store was
+    /// busy.
     pub(super) async fn settle_spend(mut self) -> Result<(), RunFileError> {
         self.record_spend()?;
         while self.spend.calls > 0 {
@@ -157,7 +158,7 @@ impl BulkTrialLedger {
 }
 
 impl RunLedger for BulkTrialLedger {
-    // The store has the trajectory. False: answered questions are not in the selection.
+    // The store already has the trajectory. False: answered questions are not in the selection.
     fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         Ok(false)
     }

@@ -1,6 +1,6 @@
-//! Trials of a rubric on many cases: on the latest traces of a project, or on those that people have labelled. A trial is
-//! planned first, so that its questions and its price are known, and then run within its limits. Its files survive a
-//! restart; an interrupted trial continues only if somebody asks for it, since it costs money.
+//! Trials of a rubric on many cases: on the latest traces of a project, or on those that people have labelled. A
+//! trial is planned first, so that its questions and its price are known, and then run within its limits. Its files
+//! survive a restart; an interrupted trial continues only on request, since it costs money.
 //!
 //! ```text
 //! DATA/rubric-trials/ID/plan.json        the rubric, the cases, the limits

@@ -1,4 +1,4 @@
-//! What a trial on many cases asks, and how far it is, as its files have it.
+//! The plan and the state of a trial on many cases, in the form of its files.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ pub(crate) struct BulkTrialLimits {
     pub(crate) max_cost_usd: Option<f64>,
 }
 
-/// What the trial would ask and spend, before anything is asked.
+/// The estimated questions and cost of the trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BulkTrialEstimate {
     pub(crate) questions: u64,
@@ -81,17 +81,17 @@ pub(crate) struct BulkTrialCase {
 pub(crate) struct PresentVerdict {
     pub(crate) label: String,
     pub(crate) judge: String,
-    /// Another one than [`BulkTrialPlan::present_hash`] if the rubric was changed since.
+    /// Differs from [`BulkTrialPlan::present_hash`] if the rubric was changed since.
     pub(crate) rubric_hash: String,
 }
 
-/// How far a trial is.
+/// The progress of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BulkTrialStatus {
     #[default]
     Planned,
-    /// In a file without a task that runs it: the server was restarted.
+    /// If no task runs the trial, the server was restarted.
     Running,
     Finished,
     Stopped,

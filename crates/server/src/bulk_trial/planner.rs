@@ -24,16 +24,16 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
 
-/// Cases of one trial.
+/// Maximum number of cases in one trial.
 const MAX_CASES: usize = 2_000;
-/// Labels that are searched, the latest ones.
+/// Maximum number of labels that are searched; the latest ones.
 const MAX_LABELS: usize = 10_000;
-/// Traces that are read in one query.
+/// Number of traces that are read in one query.
 const TRACES_AT_ONCE: usize = 16;
-/// A label of somebody who could not decide is no label to compare with.
+/// The label of a person who could not decide. It is not compared with verdicts.
 const UNDECIDED: &str = "undecided";
 
-/// What somebody asks for.
+/// The parameters of a new trial.
 #[derive(Clone, Debug)]
 pub(crate) struct BulkTrialRequest {
     pub(crate) rubric: Rubric,
@@ -75,7 +75,7 @@ impl From<ApiError> for BulkTrialPlanError {
     }
 }
 
-/// The rule of a project with its model.
+/// Finds the rule of a project and its model.
 pub(super) fn find_model_rule<'s>(
     settings: &'s ReloadableSettings,
     project: &str,
@@ -85,7 +85,7 @@ pub(super) fn find_model_rule<'s>(
     Ok((rule, rule.judge.as_ref().ok_or(BulkTrialPlanError::NoModel)?))
 }
 
-/// The evaluator that asks the model with the rubric of a trial.
+/// Builds the evaluator that asks the model with the rubric of a trial.
 pub(super) fn trial_evaluator(rubric: &Rubric, judge: &ModelJudge) -> Evaluator {
     Evaluator::with_model_judge(rubric, &judge.name(), judge.settings.structured)
 }
@@ -174,7 +174,7 @@ pub(crate) async fn plan_bulk_trial(
     Ok(plan)
 }
 
-/// The questions of some cases.
+/// Selects the questions of the cases.
 pub(super) fn select_questions<'c>(
     rubric: &Rubric,
     cases: impl Iterator<Item = &'c BulkTrialCase>,
@@ -186,10 +186,10 @@ pub(super) fn select_questions<'c>(
     selection
 }
 
-/// A trace group and what is tried of it; `None` for all of its trajectories and steps.
+/// A trace group and its tried cases; `None` for all of its trajectories and steps.
 type ChosenTrace = (i64, Option<Vec<(String, Option<u32>)>>);
 
-/// Which traces are tried, latest first.
+/// Chooses the trace groups that are tried, latest first.
 fn choose_traces(store: &Store, request: &BulkTrialRequest) -> Result<Vec<ChosenTrace>, StoreError> {
     match request.selection {
         BulkTrialSelection::Latest { traces } => {
@@ -234,7 +234,7 @@ fn choose_traces(store: &Store, request: &BulkTrialRequest) -> Result<Vec<Chosen
     }
 }
 
-/// The cases of some traces, with the trajectories that they are of.
+/// Loads the cases of the chosen traces, with their trajectories.
 fn load_cases(
     store: &Store,
     traces: &[ChosenTrace],
@@ -269,7 +269,7 @@ fn load_cases(
     Ok(found)
 }
 
-/// `None` for an outcome without a label.
+/// Reads a stored outcome; `None` if it has no label.
 fn read_present_verdict(line: &str) -> Option<PresentVerdict> {
     let line: OutcomeLine = serde_json::from_str(line).ok()?;
     Some(PresentVerdict {

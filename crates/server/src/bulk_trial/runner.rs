@@ -1,4 +1,4 @@
-//! Runs a planned trial in the background, within what is left of its limits.
+//! Runs a planned trial in the background, within the remainder of its limits.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::state::ServerState;
 use crate::store_coordinator::StoreCoordinator;
 use crate::trace_group::TraceGroupView;
 
-/// Trajectories that are read at once.
+/// Number of trajectories that are read at once.
 const BATCH: usize = 8;
-/// How often a stop of the server is looked for.
+/// How often a stop of the server is checked for.
 const POLL: Duration = Duration::from_millis(200);
 
 /// Why a trial cannot be started. Each message is a sentence for the page.
@@ -54,7 +54,7 @@ pub(crate) enum BulkTrialStartError {
     Query(ApiError),
 }
 
-/// Starts a planned trial, or continues one that was stopped. What is answered is not asked again.
+/// Starts a planned trial, or continues one that was stopped. Answered questions are not asked again.
 pub(crate) async fn start_bulk_trial(
     server: &Arc<ServerState>,
     folder: BulkTrialFolder,
@@ -119,9 +119,9 @@ struct BulkTrialTask {
     rubric: Rubric,
     open: Vec<BulkTrialCase>,
     slot: BulkTrialSlot,
-    /// Agrees with the other servers on the database who asks what, and reserves what it may cost.
+    /// Coordinates questions with the other servers on the database, and reserves their upper cost bound.
     coordinator: Option<Arc<dyn QuestionCoordinator>>,
-    /// Set by a cancellation, so that questions which wait for their turn are given up.
+    /// Set by a cancellation, so that waiting questions are abandoned.
     cancelled: Arc<AtomicBool>,
 }
 
@@ -148,7 +148,7 @@ impl BulkTrialTask {
         // The run has ended, so the channel is closed and feeding ends, too.
         let fed = feeding.await;
         let is_stopping = self.server.is_stopping.load(Ordering::Relaxed);
-        // A question that was given up while it waited for its turn ends the run like a limit.
+        // A question that was abandoned while it waited ends the run as a limit does.
         let end = end.map(|end| match end {
             RunTermination::Limit(_) if self.cancelled.load(Ordering::Relaxed) => RunTermination::Interrupted,
             end => end,
@@ -166,14 +166,14 @@ impl BulkTrialTask {
             }
             (Ok(RunTermination::EndpointDied(reason)), _) => stopped(format!("The judge stopped answering: {reason}.")),
         };
-        // Before the state: who sees that a trial has ended sees what it cost, too.
+        // Before the state is saved: an ended trial then always shows its full cost.
         if let Err(error) = ledger.settle_spend().await {
             tracing::error!(%error, "failed to charge the cost of a rubric trial to its grading rule");
         }
         if let Err(error) = self.folder.save_state(&state) {
             tracing::error!(%error, "failed to record the end of a rubric trial");
         }
-        // After the state: nobody sees a trial that neither runs nor ended.
+        // After the state is saved: otherwise the trial would briefly appear neither running nor ended.
         drop(self.slot);
     }
 }
@@ -182,7 +182,7 @@ fn stopped(reason: String) -> BulkTrialState {
     BulkTrialState::new(BulkTrialStatus::Stopped, reason)
 }
 
-/// Reads the trajectories of the cases. Those that were deleted since are left out.
+/// Passes the trajectories of the cases to the run. Deleted trajectories are left out.
 async fn feed(
     server: Arc<ServerState>,
     cases: Vec<BulkTrialCase>,
@@ -213,7 +213,7 @@ fn load_trajectories(store: &Store, ids: &[String]) -> Result<Vec<Trajectory>, S
     Ok(found)
 }
 
-/// Passes on what interrupts the run, and remembers it for questions that wait for their turn.
+/// Forwards interrupts to the run, and sets `cancelled` for questions that wait for their turn.
 async fn forward_interrupts(
     mut interrupts: runner::InterruptReceiver,
     cancelled: Arc<AtomicBool>,
@@ -227,7 +227,8 @@ async fn forward_interrupts(
     }
 }
 
-/// Questions in flight are waited for; what is left can be continued after the restart.
+/// Interrupts the run when the server stops. Questions in flight are finished; the rest can be continued after the
+/// restart.
 async fn interrupt_when_stopping(server: Arc<ServerState>, interrupt: mpsc::UnboundedSender<()>) {
     while !server.is_stopping.load(Ordering::Relaxed) {
         tokio::time::sleep(POLL).await;

@@ -25,9 +25,10 @@ use crate::thread_priority::ThreadPriority;
 use crate::throttled_log::ThrottledLog;
 use crate::trace_group::{TraceGroupSize, read_trace_group};
 
-/// Assembled groups are stored in one transaction up to this many bytes.
+/// Maximum number of bytes of assembled groups that are stored in one transaction.
 const MAX_STORED_TOGETHER: usize = 8 << 20;
-/// A group with more trajectories is stored in several transactions, so that ingest does not wait for it.
+/// Maximum number of trajectories of a group in one transaction. A larger group is stored in several, so that ingest
+/// does not wait for it.
 const MAX_STORED_AT_ONCE: usize = 200;
 /// How long a thread sleeps when no group is ready.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -35,7 +36,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a stop waits for groups that are being assembled. Unfinished ones are assembled after the next start.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
 
-/// Quarantined traces that the log names at the start; the page `/server` lists all of them.
+/// Maximum number of quarantined traces that the log names at the start; the page `/server` lists all of them.
 const MAX_LOGGED_TRACES: usize = 10;
 
 /// The assembly threads.
@@ -88,8 +89,8 @@ impl AssemblyPool {
         Ok(AssemblyPool { queue, threads: started, ended: Mutex::new(ended) })
     }
 
-    /// Waits up to [`MAX_STOP_WAIT`]. Attempts of unfinished groups are cancelled, since a stop is no failure of
-    /// theirs. The flag `is_stopping` of the server must be set before.
+    /// Waits up to [`MAX_STOP_WAIT`]. Attempts of unfinished groups are cancelled, since a stop is not their failure.
+    /// The flag `is_stopping` of the server must be set before.
     pub(super) fn stop(self, server: &ServerState) {
         self.threads.iter().for_each(Thread::unpark);
         let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +118,7 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
             Ok(true) => Duration::ZERO,
             Err(failure) => {
                 server.meters.record_assembly_failure(failure.kind());
-                // Several threads fail again and again while a database is away.
+                // While a database is unreachable, several threads fail repeatedly.
                 if let Some(times) = ASSEMBLY_FAILURE_LOG.record_occurrence() {
                     tracing::error!(error = %failure, times, "failed to assemble traces; retrying");
                 }
@@ -183,7 +184,7 @@ impl AssemblyBatch<'_> {
         // Written before anything is read: if a group crashes the process, the next start finds its attempt.
         let trace_groups = self.waiting.iter().map(|ready| ready.trace_group).collect();
         let claimed = server.store.begin_attempts(trace_groups)?.wait()?;
-        // Another server on the same database was faster with the others.
+        // Another server on the same database has claimed the others.
         let (waiting, lost) = self.waiting.drain(..).partition(|ready| claimed.contains(&ready.trace_group));
         self.waiting = waiting;
         let lost: Vec<ReadyTraceGroup> = lost;
@@ -230,7 +231,7 @@ impl AssemblyBatch<'_> {
         self.store_assembled()
     }
 
-    /// Stores what was assembled: small groups in one transaction, large ones in parts.
+    /// Stores the assembled groups: small ones in one transaction, large ones in parts.
     fn store_assembled(&mut self) -> Result<(), StoreError> {
         let is_alone =
             |(trace_group, _): &(AssembledTraceGroup, Duration)| trace_group.records.len() > MAX_STORED_AT_ONCE;
@@ -339,7 +340,7 @@ enum AssemblyOutcome {
     Assembled(AssembledTraceGroup),
     /// New links tied it to other groups, and it is assembled with them.
     LinkedToOthers,
-    /// It exceeds the limits of small groups and moves to the lane of large ones.
+    /// It exceeds the limits of small groups and moves to the large lane.
     TooLarge,
 }
 
@@ -374,7 +375,7 @@ fn link_and_assemble(
     Ok(AssemblyOutcome::Assembled(AssembledTraceGroup { trace_group: number, due_ns, records }))
 }
 
-/// The name under which spans without a project are stored.
+/// Returns the project, or the name under which spans without a project are stored.
 fn project_or_default(trajectory: &Trajectory) -> &str {
     trajectory.project.as_deref().unwrap_or("default")
 }
@@ -388,7 +389,8 @@ struct RuleJudges {
 }
 
 impl RuleJudges {
-    /// The settings are an `Arc` that a reload replaces, so comparing pointers detects every change.
+    /// Drops the judges if the settings were reloaded. A reload replaces the `Arc`, so comparing pointers detects
+    /// every change.
     fn use_rules(&mut self, reloadable: &Arc<ReloadableSettings>) {
         if self.made_for.as_ref().is_none_or(|known| !Arc::ptr_eq(known, reloadable)) {
             self.by_rule.clear();

@@ -14,8 +14,8 @@ pub(super) enum AssemblyFailure {
 }
 
 impl AssemblyFailure {
-    /// The failure itself if it concerns this group only. An error of the whole store, such as a full disk, is returned
-    /// as `Err`: other groups would fail as well.
+    /// Returns the failure if it concerns this group only. An error of the whole store, such as a full disk, is
+    /// returned as `Err`: other groups would fail as well.
     pub(super) fn into_group_failure(self) -> Result<AssemblyFailure, StoreError> {
         match self {
             AssemblyFailure::Store(error) if !error.is_of_content() => Err(error),

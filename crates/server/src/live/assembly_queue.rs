@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use gradus_store::{ReadyQuery, ReadyTraceGroup, Store, StoreError};
 
-/// Small groups that are claimed, and later stored, together.
+/// Maximum number of small groups that are claimed, and later stored, together.
 const MAX_BATCH: usize = 256;
-/// Ready groups that are fetched from the store at once.
+/// Maximum number of ready groups that are fetched from the store at once.
 const MAX_CANDIDATES: usize = 1024;
 /// A group rests this many times as long as its assembly took, so that it uses at most 5 % of one thread.
 const REST_FACTOR: u32 = 20;
-/// Groups that took less need no rest.
+/// Minimum assembly time of a group that rests afterwards.
 const MIN_REMEMBERED: Duration = Duration::from_millis(50);
-/// Resting groups that are kept in memory. Beyond that, groups do not rest.
+/// Maximum number of resting groups in memory. Beyond that, groups do not rest.
 const MAX_REMEMBERED: usize = 10_000;
 
 /// Shared by the assembly threads. The store is read while the lock is held, so that two threads do not fetch the same
@@ -36,7 +36,7 @@ struct AssemblyQueueState {
     /// Trace groups that turned out to be large.
     large: VecDeque<ReadyTraceGroup>,
     is_large_taken: bool,
-    /// Groups that a thread works on or that wait in the lane of large ones.
+    /// Groups that a thread works on or that wait in the large lane.
     claimed: HashSet<i64>,
     /// When the rest of a group ends. `rest_ends` has the same entries in order of time.
     resting: HashMap<i64, Instant>,
@@ -50,7 +50,7 @@ struct AssemblyQueueState {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AssemblyClaim {
     pub(super) trace_groups: Vec<ReadyTraceGroup>,
-    /// It is the one large group that is assembled at the moment.
+    /// Whether this is the one large group that is assembled at the moment.
     pub(super) is_large: bool,
 }
 
@@ -99,7 +99,7 @@ impl AssemblyQueue {
         Ok((!trace_groups.is_empty()).then_some(AssemblyClaim { trace_groups, is_large: false }))
     }
 
-    /// Moves a claimed group to the lane of large ones. It stays claimed meanwhile.
+    /// Moves a claimed group to the large lane. It stays claimed meanwhile.
     pub(super) fn defer_large(&self, trace_group: ReadyTraceGroup) {
         self.lock().large.push_back(trace_group);
     }
@@ -118,14 +118,14 @@ impl AssemblyQueue {
         }
     }
 
-    /// Ends the rest of all groups: somebody waits for them.
+    /// Ends the rest of all groups, because a client waits for them.
     pub(super) fn end_rests(&self) {
         let mut state = self.lock();
         state.resting.clear();
         state.rest_ends.clear();
     }
 
-    /// All claimed groups, whose attempts a stop has to cancel.
+    /// Returns all claimed groups, whose attempts a stop has to cancel.
     pub(super) fn claimed_trace_groups(&self) -> Vec<i64> {
         self.lock().claimed.iter().copied().collect()
     }
@@ -136,7 +136,7 @@ impl AssemblyQueue {
 }
 
 impl AssemblyQueueState {
-    /// Forgets groups whose rest is over. They are found again as candidates if they have new records.
+    /// Removes groups whose rest is over. They are found again as candidates if they have new records.
     fn wake_rested(&mut self) {
         let now = Instant::now();
         while let Some((end, trace_group)) = self.rest_ends.first().copied().filter(|(end, _)| *end <= now) {
@@ -145,7 +145,7 @@ impl AssemblyQueueState {
         }
     }
 
-    /// The next large group, preferably of another project than the last one.
+    /// Takes the next large group, preferably of another project than the last one.
     fn take_large(&mut self) -> Option<ReadyTraceGroup> {
         let of_another = self.large.iter().position(|trace_group| trace_group.project != self.last_large_project);
         let trace_group = self.large.remove(of_another.unwrap_or_default())?;

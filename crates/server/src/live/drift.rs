@@ -24,12 +24,12 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
 
-/// How often the sets are looked at.
+/// Maximum and minimum time between two checks of the sets.
 const MAX_TICK: Duration = Duration::from_secs(600);
 const MIN_TICK: Duration = Duration::from_secs(1);
-/// A round ends when the judge gave no verdict this often: it is down, and each question costs money.
+/// Maximum number of anchors without a verdict before a round ends: the judge is down, and each question costs money.
 const MAX_FAILED_ANCHORS: u64 = 3;
-/// Verdicts that are looked at for each anchor of a new set. Some belong to projects of other rules.
+/// Number of verdicts that are examined for each anchor of a new set. Some belong to projects of other rules.
 const CANDIDATES_PER_ANCHOR: usize = 4;
 
 /// Why a round ended early.
@@ -58,7 +58,7 @@ pub(super) async fn watch_drift(server: Arc<ServerState>, mut stop: oneshot::Rec
             _ = tick.tick() => {}
             _ = &mut stop => return,
         }
-        // Of several servers on one database, one asks.
+        // Of several servers on one database, only one asks.
         if !server.store.is_leader() {
             continue;
         }
@@ -77,7 +77,7 @@ pub(super) async fn watch_drift(server: Arc<ServerState>, mut stop: oneshot::Rec
     }
 }
 
-/// Draws the anchors of an evaluator, or asks them again if it is time.
+/// Draws the anchors of an evaluator, or asks them again when the next round is due.
 async fn check_anchors(
     server: &Arc<ServerState>,
     settings: &Arc<ReloadableSettings>,
@@ -94,7 +94,7 @@ async fn check_anchors(
     if now.saturating_sub(known.set.tried_at_ns) < every_ns {
         return Ok(());
     }
-    // Stored before anything is asked: a round that fails must not be paid for again at the next tick.
+    // Stored before anything is asked: a failing round must not be paid for again at the next tick.
     known.set.tried_at_ns = now;
     server.store.put_anchor_set(known.to_row())?.wait_async().await?;
     let mut round = AnchorRound { at_ns: now, asked: 0, changed: 0 };
@@ -126,7 +126,7 @@ async fn check_anchors(
             Err(error) => return Err(error),
         }
     }
-    // Few questions show nothing; a new set is drawn.
+    // Too few questions show nothing, so a new set is drawn.
     if gone_count * 2 > known.set.anchors.len() {
         known.set = AnchorSet::default();
     } else {
@@ -141,8 +141,8 @@ async fn check_anchors(
     Ok(())
 }
 
-/// The stored set, or a new one: drawn at random from the verdicts that this judge has given so far. `None` if these are
-/// too few.
+/// Loads the stored set, or draws a new one at random from the verdicts that this judge has given. `None` if these
+/// are too few.
 fn load_or_draw(
     server: &ServerState,
     settings: &ReloadableSettings,
@@ -200,7 +200,7 @@ fn load_or_draw(
     Ok(Some(known))
 }
 
-/// A question that can be asked.
+/// An anchor with everything that is needed to ask it.
 struct AnchorQuestion {
     trajectory: Trajectory,
     step: Option<usize>,
@@ -208,8 +208,8 @@ struct AnchorQuestion {
     project: String,
 }
 
-/// `None` if the trajectory is gone or changed, or its project belongs to another rule: data of a project goes to no other
-/// endpoint than the one that its rule names.
+/// Loads an anchor's question. `None` if the trajectory is gone or changed, or its project belongs to another rule:
+/// data of a project is sent only to the endpoint that its rule names.
 fn load_question(
     server: &ServerState,
     settings: &ReloadableSettings,
@@ -227,7 +227,7 @@ fn load_question(
         return Ok(None);
     };
     let step = anchor.step.map(|number| trajectory.steps.iter().position(|step| step.index == number));
-    // The thought before the answer is no step.
+    // The final thought before the answer is not a step.
     if step == Some(None) {
         return Ok(None);
     }
@@ -247,7 +247,7 @@ impl AnchorQuestion {
         PromptRenderer::new(rubric, &case, window).render(&case)
     }
 
-    /// Asks the judge. The cost is charged to the rule and held to its daily budget.
+    /// Asks the judge. The cost is charged to the rule and limited by its daily budget.
     async fn ask(
         self,
         server: &Arc<ServerState>,

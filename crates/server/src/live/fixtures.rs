@@ -41,7 +41,7 @@ impl Lab {
         self.store.put_alert_state("flush".to_owned(), String::new(), None, 1).unwrap().wait().unwrap();
     }
 
-    /// Another process that holds the write lock of SQLite, so that the store cannot write.
+    /// Holds the write lock of SQLite as another process would, so that the store cannot write.
     pub(super) fn hold(&self) -> rusqlite::Connection {
         let other = rusqlite::Connection::open(self.folder.path().join(gradus_store::FILE_NAME)).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -31,15 +31,15 @@ pub(super) struct GraderTasks {
 
 /// How often tasks look for new work and for a stop.
 const POLL: Duration = Duration::from_millis(200);
-/// Trajectories that are fetched and assembled at once.
+/// Number of trajectories that are fetched and assembled at once.
 const BATCH: usize = 32;
-/// Trajectories that are being judged or whose verdicts are not stored yet. While the store accepts nothing, no further
-/// questions are asked.
+/// Maximum number of trajectories that are being judged or whose verdicts are not stored yet, so that judging stops
+/// while the store accepts nothing.
 const MAX_AT_WORK: usize = 1_000;
-/// The pause after a failed run. It doubles with each failure in a row, up to `MAX_PAUSE` (exponential backoff).
+/// Minimum pause after a failed run. It doubles with each failure in a row, up to `MAX_PAUSE` (exponential backoff).
 const MIN_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// How often the ungraded queue is checked for rules that do not exist.
+/// How often the ungraded queue is checked for trajectories of removed rules.
 const ROUTED_EVERY: Duration = Duration::from_secs(10);
 
 impl GraderTasks {
@@ -109,7 +109,7 @@ async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettin
     }
 }
 
-/// The grader of one rule, identified by its index in the settings that it keeps alive.
+/// The grader of one rule. `number` is its index in `reloadable`.
 struct RuleGrader {
     server: Arc<ServerState>,
     reloadable: Arc<ReloadableSettings>,
@@ -159,7 +159,7 @@ impl RuleGrader {
                 Err(error) => {
                     self.stands_still(JudgePauseReason::Judge, error.to_string());
                     tracing::error!(rule, %error, "judging failed");
-                    // A database that is away costs nothing to ask, and the work of others waits for it.
+                    // An unreachable database is retried soon: a retry costs nothing, and other work waits for it.
                     pause = if error.is::<StoreError>() { MIN_PAUSE } else { pause };
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
@@ -168,7 +168,7 @@ impl RuleGrader {
         }
     }
 
-    /// Ends the recorded pause if no trajectory waits any more. Trajectories that were put off still wait.
+    /// Ends the recorded pause if no trajectory waits any more. Postponed trajectories still wait.
     async fn end_standstill(&self) -> anyhow::Result<()> {
         let rule = &self.rule().name;
         if self.server.standstills.find_for_rule(rule).is_none() {
@@ -239,13 +239,13 @@ impl RuleGrader {
         }
     }
 
-    /// Agrees with the other servers on the database who asks what.
+    /// Builds the coordinator that divides the questions among the servers on the database.
     fn coordinator(&self, at_work: ActiveTrajectories) -> Arc<dyn QuestionCoordinator> {
         let project_of = Box::new(move |trajectory_id: &str| at_work.project(trajectory_id));
         Arc::new(StoreCoordinator::new(&self.server, self.rule(), project_of, &self.stop))
     }
 
-    /// Dollars of the rule since 00:00 UTC, trials of rubrics included.
+    /// Loads the spending of the rule since 00:00 UTC in dollars, rubric trials included.
     async fn load_spent_today(&self) -> anyhow::Result<f64> {
         let today = today_ns();
         let (store, name) = (Arc::clone(&self.server.store), self.rule().name.clone());
@@ -253,7 +253,7 @@ impl RuleGrader {
         Ok(spent.cost_usd)
     }
 
-    /// Interrupts the run when the server stops. Questions in flight are waited for; the others stay in the store.
+    /// Interrupts the run when the server stops. Questions in flight are finished; the others stay in the store.
     /// Never returns, so that `select!` waits for the run.
     async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
         while !self.is_stopping() {
@@ -263,7 +263,7 @@ impl RuleGrader {
         std::future::pending().await
     }
 
-    /// The next waiting trajectories of the rule after the row number `after`, in order of that number.
+    /// Loads the next waiting trajectories of the rule after the row number `after`, in order of that number.
     async fn load_ungraded(&self, after: i64, limit: usize) -> anyhow::Result<Vec<UngradedTrajectory>> {
         let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
         Ok(tokio::task::spawn_blocking(move || store.ungraded_trajectories(&rule, now_ns(), after, limit)).await??)

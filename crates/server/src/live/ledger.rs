@@ -99,7 +99,7 @@ impl RunLedger for StoreLedger {
         self.cache.add(key, verdict)
     }
 
-    /// The cache first: answers were paid for, and the cache survives a store that fails.
+    /// Writes the cache first: answers were paid for, and the cache is kept even if the store fails.
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
         self.at_work.write(&self.server.store).map_err(|error| RunFileError {
@@ -129,13 +129,13 @@ struct TrajectoryJudgingState {
     tools: HashMap<u32, String>,
     /// Outcomes that are still expected; `None` until the trajectory is planned.
     left: Option<usize>,
-    /// What the store does not have yet, without the write that is under way.
+    /// Outcomes and spending that are not passed to the store yet.
     news: PendingOutcomes,
     /// At most one write is under way, so that the state of the last one holds for all before it.
     is_being_written: bool,
-    /// Some question got no verdict.
+    /// Whether some question got no verdict.
     has_failed: bool,
-    /// Some question got none because the endpoint was unreachable or failing.
+    /// Whether some question got no verdict because the endpoint was unreachable or failing.
     lacks_endpoint: bool,
 }
 
@@ -157,18 +157,19 @@ const LAST_WRITES: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(50);
 
 impl TrajectoryJudgingState {
-    /// All planned outcomes have arrived.
+    /// Whether all planned outcomes have arrived.
     fn is_done(&self) -> bool {
         self.left == Some(0)
     }
 
-    /// A finished trajectory has news even without outcomes: the store must remove it from the queue.
+    /// Whether something has to be stored. True for a finished trajectory even without outcomes: the store must
+    /// remove it from the queue.
     fn has_news(&self) -> bool {
         self.is_done() || !self.news.outcomes.is_empty() || self.news.spend.calls > 0
     }
 
-    /// What the queue should do with the trajectory. Given answers are in the cache, so a retry asks the failed
-    /// questions only.
+    /// Returns what the queue should do with the trajectory. Answers are in the cache, so a retry asks only the
+    /// failed questions.
     fn what_is_left(&self) -> RemainingGrading {
         if !self.is_done() {
             return RemainingGrading::More;
@@ -183,7 +184,7 @@ impl TrajectoryJudgingState {
     }
 }
 
-/// A delay that uses none of the attempts.
+/// Delays grading without counting an attempt.
 pub(super) fn put_off(ungraded: &UngradedTrajectory) -> RemainingGrading {
     let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(MAX_PUT_OFF_S);
     RemainingGrading::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
@@ -213,7 +214,7 @@ impl ActiveTrajectories {
         self.lock().insert(trajectory.trajectory_id.clone(), judging);
     }
 
-    /// The project of a trajectory that is being judged.
+    /// Returns the project of a trajectory that is being judged.
     pub(super) fn project(&self, trajectory_id: &str) -> Option<String> {
         self.lock().get(trajectory_id).map(|judging| judging.ungraded.project.clone())
     }
@@ -226,7 +227,7 @@ impl ActiveTrajectories {
         self.lock().len()
     }
 
-    /// Ignored for a trajectory that is not registered: it was completed before.
+    /// Records an outcome. Ignored for a trajectory that is not registered: it was completed before.
     fn record_outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
             judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.scales));
@@ -235,7 +236,7 @@ impl ActiveTrajectories {
         }
     }
 
-    /// Hands outcomes to the store. A busy store is no error: they are handed over the next time.
+    /// Passes outcomes to the store. A busy store is not an error: they are passed with the next write.
     fn write(&self, store: &Store) -> Result<(), StoreError> {
         for (id, judging) in self.lock().iter_mut() {
             if judging.is_being_written || !judging.has_news() {

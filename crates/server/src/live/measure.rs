@@ -14,11 +14,11 @@ use crate::project_pattern;
 
 /// A tool is new for `unseen_tool` if its first use lies within this time: ten minutes.
 pub(crate) const RECENT_NS: i64 = 600 * 1_000_000_000;
-/// Durations that a percentile is computed from, to bound its memory.
+/// Maximum number of durations that a percentile is computed from, to bound its memory.
 const MAX_DURATIONS: usize = 200_000;
 
-/// The time window of a rule for each project that its pattern matches. One window without a project stands for all
-/// projects.
+/// Builds the time window of a rule for each project that its pattern matches. One window without a project stands
+/// for all projects.
 pub(super) fn build_rule_windows(
     store: &Store,
     rule: &AlertRule,
@@ -42,7 +42,8 @@ pub(super) fn build_rule_windows(
     Ok(projects.into_iter().map(window).collect())
 }
 
-/// The current value of the metric; `None` if there is no data for it. Several projects are measured as one population.
+/// Measures the current value of the metric; `None` if there is no data for it. Several projects are measured as one
+/// population.
 pub(super) fn measure_condition(
     store: &Store,
     condition: &AlertCondition,
@@ -109,8 +110,8 @@ pub(super) fn measure_condition(
     })
 }
 
-/// The judges whose answers moved, of those that were asked within the window. Sets of judges that are not configured any
-/// more are not asked, so they leave it.
+/// Lists the judges that drifted, of those that were asked within the window. Anchor sets of removed judges are not
+/// asked, so they drop out of the window.
 fn measure_judge_drift(
     store: &Store,
     condition: &AlertCondition,
@@ -129,7 +130,7 @@ fn measure_judge_drift(
     Ok((measured.count > 0).then_some(measured))
 }
 
-/// Adds up the rollups of all windows, of one evaluator or of all.
+/// Sums the rollups of all windows, of one evaluator or of all.
 fn sum_score_moments(
     store: &Store,
     windows: &[TrajectoryWindow],
@@ -141,8 +142,7 @@ fn sum_score_moments(
             project: window.project.clone(),
             evaluator: evaluator.map(str::to_owned),
             from_ns: Some(window.from_ns),
-            // Without an end, verdicts of a sender whose clock is ahead would be in every window until that time has
-            // come.
+            // Without an end, verdicts of a sender whose clock is ahead would be in every window until that time.
             to_ns: Some(window.to_ns),
             ..MetricFilter::default()
         };
@@ -153,7 +153,7 @@ fn sum_score_moments(
     Ok(sums)
 }
 
-/// Dollars per hour. `None` without a window: no project matches the pattern yet.
+/// Computes dollars per hour. `None` without a window: no project matches the pattern yet.
 fn cost_per_hour(store: &Store, windows: &[TrajectoryWindow], now_ns: i64) -> Result<Option<f64>, StoreError> {
     let Some(first) = windows.first() else { return Ok(None) };
     let mut spent = 0.0;
@@ -165,8 +165,8 @@ fn cost_per_hour(store: &Store, windows: &[TrajectoryWindow], now_ns: i64) -> Re
     Ok(Some(spent / (now_ns.saturating_sub(from_ns).max(1) as f64 / 3.6e12)))
 }
 
-/// Examples for a notice: the worst verdicts, the latest errors, or the longest trajectories, depending on the metric.
-/// At most `most`.
+/// Loads examples for a notice: the worst verdicts, the latest errors, or the longest trajectories, depending on the
+/// metric. At most `most`.
 pub(super) fn load_alert_examples(
     store: &Store,
     condition: &AlertCondition,

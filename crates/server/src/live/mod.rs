@@ -70,7 +70,7 @@ impl LiveWorkers {
         tokio::spawn(async move { node_announcement::announce_settings(&server).await });
     }
 
-    /// Waits for work under way, but not for long: what is not judged now is judged after the next start. The flag
+    /// Waits for work in progress, but not for long: what is not judged now is judged after the next start. The flag
     /// `is_stopping` of the server must be set before.
     pub(super) async fn stop(self, server: &Arc<ServerState>) {
         let LiveWorkers { assemblers, graders, watch, stop_watch, drift, stop_drift } = self;
@@ -91,7 +91,7 @@ impl LiveWorkers {
     }
 }
 
-/// Groups verdicts of an older store, beside everything else. It ends by itself.
+/// Groups verdicts of an older store in the background. It ends by itself.
 fn start_group_backfill(server: &Arc<ServerState>) {
     let server = Arc::clone(server);
     tokio::task::spawn_blocking(move || {

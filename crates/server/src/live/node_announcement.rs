@@ -1,11 +1,11 @@
-//! Tells the servers on one database about each other when one of them starts or reads its settings again.
+//! Announces this server to the others on one database when it starts or reloads its settings.
 
 use std::sync::Arc;
 
 use crate::node_settings::{describe_settings, explain_other_settings};
 use crate::state::ServerState;
 
-/// Tells the other servers the settings of this one, and reports those that have others.
+/// Stores the settings of this server for the others, and logs servers with different settings.
 pub(super) async fn announce_settings(server: &Arc<ServerState>) {
     if !server.store.is_shared() {
         return;

@@ -14,13 +14,13 @@ use gradus_store::{FailureGroupKey, OutcomeRecord, RecordedKind, TrajectoryRecor
 
 use crate::record_keys::{parse_timestamp_ns, sanitize_name};
 
-/// Bytes of the query that lists show. The whole text is in the stored JSON.
+/// Maximum size of the query in lists. The whole text is in the stored JSON.
 const QUERY_BYTES: usize = 300;
-/// Distinct tools that a trajectory is indexed by.
+/// Maximum number of distinct tools that a trajectory is indexed by.
 const MAX_TOOLS: usize = 500;
 
-/// The record of a trajectory. The tools on offer are left out of the JSON: they repeat in every trajectory and are
-/// read from the spans again when a model judges.
+/// Builds the record of a trajectory. The tools on offer are left out of the JSON: they repeat in every trajectory
+/// and are read from the spans again when a model judges.
 pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
@@ -54,8 +54,8 @@ pub(super) fn record_of(trajectory: &mut Trajectory, prices: &PriceTable) -> Tra
     }
 }
 
-/// The text of a trajectory for full-text search: query, answer, thoughts, calls, and the beginning of each result. All
-/// of it is bounded, because the index would otherwise outgrow the spans.
+/// Builds the text of a trajectory for full-text search: query, answer, thoughts, calls, and the beginning of each
+/// result. It is bounded, because the index would otherwise outgrow the spans.
 fn build_search_text(trajectory: &Trajectory) -> String {
     const MAX_BYTES: usize = 8_000;
     const OF_A_RESULT: usize = 300;
@@ -76,7 +76,7 @@ fn build_search_text(trajectory: &Trajectory) -> String {
     words
 }
 
-/// The search text of a stored trajectory, to rebuild the index. Empty if the JSON cannot be read.
+/// Returns the search text of a stored trajectory, to rebuild the index. Empty if the JSON cannot be read.
 pub fn words_of(json: &[u8]) -> String {
     serde_json::from_slice::<Trajectory>(json).map(|trajectory| build_search_text(&trajectory)).unwrap_or_default()
 }
@@ -90,14 +90,15 @@ impl EvaluatorScales {
         EvaluatorScales(evaluators.iter().map(|one| (Arc::clone(&one.name), one.labels.scale())).collect())
     }
 
-    /// An evaluator without a scale is taken to score from 0 to 1.
+    /// Whether the score is below the best. An evaluator without a scale is assumed to score from 0 to 1.
     fn is_wrong(&self, line: &OutcomeLine) -> bool {
         let scale = self.0.get(&*line.evaluator).copied().unwrap_or(ScoreScale::SHARE);
         line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| scale.is_wrong(score))
     }
 }
 
-/// The record of one outcome, with the tool of its step for rollups by tool. The complete line is kept as JSON.
+/// Builds the record of one outcome, with the tool of its step for rollups by tool. The complete line is kept as
+/// JSON.
 pub(super) fn outcome_record(
     line: &OutcomeLine,
     tools: &HashMap<u32, String>,
@@ -124,7 +125,7 @@ pub(super) fn outcome_record(
     }
 }
 
-/// The failure group of a wrong outcome, as the store keeps it.
+/// Builds the key of a wrong outcome's failure group.
 pub(super) fn build_failure_group(tool: Option<&str>, line: &OutcomeLine) -> FailureGroupKey {
     let group = VerdictGroup::with_tool(tool, line);
     FailureGroupKey {

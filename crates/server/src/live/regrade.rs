@@ -1,5 +1,5 @@
-//! Assembles trajectories again from their records, for judging by a model. The stored JSON has no tools on offer,
-//! which prompts need.
+//! Reassembles trajectories from their records, for judging by a model. The stored JSON has no tools on offer, which
+//! prompts need.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use crate::clock::now_ns;
 use crate::trace_group::TraceGroupView;
 
 /// Returns the trajectories that could be assembled. Each trace group is assembled once, however many of its
-/// trajectories are needed. What cannot be assembled now stays in the ungraded queue with a delay.
+/// trajectories are needed. Trajectories that cannot be assembled now stay in the ungraded queue with a delay.
 pub(super) fn trajectories_again(
     store: &Store,
     wanted: Vec<UngradedTrajectory>,
@@ -42,14 +42,14 @@ pub(super) fn trajectories_again(
     Ok(found)
 }
 
-/// Delays a trajectory that its trace group did not yield. If it belongs to another group by now, the queue already
-/// says so, and nothing is done.
+/// Delays a trajectory that its trace group did not yield. If it belongs to another group by now, the queue is
+/// already up to date and nothing is done.
 fn postpone_trajectory(store: &Store, one: &UngradedTrajectory) -> Result<(), StoreError> {
     if store.trace_group_of_ungraded(one.no)? != Some(one.trace_group) {
         return Ok(());
     }
     match store.record_verdicts(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
-        // Without the delay the trajectory is only tried again too early.
+        // A failure only means that the trajectory is retried too early.
         Ok(_) | Err(StoreError::Busy) => Ok(()),
         Err(error) => Err(error),
     }

@@ -5,8 +5,8 @@ use gradus_store::{Store, StoreError};
 
 use crate::grading_rule::GradingRule;
 
-/// Moves a bounded number of rows in each step, until none is left, so that ingest is not delayed. Called at each start
-/// and every few seconds.
+/// Moves all such trajectories, a bounded number of rows in each step, so that ingest is not delayed. Called at each
+/// start and every few seconds.
 pub(super) fn reroute_ungraded(store: &Store, rules: &[GradingRule]) -> Result<(), StoreError> {
     let asking: Vec<&str> = rules.iter().filter(|rule| rule.asks_a_model()).map(|rule| rule.name.as_str()).collect();
     for (rule, project) in store.ungraded_by_others(&asking)? {

@@ -38,7 +38,7 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
             _ = tick.tick() => {}
             _ = &mut stop => break,
         }
-        // Of several servers on one database, one sends alerts.
+        // Of several servers on one database, only one sends alerts.
         if !server.store.is_leader() {
             continue;
         }
@@ -55,14 +55,15 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
         server.meters.set_delivery_counts(&dispatcher.counts());
         server.alerts.set_target_health(dispatcher.health());
     }
-    // The store already has these notices as sent, so they are not repeated after a restart.
+    // The store has recorded these notices as sent, so they are not repeated after a restart.
     let left = dispatcher.drain(LAST_NOTICES).await;
     if left > 0 {
         tracing::warn!(left, "alert notices were not delivered in time");
     }
 }
 
-/// One round over all rules. A rule that cannot be measured does not stop the others.
+/// Evaluates all rules once, and returns the notices to send. A rule that cannot be measured does not stop the
+/// others.
 fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
     let catalog = server.alerts.catalog();
     let (mut notices, mut firing) = (Vec::new(), Vec::new());
@@ -85,8 +86,8 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
     notices
 }
 
-/// Measures one rule, advances its state machine and stores the new state. Returns that state, and the notice that is to
-/// be sent.
+/// Measures one rule, advances its state machine and stores the new state. Returns that state, and the notice that is
+/// to be sent.
 fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option<AlertNotice>), StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
@@ -107,7 +108,7 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option
     let is_over = measured.as_ref().is_some_and(|measured| is_clear(rule, measured));
     let (after, mut notice) = alert::advance_alert_state(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
-        // Only now: examples cost queries, and most rounds send nothing.
+        // Loaded last: examples cost queries, and most rounds send nothing.
         let rows = measure::load_alert_examples(store, &rule.condition, &notice.unseen, &windows, EXAMPLES)?;
         notice.add_examples(rows.into_iter().map(to_alert_example));
     }
@@ -122,7 +123,7 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option
             watch.reset();
         }
         let text = serde_json::to_string(&watch).unwrap_or_default();
-        // Before the state: what was proven is not lost if the server ends in between.
+        // Stored before the state: the proof is not lost if the server ends in between.
         if store.alert_state(&watch_state_key(&rule.name))?.as_deref() != Some(&text) {
             store.put_alert_state(watch_state_key(&rule.name), text, None, now)?.wait()?;
         }
@@ -136,11 +137,11 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<(AlertState, Option
     Ok((after, notice))
 }
 
-/// How long a trajectory that waits for its judge holds back the scores of later ones: 15 minutes. Scores are taken in the
-/// order of arrival, so that slow verdicts are no other sample than fast ones.
+/// How long a trajectory that waits for its judge holds back the scores of later ones: 15 minutes. Scores are added
+/// in the order of arrival, so that slow verdicts do not bias the sample.
 const MAX_WAIT_NS: i64 = 15 * 60 * 1_000_000_000;
 
-/// The watch of a rule on scores, or a new one that begins with the window.
+/// Loads the score watch of a rule, or creates one that begins with the window.
 fn load_score_watch(
     server: &ServerState,
     rule: &AlertRule,
@@ -160,18 +161,18 @@ fn load_score_watch(
     }
 }
 
-/// Whether the value is back where the alert is over.
+/// Whether the value is past the clearing threshold.
 fn is_clear(rule: &AlertRule, measured: &AlertMeasurement) -> bool {
     measured.count >= rule.condition.least_count()
         && rule.condition.bar.is_some_and(|bar| rule.is_clear(&bar, measured.value))
 }
 
-/// One line for people: the label and tool of a verdict, a new tool, or the duration of a trajectory.
+/// Converts an example. Its summary is the label and tool of a verdict, a new tool, or the duration of a trajectory.
 fn to_alert_example(row: ExampleRow) -> AlertExample {
     let of_step = match (&row.label, row.tool.is_empty()) {
         (Some(label), false) => format!("{label}: {}", row.tool),
         (Some(label), true) => label.clone(),
-        // What is new is the tool.
+        // The example shows the new tool.
         (None, false) => row.tool.clone(),
         (None, true) => format!("{:.1} s", row.duration_ns as f64 / 1e9),
     };

@@ -16,7 +16,7 @@ use crate::caller::RequestCaller;
 use crate::live_comparison::{ComparedName, compare_live};
 use crate::state::ServerState;
 
-/// What one caller asks. Without an evaluation, tools are about live traffic.
+/// The archive as one caller sees it. Without an evaluation, tools are about live traffic.
 pub(super) struct ServerArchive {
     server: Arc<ServerState>,
     caller: RequestCaller,
@@ -114,7 +114,7 @@ impl RunArchive for ServerArchive {
     }
 }
 
-/// Paths of the server are logged and not returned.
+/// Replaces an error that may contain paths of the server. It is logged and not returned.
 fn hide_paths(error: ArchiveError) -> ArchiveError {
     match error {
         ArchiveError::File(error) => {

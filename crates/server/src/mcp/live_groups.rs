@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::live_runs::LIVE_TRAFFIC;
 use super::store_failure::describe_store_error;
 
-/// Groups of one answer, the largest. Its pages are cut from these.
+/// Maximum number of groups, the largest, which are then paged.
 const MAX_GROUPS: usize = 500;
 
-/// Muted groups are among them: they are muted on pages for people.
+/// Loads the groups. Muted ones are included: muting applies to the pages only.
 pub(super) fn load_live_groups(store: &Store, filter: &RunFilter) -> Result<StoredFailureGroups, ArchiveError> {
     let nanoseconds = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
     let (from_ns, to_ns) = (filter.from.map(nanoseconds), filter.to.map(nanoseconds));
@@ -30,7 +30,7 @@ pub(super) fn load_live_groups(store: &Store, filter: &RunFilter) -> Result<Stor
         to_ns: to_ns.unwrap_or(i64::MAX),
     };
     let (counted, _) = store.error_counts(&window).map_err(describe_store_error)?;
-    // Of very many runs only the latest are counted.
+    // Of many runs, only the latest are counted.
     let run_count = counted.max(rows.iter().map(|row| row.trajectories).max().unwrap_or(0));
     let scope = FlaggedScope { description: LIVE_TRAFFIC.to_owned(), run_count, is_partial: false };
     Ok(StoredFailureGroups { scope, groups: rows.into_iter().map(|row| describe_group(row, run_count)).collect() })

@@ -71,7 +71,7 @@ pub(super) fn store_live_label(
     Ok("the annotations of this server".to_owned())
 }
 
-/// The verdict that the label is about. A step needs one, or must at least exist.
+/// Finds the verdict that the label is about. Without one, the step must at least exist.
 fn find_verdict(server: &ServerState, new: &NewRunLabel) -> Result<Option<OutcomeLine>, ArchiveError> {
     let line = server.store.verdict_on(&new.run_id, &new.evaluator, new.step_index).map_err(describe_store_error)?;
     let verdict = line.and_then(|line| serde_json::from_str(&line).ok());
@@ -86,8 +86,8 @@ fn find_verdict(server: &ServerState, new: &NewRunLabel) -> Result<Option<Outcom
     Ok(verdict)
 }
 
-/// The score of the label on the scale of the rubric. The label of the verdict is accepted even if the rubric does not
-/// have it any more.
+/// Finds the score of the label on the scale of the rubric. The label of the verdict is accepted even if the rubric
+/// does not have it any more.
 fn find_score(
     server: &ServerState,
     new: &NewRunLabel,

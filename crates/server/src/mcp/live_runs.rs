@@ -12,16 +12,16 @@ use jiff::Timestamp;
 use super::store_failure::describe_store_error;
 use crate::time_text::format_rfc3339;
 
-/// Where runs without an evaluation are, for people.
+/// Displayed source of runs that belong to no evaluation.
 pub(super) const LIVE_TRAFFIC: &str = "live traffic";
-/// Traces of one page of the store, and pages that one search reads: with a rare filter most of them match nothing.
+/// Number of traces in one page of the store, and maximum number of pages that one search reads.
 const TRACES_PER_PAGE: usize = 100;
 const MAX_PAGES: usize = 40;
-/// Runs that worst steps are made of: the latest.
+/// Maximum number of runs that are searched for the worst steps; the latest.
 const MAX_VISITED_RUNS: u64 = 2_000;
-/// Labels that are shown with a run.
+/// Maximum number of labels that are shown with a run.
 const MAX_LABELS: usize = 200;
-/// Ids that an error about a trace with several runs names.
+/// Maximum number of ids in the error about a trace with several runs.
 const MAX_NAMED_RUNS: usize = 5;
 
 /// A position in the list: a page of the store, and runs of it that were listed before.
@@ -47,7 +47,7 @@ impl std::fmt::Display for RunListCursor {
     }
 }
 
-/// A page of runs, newest first.
+/// Finds a page of runs, newest first.
 pub(super) fn find_live_runs(
     store: &Store,
     filter: &RunFilter,
@@ -82,7 +82,7 @@ pub(super) fn find_live_runs(
     Ok(found)
 }
 
-/// How many runs match, and whether there may be more than were counted.
+/// Counts matching runs; also returns whether there may be more.
 fn count_live_runs(store: &Store, filter: &RunFilter, traces: &TraceFilter) -> Result<(u64, bool), ArchiveError> {
     let (mut count, mut at) = (0, None);
     for _ in 0..MAX_PAGES {
@@ -113,7 +113,7 @@ fn to_trace_filter(filter: &RunFilter) -> TraceFilter {
     }
 }
 
-/// The store finds traces. Where several runs are in one, those that are meant are selected here.
+/// Whether a run matches the filter. The store finds traces, and a trace may contain several runs.
 fn is_selected(filter: &RunFilter, run: &TrajectoryRow) -> bool {
     filter.agent.as_ref().is_none_or(|agent| run.agent == *agent)
         && (!filter.is_flagged || run.scores.iter().any(|score| score.wrong > 0))
@@ -143,7 +143,7 @@ fn describe_run(row: &TraceRow, run: &TrajectoryRow, cursor_after: String) -> Fo
     }
 }
 
-/// A run by its id, or by the id of a trace with one run. A run is there when its trace is complete.
+/// Loads a run by its id, or by the id of a trace with one run. A run exists once its trace is complete.
 pub(super) fn load_live_run(store: &Store, id: &str) -> Result<ArchivedRun, ArchiveError> {
     let unknown = || ArchiveError::UnknownRun {
         id: id.chars().take(80).collect(),
@@ -176,7 +176,7 @@ fn read_trajectory(store: &Store, id: &str) -> Result<Option<Trajectory>, Archiv
     Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
 }
 
-/// Lines that cannot be parsed are left out, as on the page of a trace.
+/// Reads the verdicts on a run. Lines that cannot be parsed are left out, as on the page of a trace.
 fn read_verdicts(store: &Store, id: &str) -> Result<Vec<ArchivedVerdict>, ArchiveError> {
     let lines = store.verdict_lines(id).map_err(describe_store_error)?;
     let parse = |stored: &gradus_store::VerdictLine| {
@@ -186,7 +186,7 @@ fn read_verdicts(store: &Store, id: &str) -> Result<Vec<ArchivedVerdict>, Archiv
     Ok(lines.iter().filter_map(parse).collect())
 }
 
-/// Labels of people and programs on the run and its steps.
+/// Reads the labels of people and programs on the run and its steps.
 fn read_labels(store: &Store, trajectory: &Trajectory) -> Result<Vec<RunLabel>, ArchiveError> {
     let trace = store.trace_of_trajectory(&trajectory.trajectory_id).map_err(describe_store_error)?;
     let Some(trace) = trace else { return Ok(Vec::new()) };

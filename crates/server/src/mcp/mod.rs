@@ -1,5 +1,5 @@
-//! `/mcp`: the tools of `gradus-mcp` over streamable HTTP, for assistants. Access control, limits and the query pool are
-//! those of every other route; nothing is held between requests.
+//! `/mcp`: the tools of `gradus-mcp` over streamable HTTP, for assistants. Access control, limits and the query pool
+//! are those of every other route; nothing is held between requests.
 
 mod live_archive;
 mod live_groups;
@@ -29,16 +29,16 @@ use crate::state::{ServerState, write_lane};
 
 /// The path of the endpoint. Its route is written out, where a test finds all routes.
 pub(super) const MCP_PATH: &str = "/mcp";
-/// Bytes of a request. Calls are small. A body of this size is parsed in well under a millisecond, so that, unlike
-/// larger ones, it may be parsed on an async thread.
+/// Maximum size of a request. Calls are small. A body of this size is parsed in well under a millisecond, so that,
+/// unlike larger ones, it may be parsed on an async thread.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
 
 pub(super) fn build_mcp_routes() -> Router<Arc<ServerState>> {
     Router::new().route("/mcp", post(answer_mcp))
 }
 
-/// `POST /mcp`. Labels need `?labels=true` in the address beside the scope, so that an assistant with a key for
-/// everything does not write unless it was set up to.
+/// `POST /mcp`. Labels need `?labels=true` in the address in addition to the scope, so that an assistant with a
+/// powerful key writes only if it was set up to.
 async fn answer_mcp(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -66,8 +66,8 @@ async fn answer_mcp(
     Ok(response.map(Body::new))
 }
 
-/// Carries out calls in the query pool, in the turn of the caller. The protocol runs handlers in tasks of its own, so
-/// what is task-local elsewhere is kept here.
+/// Runs calls in the query pool, in the turn of the caller. The protocol runs handlers in tasks of its own, so values
+/// that are task-local elsewhere are fields here.
 struct StoreToolRunner {
     server: Arc<ServerState>,
     caller: RequestCaller,
@@ -87,7 +87,7 @@ impl ToolRunner for StoreToolRunner {
         let server = Arc::clone(&self.server);
         let working = async move {
             if call.is_write() {
-                // As other annotations, labels do not wait for queries.
+                // Like other annotations, labels do not wait for queries.
                 let done = tokio::task::spawn_blocking(move || call.perform(&archive)).await;
                 return done.unwrap_or_else(|_| Err(not_performed("the label could not be stored".to_owned())));
             }

@@ -5,7 +5,7 @@ use gradus_store::StoreError;
 
 use crate::http_error::ApiError;
 
-/// As the API reports them.
+/// Converts an error of the store, with the message of the API.
 pub(super) fn describe_store_error(error: StoreError) -> ArchiveError {
     ArchiveError::Refused { reason: ApiError::from(error).message().to_owned() }
 }

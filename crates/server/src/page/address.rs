@@ -22,7 +22,7 @@ impl PageUrl {
         PageUrl { path: path.into(), ..PageUrl::default() }
     }
 
-    /// Adds a parameter. None and the empty string add nothing: an absent filter leaves no trace in the URL.
+    /// Adds a parameter. None and the empty string add nothing, so that an absent filter is not in the URL.
     pub(super) fn with(mut self, name: &'static str, value: Option<&str>) -> PageUrl {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             self.pairs.push((name, value.to_owned()));
@@ -30,7 +30,7 @@ impl PageUrl {
         self
     }
 
-    /// A copy with this parameter set anew, or removed for `None`.
+    /// Returns a copy with this parameter replaced, or removed for `None`.
     pub(super) fn with_replaced(&self, name: &'static str, value: Option<&str>) -> PageUrl {
         let mut other = self.clone();
         other.pairs.retain(|(known, _)| *known != name);
@@ -81,7 +81,7 @@ pub(super) fn own_path(given: Option<&str>) -> Option<&str> {
     })
 }
 
-/// The element id of a step's section, or of the verdicts on the whole trajectory.
+/// Formats the element id of a step's section, or of the verdicts on the whole trajectory.
 pub(super) fn format_step_anchor(step: Option<u32>) -> String {
     step.map_or_else(|| "whole".to_owned(), |step| format!("step-{step}"))
 }

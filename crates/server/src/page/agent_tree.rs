@@ -11,9 +11,9 @@ use super::display_text::format_duration;
 use super::loaded_trace::TrajectoryListEntry;
 use super::time_bar::TimeScale;
 
-/// Trajectories in the tree.
+/// Maximum number of trajectories in the tree.
 const MAX_AGENTS: usize = 50;
-/// Deeper agents are not indented further.
+/// Maximum indentation. Deeper agents are not indented further.
 const MAX_DEPTH: usize = 6;
 
 /// A link to one trajectory of the trace.
@@ -33,7 +33,7 @@ pub(super) struct AgentLink {
     parent_step: Option<u32>,
 }
 
-/// An agent, beside the step that started it.
+/// An agent, as shown at the step that started it.
 pub(super) struct StartedAgent {
     pub(super) href: String,
     pub(super) title: String,
@@ -53,7 +53,7 @@ impl AgentLink {
     }
 }
 
-/// Agents below the one that started them, in order of time. Empty for a single one: there is nothing to choose.
+/// Builds the tree: agents below the one that started them, in order of time. Empty for a single agent.
 pub(super) fn build_agent_tree(trace: &str, all: &[TrajectoryListEntry], chosen: &str) -> Vec<AgentLink> {
     if all.len() < 2 {
         return Vec::new();
@@ -84,8 +84,8 @@ pub(super) fn build_agent_tree(trace: &str, all: &[TrajectoryListEntry], chosen:
         .collect()
 }
 
-/// Positions with depths, parents before their children. A parent that is not in the list makes a root; agents that
-/// name each other as parents are listed at the end. Iterative, since the depth is up to the sender.
+/// Returns positions with depths, parents before their children. A parent that is not in the list makes a root;
+/// agents that name each other as parents are listed at the end. Iterative, since the depth is up to the sender.
 fn order_agents(all: &[TrajectoryListEntry]) -> Vec<(usize, usize)> {
     let position = |id: &str| all.iter().position(|one| one.id == id);
     let parents: Vec<Option<usize>> = all.iter().map(|one| one.parent.as_deref().and_then(position)).collect();

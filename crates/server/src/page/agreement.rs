@@ -27,14 +27,15 @@ use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, inter
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
-/// Labels that the review page computes agreement from. Fewer than here, because that page is loaded after every label.
+/// Maximum number of labels that the review page computes agreement from. Fewer than here, because that page is
+/// loaded after every label.
 pub(super) const FEW: usize = 2_000;
-/// Labels that are read, latest first.
+/// Maximum number of labels that are read, latest first.
 const MAX_LABELS: usize = 10_000;
-/// Disagreements in the list.
+/// Maximum number of disagreements in the list.
 const MAX_LISTED: usize = 50;
-/// Labels outside of the rubric that get a row of their own in the confusion matrix. The API accepts any label, so
-/// there may be thousands.
+/// Maximum number of labels outside of the rubric with a row of their own in the confusion matrix. The API accepts
+/// any label, so there may be thousands.
 const MAX_UNKNOWN: usize = 8;
 /// Title of the row and the column for all remaining labels.
 const OTHER: &str = "other";
@@ -49,7 +50,7 @@ pub(super) struct AgreementQuery {
 /// Agreement on one evaluator, formatted.
 pub(super) struct DimensionAgreement {
     pub(super) title: String,
-    /// Cohen's kappa with its 95 % interval. None if either side gave one label only: then it is undefined.
+    /// Cohen's kappa with its 95 % interval. None if either side gave one label only, so that kappa is undefined.
     pub(super) kappa: Option<String>,
     pub(super) interval: Option<String>,
     /// Why there is no kappa; empty if there is one.
@@ -105,7 +106,7 @@ pub(super) async fn render_agreement_page(
     render::render_page(&server, move |server| build_agreement_page(server, project.as_deref(), &headers)).await
 }
 
-/// `project` none means all projects.
+/// Builds the page. Without `project`, labels of all projects count.
 fn build_agreement_page(
     server: &ServerState,
     project: Option<&str>,
@@ -133,7 +134,7 @@ fn build_agreement_page(
     })
 }
 
-/// Groups labels by evaluator. Labels without a verdict to compare with are ignored.
+/// Computes the agreement on each evaluator. Labels without a verdict to compare with are ignored.
 pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
     let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.judge_label.is_some() && row.label != UNDECIDED) {
@@ -191,8 +192,8 @@ impl DimensionAgreement {
     }
 }
 
-/// The identifier of a person: the key's name where there are keys. The displayed author is chosen freely and may be
-/// anybody's name.
+/// Returns the identifier of a person: the key's name where there are keys. The displayed author is chosen freely and
+/// may be anybody's name.
 pub(super) fn identify_labeler(row: &LabelRow) -> &str {
     if row.identifier.is_empty() { &row.author } else { &row.identifier }
 }
@@ -236,7 +237,7 @@ pub(super) fn build_confusion_matrix(
     (shown, table)
 }
 
-/// Kappa ranges from -1 to 1; 0 is the agreement expected by chance.
+/// Draws kappa by evaluator. It ranges from -1 to 1; 0 is the agreement expected by chance.
 fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     let bars: Vec<IntervalBar> = dimensions
         .iter()
@@ -256,7 +257,7 @@ fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     )
 }
 
-/// Rows come latest first from the store and stay in that order.
+/// Lists the disagreements. The store returns rows latest first, and they stay in that order.
 fn list_disagreements(
     settings: &ReloadableSettings,
     speakers: &KeyNameSet,

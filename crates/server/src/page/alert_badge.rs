@@ -1,7 +1,7 @@
 //! The badge in the navigation of every page while an alert fires.
 //!
-//! Pages build their frame from the headers of the request, so the number travels as a header that this layer sets. A
-//! value that the client sent is replaced.
+//! Pages build their frame from the headers of the request, so this layer passes the number as a header. A value from
+//! the client is replaced.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) async fn mark_firing(State(server): State<Arc<ServerState>>, mut requ
     next.run(request).await
 }
 
-/// 0 for requests that did not pass the layer, as those for error pages.
+/// Reads the number; 0 for requests that did not pass the layer, as those for error pages.
 pub(super) fn read_firing_count(headers: &HeaderMap) -> usize {
     headers.get(FIRING_HEADER).and_then(|count| count.to_str().ok()?.parse().ok()).unwrap_or(0)
 }

@@ -8,7 +8,7 @@ use crate::http_error::ApiError;
 use crate::project_pattern;
 use crate::state::ServerState;
 
-/// Notices that are read for the times in which alerts fired, the latest ones.
+/// Maximum number of notices that are read for the times in which alerts fired; the latest ones.
 const MAX_NOTICES: usize = 500;
 
 /// The alerts that watch evaluators.
@@ -25,7 +25,8 @@ pub(super) struct ChartAlert {
 }
 
 impl ChartAlerts {
-    /// An alert that fires now has its time in its state; one that is over, in the notice that said so.
+    /// Loads alerts with their firing times: from the state while an alert fires, and from its notice once it is
+    /// resolved.
     pub(super) fn load(server: &ServerState) -> Result<ChartAlerts, ApiError> {
         let catalog = server.alerts.catalog();
         let is_needed = catalog.rules().any(|rule| matches!(rule.condition.subject, AlertMetric::Evaluator { .. }));
@@ -54,7 +55,8 @@ impl ChartAlerts {
         Ok(ChartAlerts(all))
     }
 
-    /// Alerts on an evaluator that apply to the selected project. Without a project only those for all projects apply.
+    /// Finds the alerts on an evaluator that apply to the selected project. Without a project only those for all
+    /// projects apply.
     pub(super) fn find<'a>(
         &'a self,
         evaluator: &'a str,

@@ -22,7 +22,7 @@ use crate::caller::RequestCaller;
 use crate::state::ServerState;
 use gradus_report::html::text;
 
-/// Conditions that the form offers.
+/// Example conditions that the form offers.
 const EXAMPLES: [&str; 7] = [
     "thought_to_tool < 0.8 over 1h, at least 30 steps",
     "call_validity < 0.95 over 1h, at least 30 steps",
@@ -39,7 +39,7 @@ const EXAMPLES: [&str; 7] = [
 struct AlertFormPage {
     frame: PageLayout,
     given: AlertForm,
-    /// Scheme and host of the stored targets, which stay if the field is left empty.
+    /// Scheme and host of the stored targets, which are kept if the field is left empty.
     webhook_now: Option<String>,
     slack_now: Option<String>,
     examples: [&'static str; 7],
@@ -72,7 +72,7 @@ pub(super) struct AlertEditQuery {
     rule: String,
 }
 
-/// Body of the forms that are a button beside a rule.
+/// Body of the forms that are a single button for a rule.
 #[derive(Deserialize)]
 pub(super) struct AlertActionForm {
     rule: String,
@@ -81,7 +81,7 @@ pub(super) struct AlertActionForm {
     mute: String,
 }
 
-/// `None` for a field that was left empty.
+/// Returns the trimmed text; `None` for an empty field.
 fn filled(text: &str) -> Option<String> {
     Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
@@ -108,7 +108,7 @@ impl AlertForm {
         }
     }
 
-    /// An address that is left empty stays as it was: the page does not show it, so nobody can send it back.
+    /// Converts the form. An empty address field keeps the stored address, which the page does not show.
     fn to_rule(&self, before: Option<&StoredAlertRule>) -> StoredAlertRule {
         let address = |given: &str, is_removed: &str, before: Option<&String>| {
             filled(given).or_else(|| before.filter(|_| is_removed != "on").cloned())
@@ -158,7 +158,8 @@ pub(super) async fn render_alert_form(
     Ok(render::respond_with_page(&AlertFormPage::new(&headers, given, Some(&stored), None)))
 }
 
-/// `POST /alerts`: stores a rule. A rule that cannot be stored shows the form again, with what was typed and why.
+/// `POST /alerts`: stores a rule. If the rule cannot be stored, the form is shown again with the input and the
+/// reason.
 pub(super) async fn submit_alert_rule(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -210,7 +211,7 @@ pub(super) async fn submit_alert_mute(
     Ok(see_alerts())
 }
 
-/// `POST /alerts/test`: sends a test notice and shows the page with what came of it.
+/// `POST /alerts/test`: sends a test notice and shows the page with its results.
 pub(super) async fn submit_alert_test(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -238,7 +239,7 @@ pub(super) async fn export_alerts(State(server): State<Arc<ServerState>>) -> Res
     (headers, alert_changes::export_stored_rules(&server)).into_response()
 }
 
-/// 303, so that reloading the page repeats nothing.
+/// Redirects with 303, so that reloading the page repeats nothing.
 fn see_alerts() -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/alerts"));

@@ -23,9 +23,9 @@ use crate::state::ServerState;
 use gradus_report::html::number::{format_count, format_counted_noun, format_minute};
 use gradus_report::html::text;
 
-/// Latest notices on the page. The API pages through all of them.
+/// Maximum number of notices on the page; the latest. The API pages through all of them.
 const MAX_EVENTS: usize = 100;
-/// Names of unseen tools in one row.
+/// Maximum number of unseen tools in one row.
 const MAX_TOOLS: usize = 20;
 
 #[derive(Template)]
@@ -51,7 +51,7 @@ struct UnusableAlertRow {
     edit: Option<String>,
 }
 
-/// Who is notified, and why that fails.
+/// A target of notices, and why delivery to it fails.
 struct AlertTargetView {
     name: String,
     failure: Option<String>,
@@ -86,7 +86,8 @@ struct AlertMeasurementView {
 }
 
 impl AlertMeasurementView {
-    /// `reading` is none before the first measurement after a start: measurements are kept in memory only.
+    /// Formats a measurement. `reading` is none before the first measurement after a start: measurements are in
+    /// memory only.
     fn for_rule(rule: &AlertRule, reading: Option<LatestAlertMeasurement>) -> AlertMeasurementView {
         let only = |of: &str| AlertMeasurementView { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
         let Some(reading) = reading else { return only("not evaluated yet") };
@@ -135,10 +136,10 @@ struct AlertEventRow {
     examples: Vec<(String, String)>,
 }
 
-/// What came of something that somebody asked for.
+/// The result of an action, such as a test notice.
 pub(super) struct AlertMessage {
     pub(super) title: String,
-    /// Whether it went well, and words.
+    /// Whether the step succeeded, and a description.
     pub(super) lines: Vec<(bool, String)>,
 }
 
@@ -242,14 +243,14 @@ impl AlertTargetView {
     }
 }
 
-/// Tools that were not called in the window before.
+/// Lists the tools that were not called in the window before.
 fn list_unseen_tools(notice: &Json) -> Vec<String> {
     let names = notice["unseen"].as_array().into_iter().flatten().filter_map(Json::as_str);
     names.take(MAX_TOOLS).map(text::format_display_line).collect()
 }
 
-/// URLs and summaries of the examples. Those whose trace id is not hexadecimal get no link: the id would be part of a
-/// path.
+/// Lists URLs and summaries of the examples. Those whose trace id is not hexadecimal get no link: the id would be
+/// part of a path.
 fn list_example_links(notice: &Json) -> Vec<(String, String)> {
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;

@@ -62,7 +62,7 @@ pub(super) fn icon_url() -> &'static str {
     &ICON.address
 }
 
-/// `GET /assets/{name}`. A name with another digest is not found: that page was made by another version.
+/// `GET /assets/{name}`. A name with another digest is not found, since it comes from a page of another version.
 pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
     let known = [&*STYLE, &*SCRIPT, &*ICON];
     let Some(asset) = known.into_iter().find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()))
@@ -76,7 +76,7 @@ pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
     (headers, asset.text.as_str()).into_response()
 }
 
-/// What a browser loads beside a page.
+/// Returns the texts of all static files.
 #[cfg(test)]
 pub(super) fn list_asset_texts() -> [&'static str; 3] {
     [&STYLE.text, &SCRIPT.text, &ICON.text]

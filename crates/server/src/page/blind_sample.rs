@@ -1,6 +1,6 @@
-//! A random sample of verdicts for labelling, without the verdicts. The sample is an order of the verdicts that one judge
-//! gave up to a moment on trajectories that began before it, so that everybody labels the same cases, and everybody can
-//! continue later.
+//! A random sample of verdicts for labelling, without the verdicts. The sample is an order of the verdicts that one
+//! judge gave before a cutoff time on trajectories that began before it, so that everybody labels the same cases and
+//! can continue later.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::signature;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339;
 
-/// Labels that are searched for those of a sample, the latest ones.
+/// Maximum number of labels that are searched for those of a sample; the latest ones.
 pub(super) const MAX_SAMPLE_LABELS: usize = 10_000;
-/// The label of somebody who cannot decide.
+/// The label of a person who cannot decide.
 pub(super) const UNDECIDED: &str = "undecided";
 
 /// Identifies a sample of the verdicts of an evaluator. Its text is in addresses and forms: `uniform-0-1763370000`.
@@ -49,7 +49,7 @@ impl FromStr for SampleDraw {
             _ => return Err(()),
         };
         let seed = parts.next().and_then(|seed| seed.parse().ok()).ok_or(())?;
-        // Nanoseconds must fit.
+        // The time in nanoseconds must fit in an `i64`.
         let until_s = parts.next().and_then(|until| until.parse().ok()).filter(|until| (0..1 << 33).contains(until));
         Ok(SampleDraw { sampling, seed, until_s: until_s.ok_or(())? })
     }
@@ -62,19 +62,19 @@ fn sampling_name(sampling: LabelSampling) -> &'static str {
     }
 }
 
-/// The draw that a label is from; `None` for labels that were not drawn.
+/// Reads the draw of a label; `None` for labels outside of a sample.
 fn read_label_draw(row: &LabelRow) -> Option<SampleDraw> {
     let (metadata, _) = signature::split_signed_metadata(&row.metadata);
     metadata.get("sample")?.get("draw")?.as_str()?.parse().ok()
 }
 
-/// The project of a draw; empty for all projects.
+/// Reads the project of a draw; empty for all projects.
 fn read_label_project(row: &LabelRow) -> Option<String> {
     let (metadata, _) = signature::split_signed_metadata(&row.metadata);
     Some(metadata.get("sample")?.get("project")?.as_str()?.to_owned())
 }
 
-/// The draw that was labelled last, so that people continue it; else a new one that ends now.
+/// Returns the draw that was labelled last, so that people continue it; else a new one with the cutoff time now.
 pub(super) fn continue_or_begin(
     labels: &[LabelRow],
     evaluator: &str,
@@ -116,7 +116,7 @@ impl BlindSample {
             return Err(ApiError::bad_request("draw: it ends in the future"));
         }
         let until_ns = draw.until_s.saturating_mul(1_000_000_000);
-        // Trajectories that began later would push older ones out of what is examined.
+        // Trajectories that began later would displace older ones in the bounded query.
         let filter =
             MetricFilter { project: project.map(str::to_owned), to_ns: Some(until_ns), ..MetricFilter::default() };
         let (mut rows, mut digest, mut population) =
@@ -161,14 +161,14 @@ impl BlindSample {
         self.draw
     }
 
-    /// Cases that this person has labelled as part of this sample.
+    /// Returns the cases that this person has labelled in this sample.
     pub(super) fn labelled_by(&self, labels: &[LabelRow], identifier: &str) -> HashSet<(String, Option<u32>)> {
         let own = labels.iter().filter(|row| row.identifier == identifier && row.evaluator == self.evaluator.name);
         let own = own.filter(|row| read_label_draw(row) == Some(self.draw));
         own.map(|row| (row.trajectory_id.clone(), row.step)).collect()
     }
 
-    /// The position in the draw of the first case from `from` on that is not among `labelled`.
+    /// Returns the position of the first case from `from` on that is not in `labelled`.
     pub(super) fn next_position(&self, labelled: &HashSet<(String, Option<u32>)>, from: usize) -> Option<usize> {
         let is_open = |position: &usize| {
             let row = &self.rows[self.order.order()[*position]];
@@ -177,7 +177,7 @@ impl BlindSample {
         (from..self.len()).find(is_open)
     }
 
-    /// The case at a position of the draw.
+    /// Returns the case at a position of the draw.
     pub(super) fn item_at(&self, position: usize) -> Option<ReviewItem> {
         let row = &self.rows[*self.order.order().get(position)?];
         let place = ReviewPlace {
@@ -189,13 +189,13 @@ impl BlindSample {
         Some(ReviewItem { place, trajectory_id: row.trajectory_id.clone(), trace_id: row.trace_id })
     }
 
-    /// The position of a case in the draw.
+    /// Finds the position of a case in the draw.
     pub(super) fn find_position(&self, trajectory_id: &str, step: Option<u32>) -> Option<usize> {
         let is_it = |at: &usize| self.rows[*at].trajectory_id == trajectory_id && self.rows[*at].step == step;
         self.order.order().iter().position(is_it)
     }
 
-    /// How a case was drawn, for its label: with it, `gradus judge calibrate` needs nothing else.
+    /// Describes how a case was drawn, for the metadata of its label. `gradus judge calibrate` needs nothing else.
     pub(super) fn describe_case(&self, position: usize, is_blind: bool) -> serde_json::Value {
         let mut by_label: BTreeMap<&str, u64> = BTreeMap::new();
         for case in &self.population.cases {
@@ -208,7 +208,7 @@ impl BlindSample {
             "until": format_rfc3339(self.draw.until_s.saturating_mul(1_000_000_000)),
             "project": self.project,
             "position": position,
-            // Of being among the cases up to this one. It grows with every further label.
+            // The probability of being among the cases up to this one. It grows with every further label.
             "probability": self.order.probabilities(position + 1).last(),
             "is_blind": is_blind,
             "labels": self.evaluator.labels,

@@ -1,4 +1,4 @@
-//! Download of what a trial on many cases found, as JSON lines or CSV.
+//! Download of the results of a trial on many cases, as JSON lines or CSV.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn write_results(plan: &BulkTrialPlan, record: &BulkTrialRecord, people: &CaseLa
     writer.into_inner().unwrap_or_default()
 }
 
-/// The fields of a case, in the order of the columns. A case that was not asked has no outcome.
+/// Returns the fields of a case, in the order of the columns. A case that was not asked has no outcome.
 fn describe_case(
     plan: &BulkTrialPlan,
     case: &BulkTrialCase,

@@ -14,14 +14,14 @@ use crate::bulk_trial::{BulkTrialFolder, BulkTrialPlan, BulkTrialSelection, Bulk
 use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 
-/// Earlier trials that are listed.
+/// Maximum number of earlier trials in the list.
 const MAX_LISTED: usize = 10;
-/// What the form proposes.
+/// Default values of the form.
 const DEFAULT_TRACES: usize = 50;
 const DEFAULT_CALLS: u64 = 200;
 const DEFAULT_USD: &str = "1.00";
 
-/// What was filled in, if the trial could not be planned.
+/// The submitted fields, passed back in the URL when the trial could not be planned.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct BulkTrialQuery {
@@ -33,7 +33,7 @@ pub(super) struct BulkTrialQuery {
 }
 
 impl BulkTrialQuery {
-    /// For the address of the form with the same content.
+    /// Adds the fields to a URL that reopens the form with the same content.
     pub(super) fn add_to(&self, url: PageUrl) -> PageUrl {
         url.with("bulk_project", self.bulk_project.as_deref())
             .with("cases", self.cases.as_deref())
@@ -51,7 +51,7 @@ pub(super) struct BulkTrialForm {
     pub(super) traces: String,
     pub(super) max_calls: String,
     pub(super) max_usd: String,
-    /// Whether the price of some judge is not known: dollars cannot be limited there.
+    /// Whether a judge has no known price, so that a dollar limit cannot apply to it.
     pub(super) lacks_price: bool,
     pub(super) earlier: Vec<BulkTrialRow>,
 }
@@ -65,7 +65,7 @@ pub(super) struct BulkTrialRow {
 }
 
 impl BulkTrialForm {
-    /// Also returns the text of the trial `from`.
+    /// Loads the form. Also returns the rubric text that the earlier trial `from` used.
     pub(super) async fn load(
         server: &Arc<ServerState>,
         rubric: &str,
@@ -123,12 +123,12 @@ impl BulkTrialRow {
     }
 }
 
-/// One word for the list.
+/// Returns one word for the list.
 pub(super) fn describe_status(status: BulkTrialStatus, is_running: bool) -> &'static str {
     match (status, is_running) {
         (_, true) => "running",
         (BulkTrialStatus::Planned, _) => "planned",
-        // Its task is gone: the server was restarted.
+        // No task runs it, so the server was restarted.
         (BulkTrialStatus::Running, false) => "interrupted",
         (BulkTrialStatus::Finished, _) => "finished",
         (BulkTrialStatus::Stopped, _) => "stopped",

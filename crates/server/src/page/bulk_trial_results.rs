@@ -1,4 +1,4 @@
-//! What a trial on many cases found: agreement with people before and after, and the verdicts that changed.
+//! Results of a trial on many cases: agreement with people before and after, and the verdicts that changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,14 +14,14 @@ use super::blind_sample::{MAX_SAMPLE_LABELS, UNDECIDED};
 use super::loaded_trace;
 use crate::bulk_trial::{BulkTrialCase, BulkTrialPlan, BulkTrialRecord};
 
-/// Changed verdicts in the list. The download has all of them.
+/// Maximum number of changed verdicts in the list. The download has all of them.
 const MAX_LISTED: usize = 100;
 
 /// Labels of people on the cases of a trial, by trajectory and step.
 pub(super) struct CaseLabels(HashMap<(String, Option<u32>), Vec<LabelRow>>);
 
 impl CaseLabels {
-    /// The labels as they are now.
+    /// Loads the present labels.
     pub(super) fn load(store: &Store, plan: &BulkTrialPlan) -> Result<CaseLabels, StoreError> {
         let mut by_case: HashMap<(String, Option<u32>), Vec<LabelRow>> = HashMap::new();
         for label in store.labels(Some(&plan.project), MAX_SAMPLE_LABELS)? {
@@ -45,7 +45,7 @@ pub(super) struct BulkTrialResults {
     pub(super) failure: Option<String>,
     /// Agreement with people: the present rubric first, then the tried one. Empty without labels.
     pub(super) agreement: Vec<DimensionAgreement>,
-    /// What the changes mean where people labelled: `3 verdicts agree now that did not before, 1 no longer does`.
+    /// The effect of the changes on labelled cases: `3 verdicts agree now that did not before, 1 no longer does`.
     pub(super) label_changes: Option<String>,
     /// Labels of the present rubric in rows, of the tried one in columns.
     pub(super) labels: Vec<String>,
@@ -55,17 +55,17 @@ pub(super) struct BulkTrialResults {
     pub(super) changes: Vec<ChangedVerdict>,
     /// Whether the list has only some of them.
     pub(super) is_cut: bool,
-    /// Notes on what the comparison rests on.
+    /// Notes on the data of the comparison.
     pub(super) notes: Vec<String>,
 }
 
-/// A verdict that the tried rubric gives otherwise.
+/// A verdict that differs under the tried rubric.
 pub(super) struct ChangedVerdict {
     pub(super) href: String,
     pub(super) what: String,
     pub(super) before: String,
     pub(super) after: String,
-    /// What people say; empty if nobody does.
+    /// Labels of people; empty without any.
     pub(super) people: String,
     /// `pass` if people agree with the new verdict, `fail` if they agreed with the old one.
     pub(super) class: &'static str,
@@ -89,7 +89,7 @@ impl BulkTrialResults {
         let mut changes: Vec<ChangedVerdict> =
             judged.iter().filter(|one| one.is_changed()).map(|one| one.describe_change(people)).collect();
         let is_cut = changes.len() > MAX_LISTED;
-        // What people can decide about comes first.
+        // Labelled cases come first.
         changes.sort_by_key(|change| change.people.is_empty());
         changes.truncate(MAX_LISTED);
         Some(BulkTrialResults {
@@ -171,7 +171,7 @@ fn first_failure(record: &BulkTrialRecord) -> Option<String> {
     reasons.first().map(|reason| text::format_display_line(reason))
 }
 
-/// The table from old to new labels, and how many differ.
+/// Returns the table from old to new labels, and how many differ.
 #[allow(clippy::type_complexity, reason = "the table as `build_confusion_matrix` gives it")]
 fn compare_verdicts(
     order: &[String],
@@ -187,8 +187,8 @@ fn compare_verdicts(
     (labels, table, (!pairs.is_empty()).then_some(counted))
 }
 
-/// Agreement of both rubrics with people, over the same cases: those with a label and a verdict of both. Without verdicts
-/// of the present rubric, of the tried one alone.
+/// Computes the agreement of both rubrics with people, over the same cases: those with a label and a verdict of both.
+/// Without verdicts of the present rubric, of the tried one alone.
 fn compare_with_people(
     order: &[String],
     judged: &[JudgedTrialCase<'_>],
@@ -219,7 +219,7 @@ fn compare_with_people(
     [of("Present rubric", &before), of("Tried rubric", &after)].into_iter().flatten().collect()
 }
 
-/// How many labels each rubric has right that the other has not.
+/// Describes how many labels each rubric matches that the other does not.
 fn describe_label_changes(judged: &[JudgedTrialCase<'_>], people: &CaseLabels) -> Option<String> {
     let (mut gained, mut lost, mut labelled) = (0_u64, 0_u64, 0_u64);
     for one in judged {
@@ -240,7 +240,7 @@ fn describe_label_changes(judged: &[JudgedTrialCase<'_>], people: &CaseLabels) -
     })
 }
 
-/// What the reader must know about the present verdicts.
+/// Lists notes on the present verdicts that the comparison rests on.
 fn describe_basis(plan: &BulkTrialPlan, judged: &[JudgedTrialCase<'_>]) -> Vec<String> {
     let missing = judged.iter().filter(|one| one.case.present.is_none()).count() as u64;
     let present = || judged.iter().filter_map(|one| one.case.present.as_ref());

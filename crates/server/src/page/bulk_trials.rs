@@ -1,4 +1,4 @@
-//! Trials of a rubric on many cases: plan, run, cancel, continue, and what they found.
+//! Trials of a rubric on many cases: plan, run, cancel, continue, and results.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ use crate::http_error::{ApiError, blocking_large, run_store_query};
 use crate::rubric_trials::RubricTrial;
 use crate::state::ServerState;
 
-/// Traces of one trial.
+/// Maximum number of traces in one trial.
 const MAX_TRACES: usize = 1_000;
-/// Limits that the form accepts.
+/// Maximum limits that the form accepts.
 const MAX_CALLS: u64 = 100_000;
 const MAX_USD: f64 = 10_000.0;
 
@@ -47,8 +47,8 @@ struct BulkTrialPlanForm {
     project: String,
 }
 
-/// `POST /rubrics/{rubric}/trials`: plans a trial and shows the plan. If it cannot be planned, the page of the rubric says
-/// why, with everything that was filled in.
+/// `POST /rubrics/{rubric}/trials`: plans a trial and shows the plan. If it cannot be planned, the page of the rubric
+/// says why, with everything that was filled in.
 pub(super) async fn submit_bulk_plan(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -91,7 +91,7 @@ enum BulkTrialFormError {
     Dollars,
 }
 
-/// Checks the form.
+/// Checks the form and converts it to a request.
 fn read_request(
     present: &Rubric,
     text: &str,
@@ -153,7 +153,7 @@ struct BulkTrialPage {
     /// URL of this page.
     here: String,
     facts: Vec<(&'static str, String)>,
-    /// What running it asks and costs.
+    /// The questions and the cost of the trial, in words.
     cost: String,
     /// The rubric that is tried.
     source: String,
@@ -166,7 +166,7 @@ struct BulkTrialPage {
     results: Option<BulkTrialResults>,
 }
 
-/// How far a trial is. Also a fragment, which the script loads again while the trial runs.
+/// The progress of a trial. Also a fragment, which the script loads again while the trial runs.
 #[derive(Template)]
 #[template(path = "bulk_trial_progress.html")]
 struct BulkTrialProgress {
@@ -205,7 +205,7 @@ impl BulkTrialProgress {
     }
 }
 
-/// Address of a trial. 404 for unknown ones.
+/// Path parameters of a trial: rubric name and trial id.
 type TrialPath = Path<(String, String)>;
 
 fn load_folder(server: &ServerState, name: &str, id: &str) -> Result<(BulkTrialFolder, BulkTrialPlan), ApiError> {
@@ -224,7 +224,7 @@ fn unreadable(error: impl std::fmt::Display) -> ApiError {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct BulkTrialPageQuery {
-    /// Id in the cache of trials of why it could not be started. The message itself is not in the address, since
+    /// Id of the cached reason why the trial could not be started. The message itself is not in the URL, since
     /// anybody could make such a link.
     trial: Option<String>,
 }
@@ -289,7 +289,7 @@ fn describe_plan(plan: &BulkTrialPlan) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What is asked, what it should cost, and what it may cost.
+/// Describes the number of questions, the estimated cost and the limits.
 fn describe_cost(plan: &BulkTrialPlan) -> String {
     let estimate = &plan.estimate;
     let cached = match estimate.cached {

@@ -1,5 +1,5 @@
-//! Comparison of two runs of `gradus eval`, or of two versions, models or agents in live traffic: verdicts by dimension,
-//! and the tasks that changed.
+//! Comparison of two runs of `gradus eval`, or of two versions, models or agents in live traffic: verdicts by
+//! dimension, and the tasks that changed.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) struct RunComparisonQuery {
 }
 
 impl RunComparisonQuery {
-    /// What of live traffic is compared. `None` for runs of `gradus eval`.
+    /// Returns the selection of live traffic; `None` for runs of `gradus eval`.
     fn live_selection(&self) -> Option<VersionListQuery> {
         self.by.as_deref().filter(|by| !by.is_empty())?;
         let choice = VersionListQuery {
@@ -124,7 +124,7 @@ pub(super) async fn render_comparison_page(
     render::cached_large(&server, asked, move |server| build_comparison_page(server, &choice, frame)).await
 }
 
-/// What a comparison is about, and where its runs are.
+/// The compared runs or live traffic, for building URLs.
 struct ComparedSubject<'c> {
     server: &'c ServerState,
     choice: &'c RunComparisonQuery,
@@ -132,7 +132,7 @@ struct ComparedSubject<'c> {
 }
 
 impl ComparedSubject<'_> {
-    /// URL of a trajectory of one of the versions.
+    /// Returns the URL of a trajectory of one of the versions.
     fn trajectory_href(&self, run_id: &str, trajectory: &str) -> Result<String, ApiError> {
         match &self.live {
             // Retention may have deleted it since.
@@ -141,7 +141,7 @@ impl ComparedSubject<'_> {
         }
     }
 
-    /// URL of both runs of a task side by side.
+    /// Returns the URL of both runs of a task side by side.
     fn steps_href(&self, runs: [&str; 2], trajectories: [&str; 2]) -> String {
         let url =
             PageUrl::from_path("/compare/steps").with("a", Some(trajectories[0])).with("b", Some(trajectories[1]));
@@ -160,7 +160,7 @@ impl ComparedSubject<'_> {
         self.choice.project.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The address of this comparison under another path, perhaps in the other direction.
+    /// Returns the URL of this comparison under another path, optionally in the other direction.
     fn to_url(&self, path: &str, is_swapped: bool) -> PageUrl {
         let (a, b) = match is_swapped {
             true => (&self.choice.b, &self.choice.a),

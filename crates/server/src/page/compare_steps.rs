@@ -1,4 +1,4 @@
-//! Two runs of one task side by side: the same calls stand in the same row, and what differs is marked.
+//! Two runs of one task side by side: the same calls are in the same row, and differences are marked.
 
 use std::sync::Arc;
 
@@ -23,11 +23,12 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::step_comparison::{ComparedRun, StepComparison, StepPair};
 
-/// Rows of the page; the rest is counted.
+/// Maximum number of rows on the page; the rest is counted.
 const MAX_ROWS: usize = 200;
-/// Characters of a thought, of arguments and of a result in a cell. The page of the run has all of it.
+/// Maximum number of characters of a thought, of arguments and of a result in a cell. The page of the run shows all
+/// of it.
 const MAX_CELL_CHARS: usize = 400;
-/// Arguments that are named as different.
+/// Maximum number of arguments that are named as different.
 const MAX_DIFFERENT_KEYS: usize = 8;
 
 /// Parameters of `/compare/steps`.
@@ -40,7 +41,7 @@ pub(super) struct StepComparisonQuery {
     /// Runs of `gradus eval` that judged them; without these, the store has them.
     run_a: Option<String>,
     run_b: Option<String>,
-    /// What was compared, for the way back.
+    /// The comparison to return to.
     by: Option<String>,
     name_a: Option<String>,
     name_b: Option<String>,
@@ -74,10 +75,10 @@ struct ComparedSide {
     flags: Vec<StepFlag>,
 }
 
-/// Two steps beside each other.
+/// A pair of aligned steps.
 struct ComparedStepRow {
     class: &'static str,
-    /// What differs, in words.
+    /// The difference in words.
     difference: Option<String>,
     cells: [Option<ComparedStepCell>; 2],
 }
@@ -156,7 +157,7 @@ fn build_step_comparison(
 }
 
 impl StepComparisonQuery {
-    /// The same comparison as JSON.
+    /// Returns the URL of the same comparison in the API.
     fn api_url(&self) -> String {
         PageUrl::from_path("/api/v1/compare/steps")
             .with("a", Some(&self.a))
@@ -166,7 +167,7 @@ impl StepComparisonQuery {
             .to_string()
     }
 
-    /// The comparison that listed the task.
+    /// Returns the URL of the comparison that listed the task.
     fn back_url(&self) -> String {
         let project = self.project.as_deref();
         let url = match self.by.as_deref() {
@@ -180,7 +181,7 @@ impl StepComparisonQuery {
     }
 }
 
-/// URL of a run, or of one of its steps.
+/// Builds the URL of a run, or of one of its steps.
 fn build_run_url(server: &ServerState, side: &ComparedRun, step: Option<u32>) -> Result<String, ApiError> {
     let id = &side.trajectory.trajectory_id;
     Ok(match &side.run {
@@ -262,7 +263,7 @@ impl ComparedStepRow {
     }
 }
 
-/// Names of the arguments that differ, up to a bound. `None` without any.
+/// Lists the names of different arguments, up to a bound. `None` without any.
 fn describe_different_keys(keys: &[String]) -> Option<String> {
     let more = keys.len().saturating_sub(MAX_DIFFERENT_KEYS);
     let named: Vec<String> = keys.iter().take(MAX_DIFFERENT_KEYS).map(|key| text::format_display_line(key)).collect();
@@ -270,7 +271,7 @@ fn describe_different_keys(keys: &[String]) -> Option<String> {
     (!keys.is_empty()).then(|| format!("{}{rest}", named.join(", ")))
 }
 
-/// The beginning of a text on one line. `None` for an empty one.
+/// Returns the beginning of a text on one line; `None` for an empty text.
 fn excerpt_text(given: &str) -> Option<String> {
     let shown: String = given.trim().chars().take(MAX_CELL_CHARS).collect();
     let is_cut = given.trim().chars().nth(MAX_CELL_CHARS).is_some();

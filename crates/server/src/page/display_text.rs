@@ -15,13 +15,14 @@ pub(super) fn format_timestamp(ns: i64) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// Nanoseconds since 1970 of an RFC 3339 text, as trajectories have them. None if it cannot be parsed.
+/// Parses an RFC 3339 time of a trajectory to nanoseconds since 1970. None if it cannot be parsed.
 pub(super) fn parse_time_ns(text: Option<&str>) -> Option<i64> {
     let time: jiff::Timestamp = text?.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok()
 }
 
-/// A duration with two or three significant digits. Negative ones, from clocks that ran backwards, are shown as 0.
+/// Formats a duration with two or three significant digits. Negative ones, from clocks that ran backwards, are shown
+/// as 0.
 pub(super) fn format_duration(ns: i64) -> String {
     let seconds = ns.max(0) as f64 / 1e9;
     if seconds < 0.001 {
@@ -46,12 +47,12 @@ pub(super) fn format_byte_size(bytes: usize) -> String {
     }
 }
 
-/// A count of the store. Negative numbers do not occur and are shown as 0.
+/// Formats a count of the store. Negative numbers do not occur and are shown as 0.
 pub(super) fn format_whole_number(number: i64) -> String {
     format_count(u64::try_from(number).unwrap_or(0))
 }
 
-/// Costs of judging. Calls without a known price are named, since they are not in the sum.
+/// Formats the cost of judging. Calls without a known price are mentioned, since they are not in the sum.
 pub(super) fn format_spend(spent: SpendTotal) -> String {
     let unpriced = || number::format_counted_noun(spent.unpriced, "call", "calls");
     match (spent.unpriced, spent.cost_usd > 0.0) {
@@ -86,7 +87,7 @@ impl LiveRule {
     }
 }
 
-/// Names on one line.
+/// Joins names on one line.
 pub(super) fn join_names<'t>(names: impl Iterator<Item = &'t str>) -> String {
     text::format_display_line(&names.collect::<Vec<_>>().join(", "))
 }

@@ -1,5 +1,5 @@
-//! Failure groups: what goes wrong, how often, since when. The list is part of the overview; each group has a page of its
-//! own, where people name it, mute it, and write a note.
+//! Failure groups: what goes wrong, how often, since when. The list is part of the overview; each group has a page of
+//! its own, where people name it, mute it, and write a note.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ use crate::recorded_verdict::load_verdicts;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// Groups on the overview, and when all are asked for.
+/// Maximum number of groups on the overview, and if all are requested.
 pub(super) const MAX_LISTED_GROUPS: usize = 10;
 pub(super) const MAX_ALL_GROUPS: usize = 500;
-/// Trajectories on the page of a group.
+/// Maximum number of trajectories on the page of a group.
 const MAX_EXAMPLES: usize = 20;
-/// Characters of a name and of a note.
+/// Maximum number of characters of a name and of a note.
 const MAX_NAME_CHARS: usize = 120;
 const MAX_NOTE_CHARS: usize = 2_000;
 
@@ -76,7 +76,7 @@ pub(super) struct FailureGroupView {
     pub(super) dataset: String,
 }
 
-/// How the share of trajectories changed. `class` is `worse` or `better` only for a change that is surely none by chance.
+/// How the share of trajectories changed. `class` is `worse` or `better` only for a statistically significant change.
 pub(super) struct FailureTrend {
     pub(super) class: &'static str,
     pub(super) text: String,
@@ -166,7 +166,7 @@ impl FailureGroupView {
     }
 }
 
-/// The name, else tool and reason: groups of two tools have the same reason.
+/// Returns the name, else tool and reason: groups of different tools can have the same reason.
 pub(super) fn group_title(row: &FailureGroupRow) -> String {
     if let Some(name) = &row.name {
         return text::format_display_line(name);
@@ -179,7 +179,8 @@ pub(super) fn group_title(row: &FailureGroupRow) -> String {
     }
 }
 
-/// A value of the example of a group that its reason leaves out, on one line. None for a group that people named.
+/// Loads a value of the example that the group's reason replaces by a placeholder, on one line. None for a named
+/// group.
 pub(super) fn load_example_value(server: &ServerState, row: &FailureGroupRow) -> Option<String> {
     let example = row.example.as_ref().filter(|_| row.name.is_none() && row.reason.contains('<'))?;
     // A title without an example is complete, too.
@@ -194,22 +195,22 @@ pub(super) fn load_example_value(server: &ServerState, row: &FailureGroupRow) ->
     Some(text::format_display_line(&value)).filter(|value| value.trim_matches('"') != row.tool)
 }
 
-/// The stable address of a group.
+/// Returns the stable URL of a group.
 pub(super) fn group_url(key: &str) -> String {
     format!("/groups/{}", encode_path_segment(key))
 }
 
-/// The requests of a group as a dataset.
+/// Returns the URL of the group's requests as a dataset.
 fn dataset_url(key: &str) -> String {
     format!("/api/v1/failure-groups/{}/dataset", encode_path_segment(key))
 }
 
-/// The review queue with the verdicts of a group only.
+/// Returns the URL of the review queue with the verdicts of a group only.
 fn review_url(key: &str) -> String {
     PageUrl::from_path("/review").with("group", Some(key)).to_string()
 }
 
-/// Said of a dataset whose items are requests without checks.
+/// Note on a dataset whose items are requests without checks.
 const NO_CHECKS: &str = "The dataset holds the requests without checks: none follows for certain from this failure. Add \
                          what you expect before you run an experiment.";
 

@@ -7,7 +7,7 @@ use crate::evaluators::find_evaluator_labels;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// Suggestions of one field. Browsers show about ten at once, and narrow them while somebody types.
+/// Maximum number of suggestions for one field. Browsers show about ten at once, and narrow them as the user types.
 const MAX_SUGGESTIONS: usize = 50;
 
 /// Lists by the name of the field.
@@ -42,7 +42,7 @@ impl FilterSuggestions {
             lists.push((field, store.list_names(&filter, kind, MAX_SUGGESTIONS)?));
         }
         lists.extend([("wrong-by", evaluators), ("label", labels)]);
-        // A value that is not what it looks like cannot be sent back by the form.
+        // Values with characters that the form cannot send back are left out.
         for (_, names) in &mut lists {
             names.retain(|name| text::format_display_line(name) == *name);
         }

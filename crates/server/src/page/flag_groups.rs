@@ -11,9 +11,10 @@ use crate::page::address::format_step_anchor;
 use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// Links of one group before the rest is only counted. A failing trajectory can have thousands of flagged steps.
+/// Maximum number of links in one group; the rest is counted. A failing trajectory can have thousands of flagged
+/// steps.
 const MAX_GROUP_LINKS: usize = 30;
-/// Groups; rubrics have few labels, but stored verdicts can have any.
+/// Maximum number of groups. Rubrics have few labels, but stored verdicts can have any.
 const MAX_FLAG_GROUPS: usize = 20;
 
 /// Wrong verdicts of one evaluator with one label.
@@ -28,7 +29,7 @@ pub(super) struct FlagGroup {
     pub(super) more: Option<String>,
 }
 
-/// Groups in the order of their first step. `at` gives the URL of the page that contains a step.
+/// Builds the groups, in the order of their first step. `at` gives the URL of the page that contains a step.
 pub(super) fn build_flag_groups(
     settings: &ReloadableSettings,
     outcomes: &[RecordedVerdict],
@@ -65,7 +66,8 @@ pub(super) fn build_flag_groups(
         .collect()
 }
 
-/// First and last numbers of steps that follow each other. A range ends with its page, since a link leads to one page.
+/// Finds ranges of consecutive steps: first and last number. A range ends with its page, since a link leads to one
+/// page.
 fn find_step_ranges(steps: &[u32]) -> Vec<(u32, u32)> {
     let page = |step: u32| step.saturating_sub(1) as usize / STEPS_OF_A_PAGE;
     let mut ranges: Vec<(u32, u32)> = Vec::new();

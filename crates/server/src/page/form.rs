@@ -9,7 +9,7 @@ use super::render::PageError;
 use crate::receive;
 use crate::state::ServerState;
 
-/// In bytes. The largest field is the text of a rubric that is changed for a trial.
+/// Maximum size of a form in bytes. The largest field is the changed text of a rubric.
 const MAX_BYTES: usize = 64 << 10;
 
 /// Reads a form within the memory budget of requests. Other content types get 415.

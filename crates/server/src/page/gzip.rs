@@ -16,7 +16,7 @@ use crate::http_error::ApiError;
 use crate::queries::QueryKind;
 use crate::state::ServerState;
 
-/// Smaller bodies fit into one packet anyway.
+/// Minimum size of a compressed body. Smaller ones fit into one packet anyway.
 const MIN_BYTES: usize = 1_000;
 
 /// Middleware that compresses text responses if the client accepts gzip. Downloads are not touched: they are streamed,
@@ -51,12 +51,12 @@ pub(super) async fn gzip_response(State(server): State<Arc<ServerState>>, reques
         Err(refusal) => return ApiError::from(refusal).into_response(),
     };
     parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    // It was the length of the uncompressed body.
+    // It states the length of the uncompressed body.
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(packed))
 }
 
-/// Fast compression: the default level is slower by far and saves little on HTML.
+/// Compresses at a fast level: the default level is much slower and saves little on HTML.
 pub(super) fn compress_gzip(text: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::fast());
     encoder.write_all(text)?;

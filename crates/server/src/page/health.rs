@@ -22,9 +22,9 @@ use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
 
-/// The backlog of a rule is counted up to this number; counting it fully would read as many rows.
+/// The backlog of a rule is counted up to this number, because counting reads every row.
 const MAX_WAITING: usize = 10_000;
-/// Rows on the page. The API lists more.
+/// Maximum number of quarantined traces on the page. The API lists more.
 const MAX_QUARANTINED_SHOWN: usize = 100;
 
 /// `is_well` is false if writing fails, traces are quarantined, or a judge cannot be reached.
@@ -73,7 +73,7 @@ pub(super) async fn submit_retry(
     Ok(response)
 }
 
-/// A project with what is stored of it.
+/// A project with the amount of its stored data.
 struct ProjectHealthRow {
     name: String,
     href: String,
@@ -83,7 +83,7 @@ struct ProjectHealthRow {
     last: String,
 }
 
-/// A rule of live grading with what it spent today (UTC).
+/// A rule of live grading with its spending of today (UTC).
 struct GradingRuleRow {
     rule: LiveRule,
     share: String,
@@ -117,7 +117,7 @@ impl JudgePauseView {
     }
 }
 
-/// What came of asking a judge its anchors again.
+/// The results of a judge's anchor rounds.
 struct AnchorSetView {
     evaluator: String,
     judge: String,
@@ -126,7 +126,7 @@ struct AnchorSetView {
     at: String,
 }
 
-/// The sets of judges that are configured. Others are not asked any more.
+/// Lists the anchor sets of the configured judges. Other sets are not asked any more.
 fn list_anchor_sets(server: &ServerState, settings: &ReloadableSettings) -> Result<Vec<AnchorSetView>, ApiError> {
     let view = |known: KnownAnchorSet| AnchorSetView {
         evaluator: text::format_display_line(&known.evaluator),
@@ -234,7 +234,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
             && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
         facts,
         anchors: list_anchor_sets(server, &settings)?,
-        // Any sender can create projects by naming them; the page stays readable.
+        // Bounded, since any sender can create projects by naming them.
         projects: projects.take(200).collect(),
         rules,
         keys: keys.collect(),

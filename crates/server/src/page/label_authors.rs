@@ -23,7 +23,7 @@ pub(super) struct LabelAuthor {
     pub(super) may_label: bool,
 }
 
-/// Names of all API keys, to tell identifiers that are keys from names that were given.
+/// Names of all API keys, to distinguish identifiers that are keys from freely chosen names.
 pub(super) struct KeyNameSet(pub(super) HashSet<String>);
 
 impl KeyNameSet {
@@ -31,8 +31,8 @@ impl KeyNameSet {
         Ok(KeyNameSet(store.keys()?.into_iter().map(|key| key.name).collect()))
     }
 
-    /// The displayed author of an annotation: the given name, which may be anybody's, then in brackets the identifier
-    /// and the key where they differ. A person who uses another name can thus be recognised.
+    /// Formats the displayed author of an annotation: the chosen name, which may be anybody's, then in brackets the
+    /// identifier and the key where they differ. A person who uses another name can thus be recognised.
     pub(super) fn format_author(&self, author: &str, identifier: &str, metadata: &str) -> String {
         let (_, key) = signature::split_signed_metadata(metadata);
         let mut more = Vec::new();
@@ -52,12 +52,12 @@ impl KeyNameSet {
 }
 
 impl LabelAuthor {
-    /// For pages on which nothing can be labelled.
+    /// The author on pages where nothing can be labelled.
     pub(super) fn read_only() -> LabelAuthor {
         LabelAuthor { identifier: String::new(), name: String::new(), may_label: false }
     }
 
-    /// The person by the name in the cookie, which is the one that was given last.
+    /// Returns the person by the name in the cookie, which is the last one that was entered.
     pub(super) fn from_headers(headers: &HeaderMap, caller: &RequestCaller) -> LabelAuthor {
         let given = read_cookie(headers, AUTHOR_COOKIE)
             .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
@@ -74,8 +74,8 @@ impl LabelAuthor {
     }
 }
 
-/// Holds the percent-encoded name. It is no credential.
+/// Name of the cookie with the percent-encoded name of the person. It is not a credential.
 pub(super) const AUTHOR_COOKIE: &str = "gradus_author";
 
-/// In bytes.
+/// Maximum length of a name in bytes.
 pub(super) const MAX_NAME: usize = 100;

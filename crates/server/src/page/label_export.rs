@@ -21,7 +21,7 @@ use crate::stream::{self, ResponseSink};
 use crate::time_text::format_rfc3339 as show_time;
 use gradus_report::csv::sanitize_csv_cell;
 
-/// Labels in one query. Between two queries the store is free for others.
+/// Number of labels in one query. Between two queries the store is free for others.
 const AT_ONCE: usize = 1_000;
 
 /// Parameters of `GET /labels`. Unknown ones are an error: programs use this URL.
@@ -65,8 +65,8 @@ enum LabelExportFormat {
     Csv,
 }
 
-/// Pages by time of the last change and id (keyset), so no label is skipped; one that changes meanwhile appears again at
-/// the end. Stops early if the client is gone.
+/// Pages by time of the last change and id (keyset), so no label is skipped; one that changes meanwhile appears again
+/// at the end. Stops early if the client is gone.
 fn write_label_export(
     server: &ServerState,
     project: Option<&str>,
@@ -114,7 +114,7 @@ const COLUMNS: [&str; 17] = [
     "judge_then",
 ];
 
-/// What was stored with a label, and the present judge.
+/// The context that was stored with a label, and the present judge.
 struct LabelContext {
     judge: Option<String>,
     /// The judge, its label and its rubric when the person labelled.

@@ -1,4 +1,4 @@
-//! The answer to a label that could not be stored: the verdict and the form again, with what was typed.
+//! The response to a label that could not be stored: the verdict and the form again, with the submitted input.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::state::ServerState;
 struct LabelRetryPage {
     frame: PageLayout,
     message: String,
-    /// `None` if the verdict is gone, or cannot be read now.
+    /// `None` if the verdict is gone or cannot be read.
     item: Option<ReviewItemView>,
     author: LabelAuthor,
     /// The label that was chosen.
@@ -46,7 +46,7 @@ pub(super) async fn render_label_retry(
     let chosen = [label.label.as_str(), label.other.as_deref().unwrap_or_default()];
     let chosen = chosen.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
     let (chosen, note) = (text::format_display_line(chosen), label.note.clone().unwrap_or_default());
-    // Without the verdict, the page still has what was typed.
+    // Without the verdict, the page still shows the submitted input.
     let item = blocking_large(server, move |server| load_item(server, label)).await.ok().flatten();
     let page = LabelRetryPage { frame, message: error.message().to_owned(), item, author, label: chosen, note, back };
     match error.status() {
@@ -55,7 +55,7 @@ pub(super) async fn render_label_retry(
     }
 }
 
-/// The verdict as it is now, with the form filled in.
+/// Loads the present verdict, with the form filled in.
 fn load_item(server: &ServerState, label: LabelForm) -> Result<Option<ReviewItemView>, ApiError> {
     let Some(trace) = server.store.trace_of_trajectory(&label.trajectory)? else { return Ok(None) };
     let step = label.step.as_deref().and_then(|step| step.parse().ok()).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Taking back the label that a person has just given. An earlier label of the same person comes back, and the verdict is
-//! shown again.
+//! Undoing the label that a person has just given. An earlier label of the same person is restored, and the verdict
+//! is shown again.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ use crate::settings::ReloadableSettings;
 use crate::signature;
 use crate::state::ServerState;
 
-/// What a label has replaced, in its metadata.
+/// Metadata key of the label that this one replaced.
 pub(super) const REPLACED: &str = "replaced";
-/// Bytes of a note that is put back into the form. It travels in the address.
+/// Maximum size of a note that is put back into the form. It is passed in the URL.
 const MAX_KEPT_NOTE: usize = 1_000;
 
 /// The label that this person has just given.
@@ -38,12 +38,12 @@ pub(super) struct GivenLabel {
     pub(super) label: String,
     pub(super) number: i64,
     pub(super) updated_ns: i64,
-    /// Where to continue after it is taken back.
+    /// Where to continue after it is undone.
     pub(super) back: String,
 }
 
 impl GivenLabel {
-    /// `None` if the label is somebody else's, or gone.
+    /// Finds the label; `None` if it belongs to another person or is gone.
     pub(super) fn find(
         settings: &ReloadableSettings,
         choice: &ReviewQuery,
@@ -75,7 +75,7 @@ impl GivenLabel {
     }
 }
 
-/// What is put back if the label that replaces it is taken back. It does not contain what it replaced itself.
+/// Describes the replaced label, which is restored if the new one is undone. Its own replaced label is left out.
 pub(super) fn describe_replaced(earlier: &AnnotationRecord) -> Value {
     let (mut metadata, _) = signature::split_signed_metadata(&earlier.metadata);
     if let Some(metadata) = metadata.as_object_mut() {
@@ -93,12 +93,12 @@ pub(super) fn describe_replaced(earlier: &AnnotationRecord) -> Value {
 #[derive(Deserialize)]
 struct LabelUndoForm {
     number: i64,
-    /// When the label was given. A later one is not taken back by an old page.
+    /// When the label was given, so that an old page cannot undo a later label.
     updated: i64,
     back: Option<String>,
 }
 
-/// `POST /labels/undo`: takes back a label of this person and shows its verdict again.
+/// `POST /labels/undo`: undoes a label of this person and shows its verdict again.
 pub(super) async fn undo_label(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -132,7 +132,7 @@ pub(super) async fn undo_label(
     Ok(response)
 }
 
-/// 404 if there is no such label of this person, 409 if it was changed since.
+/// Finds the label; 404 if this person has no such label, 409 if it was changed since.
 fn find_own_label(
     server: &ServerState,
     undone: &LabelUndoForm,
@@ -150,8 +150,8 @@ fn find_own_label(
     Ok(found)
 }
 
-/// What stands there after a label is taken back; `None` if nothing does. A case of a blind sample is undecided then: the
-/// person has seen the verdict, and a label that follows must not count as blind.
+/// Builds the label that replaces an undone one; `None` if none does. A case of a blind sample becomes undecided: the
+/// person has seen the verdict, and later labels must not count as blind.
 fn earlier_label(found: &AnnotationRecord) -> Option<NewAnnotation> {
     let (mut metadata, _) = signature::split_signed_metadata(&found.metadata);
     let replaced = metadata.as_object_mut().and_then(|kept| kept.remove(REPLACED));

@@ -27,8 +27,8 @@ use crate::http_error::{ApiError, blocking_sender};
 use crate::page::label_authors::{LabelAuthor, MAX_NAME};
 use crate::state::ServerState;
 
-/// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year. If the label
-/// cannot be stored, the answer is the form again with what was typed.
+/// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year. If the
+/// label cannot be stored, the response is the form again with the submitted input.
 pub(super) async fn submit_label(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -41,13 +41,13 @@ pub(super) async fn submit_label(
         .map_or_else(|| LabelAuthor::from_headers(&headers, &caller), |name| LabelAuthor::from_name(name, &caller));
     match store_label(&server, label.clone(), person.clone(), caller).await {
         Ok(to) => Ok(respond_stored(&server, &to, &person, wants_json(&headers))),
-        // The script shows the message beside the form, which the browser still has.
+        // The script shows the message beside the form, which is still on the page.
         Err(error) if wants_json(&headers) => Ok(error.into_response()),
         Err(error) => Ok(label_retry::render_label_retry(&server, label, person, &headers, error).await),
     }
 }
 
-/// The script asks for JSON: it stays on the page if the label could not be stored.
+/// Whether the script sent the request. It asks for JSON and stays on the page if the label could not be stored.
 pub(super) fn wants_json(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"application/json"))
 }
@@ -59,7 +59,7 @@ async fn store_label(
     person: LabelAuthor,
     caller: RequestCaller,
 ) -> Result<String, ApiError> {
-    // Without a name nobody could be told apart, and agreement between people could not be computed.
+    // Without names, people could not be distinguished, and their agreement could not be computed.
     if person.name.is_empty() {
         return Err(ApiError::bad_request("Enter your name: a label is stored with the name of its author."));
     }
@@ -76,7 +76,7 @@ async fn store_label(
     .await?;
     let numbers = server.annotate(signed).await?;
     Ok(match numbers.first() {
-        // The review queue offers to take the label back. Elsewhere it stands beside the verdict.
+        // The review queue offers to undo the label. Elsewhere it is shown beside the verdict.
         Some(number) if back.starts_with("/review?") => format!("{back}&labelled={number}"),
         Some(number) if back == "/review" => format!("{back}?labelled={number}"),
         _ => back,
@@ -142,7 +142,7 @@ impl LabelForm {
             }
         };
         let label = label.to_owned();
-        // What the person saw, for the case that the verdict changes later.
+        // Records what the person saw, in case the verdict changes later.
         let mut metadata = json!({
             "judge": verdict.judge,
             "judge_label": verdict.label,
@@ -150,7 +150,7 @@ impl LabelForm {
         });
         let earlier = self.find_earlier_label(server, step, &person)?;
         if let Some(draw) = self.draw.as_deref().filter(|draw| !draw.is_empty()) {
-            // Who has labelled the case before has seen the verdict.
+            // A person who has labelled the case before has seen the verdict.
             metadata["sample"] = self.describe_draw(server, draw, step, earlier.is_none())?;
         }
         if let Some(earlier) = &earlier {
@@ -170,7 +170,7 @@ impl LabelForm {
         })
     }
 
-    /// The label that this person gave to the verdict before.
+    /// Finds the earlier label of this person on the verdict.
     fn find_earlier_label(
         &self,
         server: &ServerState,
@@ -187,7 +187,7 @@ impl LabelForm {
         Ok(earlier.into_iter().find(|label| label.identifier == person.identifier))
     }
 
-    /// How the case was drawn. The form only names the draw; the probability is computed here.
+    /// Describes how the case was drawn. The form only names the draw; the probability is computed here.
     fn describe_draw(
         &self,
         server: &ServerState,
@@ -208,7 +208,7 @@ impl LabelForm {
     }
 }
 
-/// Labels of other people on the same case that are looked through.
+/// Maximum number of labels on the same case that are searched.
 const MAX_EARLIER: usize = 1_000;
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ pub(super) struct LoadedTrace {
     pub(super) trajectory: Option<Trajectory>,
     /// All trajectories of the trace in order, the selected one included.
     pub(super) others: Vec<TrajectoryListEntry>,
-    /// With the first trajectory, if it has no wrong verdict: the first other one that has. The cause may be there.
+    /// If the first trajectory is selected and has no wrong verdict: the first other one that has one, where the
+    /// cause may be.
     pub(super) failing_other: Option<(Trajectory, Vec<RecordedVerdict>)>,
     /// Verdicts on the selected trajectory, in the order of its steps.
     pub(super) outcomes: Vec<RecordedVerdict>,
@@ -57,10 +58,10 @@ struct ParentReference {
     parent_step_index: Option<u32>,
 }
 
-/// Trajectories of one trace whose parents are looked up, since each has to be read for it.
+/// Maximum number of trajectories of one trace whose parents are looked up, since each has to be read for it.
 const MAX_PARENTS: usize = 50;
 
-/// Annotations that are loaded with one trace.
+/// Maximum number of annotations that are loaded with one trace.
 const MAX_SAID: usize = 2_000;
 
 /// Parses exactly 32 hexadecimal digits. Anything else could not be stored and would be unsafe in a path.
@@ -68,18 +69,18 @@ pub(super) fn trace_id(text: &str) -> Option<TraceId> {
     u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(TraceId)
 }
 
-/// Steps on one page of a trajectory.
+/// Number of steps on one page of a trajectory.
 pub(super) const STEPS_OF_A_PAGE: usize = 200;
 
-/// URL of a trajectory. `step` selects the page that contains it; the first page needs no parameter, since steps are
-/// numbered from 1.
+/// Builds the URL of a trajectory. `step` selects the page that contains it; the first page needs no parameter, since
+/// steps are numbered from 1.
 pub(super) fn build_trace_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
     let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
     PageUrl::from_path(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
 }
 
-/// URL of a step with its fragment; for verdicts on the whole trajectory the top of the page, where a sentence says what
-/// went wrong.
+/// Builds the URL of a step with its fragment; for verdicts on the whole trajectory, the top of the page with the
+/// headline.
 pub(super) fn build_step_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
     let page = build_trace_url(trace, trajectory, step);
     match step {
@@ -167,14 +168,14 @@ fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Res
     Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others))
 }
 
-/// A stored trajectory with its verdicts. None if it cannot be read.
+/// Loads a stored trajectory with its verdicts. None if it cannot be read.
 fn load_run(server: &ServerState, id: &str) -> Result<Option<(Trajectory, Vec<RecordedVerdict>)>, ApiError> {
     let json = server.store.trajectory_json(id)?.unwrap_or_default();
     let trajectory: Option<Trajectory> = serde_json::from_slice(&json).ok();
     trajectory.map(|trajectory| Ok((trajectory, load_verdicts(server, id)?))).transpose()
 }
 
-/// Nothing for a trajectory that cannot be read.
+/// Loads the parent of a trajectory; empty if the trajectory cannot be read.
 fn load_parent(server: &ServerState, trajectory: &str) -> Result<ParentReference, ApiError> {
     let json = server.store.trajectory_json(trajectory)?.unwrap_or_default();
     Ok(serde_json::from_slice(&json).unwrap_or_default())

@@ -11,9 +11,9 @@ use crate::settings::ReloadableSettings;
 use gradus_report::html::charts::{ResponsiveChart, ThresholdBand, TimelinePoint, TimelineScale, draw_timeline};
 use gradus_report::html::number::{self, format_count};
 
-/// Periods in a chart. Longer ranges are merged into longer periods.
+/// Maximum number of periods in a chart. Long ranges are merged into longer periods.
 const MAX_PERIODS: i64 = 40;
-/// Nanoseconds.
+/// Units of time in nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
@@ -81,11 +81,13 @@ pub(super) enum DayRangeError {
 pub(super) struct OverviewTimeRange {
     /// None for all time.
     pub(super) from_ns: Option<i64>,
-    /// The end, if days were given. None for a range up to now.
+    /// The end of a range of days. None for a range up to now.
     pub(super) to_ns: Option<i64>,
-    /// Exclusive end of what counts. Up to now it is the end of the current hour, since sums are of whole hours.
+    /// Exclusive end of the range. For a range up to now it is the end of the current hour, since rollups are of
+    /// whole hours.
     pub(super) until_ns: i64,
-    /// Trajectories that start here or later have a wrong clock or are from the future. They are counted separately.
+    /// Trajectories that start at this time or later come from a sender with a wrong clock. They are counted
+    /// separately.
     pub(super) ahead_ns: i64,
     /// Length of a period, before merging.
     pub(super) period_ns: i64,
@@ -105,7 +107,7 @@ impl OverviewTimeRange {
         OverviewTimeRange { from_ns, to_ns: None, until_ns: ahead_ns, ahead_ns, period_ns, before_ns }
     }
 
-    /// From the beginning of one day to the end of another, both in UTC and either may be missing.
+    /// A range from the beginning of one day to the end of another, both in UTC; either may be missing.
     pub(super) fn from_days(
         from: Option<&str>,
         to: Option<&str>,
@@ -135,20 +137,22 @@ impl OverviewTimeRange {
         self.from_ns.is_some_and(|from| from >= self.ahead_ns)
     }
 
-    /// The end of the axis, which unlike `until_ns` is not rounded up.
+    /// Returns the end of the axis, which unlike `until_ns` is not rounded up.
     fn end_ns(&self, now_ns: i64) -> i64 {
         self.to_ns.unwrap_or(now_ns)
     }
 }
 
-/// End of the current hour. Five minutes of tolerance allow for clocks of senders that are slightly ahead.
+/// Returns the end of the current hour. Five minutes of tolerance allow for clocks of senders that are slightly
+/// ahead.
 fn current_hour_end(now_ns: i64) -> i64 {
     const TOLERANCE_NS: i64 = 300 * 1_000_000_000;
     let hour = now_ns.saturating_add(TOLERANCE_NS).div_euclid(HOUR_NS);
     hour.saturating_add(1).saturating_mul(HOUR_NS)
 }
 
-/// Hours up to a day, six hours up to ten days, otherwise days: at most 40 periods for every preset.
+/// Chooses the period: hours up to a day, six hours up to ten days, otherwise days: at most 40 periods for every
+/// preset.
 fn choose_period_ns(length_ns: Option<i64>) -> i64 {
     match length_ns {
         Some(length) if length <= DAY_NS => HOUR_NS,
@@ -157,7 +161,7 @@ fn choose_period_ns(length_ns: Option<i64>) -> i64 {
     }
 }
 
-/// The beginning of a day in UTC. None if there is no text.
+/// Parses the beginning of a day in UTC. None without a text.
 fn parse_day(name: &'static str, text: Option<&str>) -> Result<Option<i64>, DayRangeError> {
     let Some(text) = text else { return Ok(None) };
     let wrong = || DayRangeError::Day { name, text: text.to_owned() };
@@ -185,7 +189,7 @@ pub(super) struct ScorePeriodRow {
     pub(super) unjudged: String,
 }
 
-/// One series for each evaluator in `rows`, in alphabetical order.
+/// Builds one series for each evaluator in `rows`, in alphabetical order.
 pub(super) fn build_all_series<'r>(
     settings: &ReloadableSettings,
     alerts: &ChartAlerts,
@@ -224,7 +228,7 @@ pub(super) fn merge_periods<T: Copy + Default + std::ops::AddAssign>(
     (longer, sums.into_iter().collect())
 }
 
-/// Periods without scores are rows of the table but not points of the chart.
+/// Builds one series. Periods without scores are rows of the table but not points of the chart.
 fn build_evaluator_series(
     settings: &ReloadableSettings,
     evaluator: &str,
@@ -236,7 +240,7 @@ fn build_evaluator_series(
     // Points and rows of the table have the same periods.
     let (period, rows) = merge_periods(rows, time.period_ns);
     let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
-    // A metric without scores still says whether the evaluator gives shares.
+    // A metric without scores still tells whether the scores are shares.
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
@@ -278,8 +282,8 @@ fn build_evaluator_series(
     }
 }
 
-/// The axis of an evaluator that is not a share: the range of its labels, or of the drawn values if the rubric is
-/// unknown.
+/// Builds the axis of an evaluator whose scores are not shares: the range of its labels, or of the drawn values if
+/// the rubric is unknown.
 fn own_scale(settings: &ReloadableSettings, evaluator: &str, points: &[TimelinePoint]) -> TimelineScale {
     let known = find_evaluator_scale(settings, evaluator).map(|known| (known.worst, known.best));
     let (low, high) = known.unwrap_or_else(|| {
@@ -309,14 +313,15 @@ impl PeriodAxis {
         PeriodAxis { from_ns: from_ns.min(to_ns), to_ns, period_ns }
     }
 
-    /// The middle of a period as a fraction of the axis. The last period ends now.
+    /// Returns the middle of a period as a fraction of the axis. The last period ends now.
     pub(super) fn position(&self, at_ns: i64) -> f64 {
         let middle = at_ns.saturating_add(self.period_ns / 2).min(self.to_ns);
         let length = (self.to_ns - self.from_ns).max(1) as f64;
         ((middle - self.from_ns) as f64 / length).clamp(0.0, 1.0)
     }
 
-    /// The threshold of an alert, with the times in which it fired as fractions of the axis. Times outside are left out.
+    /// Returns the threshold of an alert, with the times in which it fired as fractions of the axis. Times outside
+    /// are left out.
     fn place_alert(&self, alert: &ChartAlert) -> ThresholdBand {
         let length = (self.to_ns - self.from_ns).max(1) as f64;
         let share = |at: i64| (at.saturating_sub(self.from_ns) as f64 / length).clamp(0.0, 1.0);

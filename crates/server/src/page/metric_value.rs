@@ -12,9 +12,9 @@ use crate::evaluators::compute_mean_interval;
 use crate::evaluators::{find_evaluator_scale, find_evaluator_title, find_live_rules};
 use crate::settings::ReloadableSettings;
 
-/// A metric from the sums of a rollup. The interval is the cluster-robust one, computed from the stored moments, so
-/// single scores are not needed. Rollups contain neither judge nor labels: `labels` is empty, and `judge` is set only if
-/// all grading rules answer the evaluator by rules.
+/// Builds a metric from the sums of a rollup. The interval is the cluster-robust one, computed from the stored
+/// moments, so single scores are not needed. Rollups contain neither judge nor labels: `labels` is empty, and `judge`
+/// is set only if all grading rules answer the evaluator by rules.
 pub(super) fn build_metric_result(
     settings: &ReloadableSettings,
     evaluator: &str,
@@ -43,7 +43,8 @@ pub(super) fn build_metric_result(
     }
 }
 
-/// What rules noticed that only notice mistakes: the mean of their scores is about the few cases that they decided.
+/// The share of flags of rules that only notice mistakes. A mean of their scores would only describe the few cases
+/// that they decided.
 pub(super) struct FlagShare {
     pub(super) flagged: u64,
     /// Of all questions that were asked, the share without a flag.
@@ -52,7 +53,7 @@ pub(super) struct FlagShare {
 }
 
 impl FlagShare {
-    /// None if nothing was asked.
+    /// Computes the share; None if nothing was asked.
     pub(super) fn from_moments(moments: &ScoreMoments) -> Option<FlagShare> {
         let asked = u64::try_from(moments.scored + moments.abstained).ok().filter(|asked| *asked > 0)?;
         let flagged = (moments.scored as f64 - moments.sum).round().max(0.0) as u64;

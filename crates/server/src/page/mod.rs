@@ -202,7 +202,7 @@ const PLACES: [(&str, &str); 9] = [
 ];
 
 impl PageLayout {
-    /// URL of an entry by its title; the overview for unknown titles.
+    /// Returns the URL of an entry by its title; the overview for unknown titles.
     fn href(&self, title: &str) -> &str {
         self.places.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
     }
@@ -235,7 +235,7 @@ struct NavigationQuery {
 }
 
 impl NavigationQuery {
-    /// None for the empty string, which the form sends for all projects.
+    /// Returns the project; None for the empty string, which the form sends for all projects.
     fn project(&self) -> Option<&str> {
         self.project.as_deref().filter(|name| !name.is_empty())
     }
@@ -249,8 +249,8 @@ struct SelectOption {
     is_chosen: bool,
 }
 
-/// Options for the names. The selected one is added if it is missing: it may have no traces any more, or be beyond the
-/// bound.
+/// Builds options for the names. The selected project is added if it is missing: it may have no traces any more, or
+/// exceed the bound.
 fn build_project_options(projects: Vec<String>, chosen: Option<&str>) -> Vec<SelectOption> {
     // Any sender can create projects by naming them, so the drop-down list is bounded.
     const MAX_LISTED_PROJECTS: usize = 500;
@@ -276,7 +276,7 @@ pub(super) fn is_page(path: &str) -> bool {
     !is_for_programs
 }
 
-/// Whether an error should be answered with a page: the path is one, and the client accepts HTML.
+/// Whether an error should be answered with a page: the path is a page, and the client accepts HTML.
 pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
     let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     is_page(uri.path()) && accepts.contains("text/html")

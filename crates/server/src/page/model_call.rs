@@ -7,10 +7,10 @@ use gradus_report::html::text::{self, DisplayText};
 
 use super::span_scan::read_offered_tools;
 
-/// Messages and tools of one call that are shown.
+/// Maximum number of messages and tools of one call that are shown.
 const MAX_MESSAGES: usize = 200;
 const MAX_TOOLS: usize = 200;
-/// Messages before the reply that are shown unfolded: what the model was asked last.
+/// Number of messages before the reply that are shown unfolded: the latest input of the model.
 const OPEN_MESSAGES: usize = 2;
 
 /// A model call, ready to be displayed.
@@ -43,7 +43,7 @@ pub(super) struct ChatMessageView {
 
 /// A part of a message.
 pub(super) struct ChatPartView {
-    /// What the part is. Empty for plain text.
+    /// The kind of the part. Empty for plain text.
     pub(super) title: String,
     pub(super) text: DisplayText,
     /// Shown with a fixed-width font.
@@ -51,7 +51,7 @@ pub(super) struct ChatPartView {
 }
 
 impl ModelCallView {
-    /// None for other operations, and for a call that recorded no message.
+    /// Builds the view; None for other operations, and for a call that recorded no message.
     pub(super) fn from_span(facts: &NormalizedSpan<'_>) -> Option<ModelCallView> {
         let is_empty = facts.input.is_empty() && facts.output.is_empty();
         if facts.kind != OperationKind::Model || is_empty {
@@ -87,7 +87,7 @@ impl ModelCallView {
     }
 }
 
-/// Empty parts are left out.
+/// Builds a message without its empty parts.
 fn build_message(message: &ChatMessage<'_>) -> ChatMessageView {
     ChatMessageView {
         role: match message.role {
@@ -130,11 +130,11 @@ fn build_part(part: &MessagePart<'_>) -> ChatPartView {
     }
 }
 
-/// Indented if it is JSON.
+/// Formats a payload, indented if it is JSON.
 fn format_payload(given: &str) -> DisplayText {
     if given.trim_start().starts_with(['{', '[']) {
         let shown = text::format_display_json(given);
-        // What only looks like JSON is shown without a remark: results are any text.
+        // Invalid JSON is shown without a remark, because results may be any text.
         return DisplayText { note: shown.note.filter(|note| !note.starts_with("Not valid JSON")), ..shown };
     }
     text::format_display_block(given)

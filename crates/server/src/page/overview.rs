@@ -35,13 +35,13 @@ use crate::time_text::format_rfc3339 as show_time;
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
-/// Rows of the list of failing tasks.
+/// Maximum number of rows in the list of failing tasks.
 const MAX_TASKS: usize = 8;
-/// Traces from the future are counted up to this number.
+/// Maximum count of traces from the future.
 const MAX_AHEAD: usize = 1_000;
-/// The grading backlog is counted up to this number.
+/// Maximum count of the grading backlog.
 const MAX_WAITING: usize = 10_000;
-/// Options in a drop-down list.
+/// Maximum number of options in a drop-down list.
 const MAX_NAMES: usize = 200;
 
 /// Parameters of `/`.
@@ -62,7 +62,7 @@ pub(super) struct OverviewQuery {
     groups: Option<String>,
 }
 
-/// All sections of the page. Sections without data say so.
+/// All sections of the page. Sections without data show a note.
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
@@ -71,13 +71,13 @@ struct OverviewPage {
     projects: Vec<SelectOption>,
     selects: Vec<FilterDropdown>,
     ranges: Vec<SelectOption>,
-    /// URL without the days, if days are given.
+    /// URL without the days, if days are selected.
     without_days: Option<String>,
     /// How the latest runs ended. None if the evaluator `outcome` judged none of them.
     endings: Option<RunEndings>,
     failures: FailureGroupTable,
     cards: Vec<DimensionTrendCard>,
-    /// What a point of a chart stands for: `6 hours`.
+    /// The period that a point of a chart represents: `6 hours`.
     period: &'static str,
     /// URL of the page of versions with the same filter.
     versions_href: String,
@@ -89,9 +89,9 @@ struct OverviewPage {
     waiting: Option<String>,
     /// Whether a judge that they wait for is paused.
     stands_still: bool,
-    /// Rollups reach further back than stored trajectories: from when on trajectories exist, in words.
+    /// If rollups reach further back than stored trajectories: when the oldest stored trajectory began, in words.
     kept_from: Option<String>,
-    /// Trajectories that the most frequent evaluator judged, and all of them, if the numbers differ.
+    /// Number of trajectories that the most frequent evaluator judged, and of all, if the numbers differ.
     of_graded: Option<(String, String)>,
     ahead: Option<FutureTraceNotice>,
     tools: ToolUsageTable,
@@ -101,7 +101,7 @@ struct OverviewPage {
     traces: String,
 }
 
-/// Traces whose clock is ahead. They are in no number of this page.
+/// A notice about traces whose clock is ahead. They are not counted on this page.
 struct FutureTraceNotice {
     words: String,
     href: String,
@@ -123,7 +123,7 @@ struct FailingTaskRow {
 }
 
 /// `GET /`. Pages are cached for a moment, since many people keep this page open. While nothing is graded, it is the
-/// page that says how to send traces.
+/// page that explains how to send traces.
 pub(super) async fn render_overview_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -163,7 +163,8 @@ pub(super) async fn render_overview_page(
     Ok(render::respond_with_html(kept.await.unwrap_or_else(|_| Err(render::build_render_error()))?))
 }
 
-/// Reads rollups for both ranges in one query and splits them, so that the trend compares the same state of the store.
+/// Builds the page. Rollups of both ranges come from one query, so that the trend compares the same state of the
+/// store.
 fn build_overview_page(
     server: &ServerState,
     choice: OverviewQuery,
@@ -196,7 +197,7 @@ fn build_overview_page(
     };
     let traces = choice.traces_url(time, ahead > 0);
     let mut shown: Vec<(&&str, &ScoreMoments)> = current.iter().collect();
-    // How runs ended stands before the opinions on their steps; the sort is stable.
+    // The evaluator of how runs ended comes before those of steps; the sort is stable.
     shown.sort_by_key(|(name, _)| **name != OUTCOME);
     let mut cards = Vec::new();
     for (name, moments) in shown {
@@ -332,7 +333,7 @@ impl OverviewQuery {
         self
     }
 
-    /// Whether nothing is selected, as by somebody who opens the server's address.
+    /// Whether nothing is selected, as when the server's address is opened.
     fn is_blank(&self) -> bool {
         self.parameters().iter().all(|(_, value)| value.is_none())
     }
@@ -342,7 +343,7 @@ impl OverviewQuery {
         [&self.agent, &self.version, &self.model].iter().any(|name| name.is_some())
     }
 
-    /// Whether days are given, which replace the preset.
+    /// Whether days are selected, which replace the preset.
     fn has_days(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
@@ -394,7 +395,7 @@ impl OverviewQuery {
     }
 }
 
-/// The length of a period in words. Long ranges merge several of them into one point.
+/// Describes the length of a period in words. Long ranges merge several of them into one point.
 fn describe_period(period_ns: i64) -> &'static str {
     match period_ns / 3_600_000_000_000 {
         1 => "one hour",
@@ -403,7 +404,8 @@ fn describe_period(period_ns: i64) -> &'static str {
     }
 }
 
-/// From when on trajectories are stored, if rollups are older. Retention deletes trajectories but keeps rollups.
+/// Formats when the oldest stored trajectory began, if rollups are older. Retention deletes trajectories but keeps
+/// rollups.
 fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns: i64) -> Option<String> {
     let (begins_ns, _) = usage.first()?;
     match first_ns {
@@ -414,8 +416,8 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns:
     }
 }
 
-/// The number of trajectories with a verdict of the most frequent evaluator, and of all. Rollups cannot tell how many
-/// have any verdict, since projects may use different evaluators.
+/// Formats the number of trajectories with a verdict of the most frequent evaluator, and of all. Rollups do not tell
+/// how many have any verdict, since projects may use different evaluators.
 fn of_graded(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
     let all = count_trajectories(usage);
     (graded < all).then(|| (number::format_count(graded), number::format_count(all)))
@@ -434,7 +436,7 @@ fn format_grading_backlog(found: GradingBacklog, is_of_project: bool) -> Option<
 }
 
 impl FutureTraceNotice {
-    /// None if there are no such traces.
+    /// Builds the notice; None without such traces.
     fn from_count(count: u64, choice: &OverviewQuery, time: &OverviewTimeRange) -> Option<FutureTraceNotice> {
         let more = if count >= MAX_AHEAD as u64 { " or more" } else { "" };
         (count > 0).then(|| FutureTraceNotice {

@@ -1,6 +1,6 @@
 //! Links between the pages of a long list.
 
-/// `text` says which part is shown. The URLs are none at either end.
+/// `text` describes the shown part. A URL is none at its end of the list.
 pub(super) struct PaginationLinks {
     pub(super) text: String,
     pub(super) earlier: Option<String>,

@@ -10,8 +10,8 @@ use axum::response::Response;
 use super::address::own_path;
 use super::sign_in::{MAY_NOT_LOOK, SignIn};
 
-/// Renders error pages again for people who are signed in, so that the button to sign out is on them. The place where
-/// an error arises does not know the request.
+/// Middleware that renders error pages again for signed-in people, with the button to sign out. The code that creates
+/// an error does not know the request.
 pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
     let is_signed_in = super::read_session_cookie(request.headers()).is_some();
     let mut response = next.run(request).await;
@@ -21,7 +21,8 @@ pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
     }
 }
 
-/// The page for a request that authentication refused. `lacks_scope` says that the key is valid but may not do this.
+/// Renders the page for a request that authentication refused. `lacks_scope` says that the key is valid but may not
+/// do this.
 pub(crate) fn render_refusal(
     status: StatusCode,
     message: &str,
@@ -44,8 +45,8 @@ pub(crate) fn render_refusal(
     PageError::new(status, message).render_response(super::read_session_cookie(headers).is_some())
 }
 
-/// Where to continue after signing in. A form is not sent again, so for other methods than GET it is the page that the
-/// form was on.
+/// Returns where to continue after signing in. A form is not sent again, so for other methods than GET it is the page
+/// with the form.
 pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
     let path = |uri: &Uri| uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     if matches!(*method, Method::GET | Method::HEAD) {
@@ -56,7 +57,7 @@ pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) 
     own_path(Some(&from)).unwrap_or("/").to_owned()
 }
 
-/// The page for a path that does not exist.
+/// Renders the page for a path that does not exist.
 pub(crate) fn render_not_found(headers: &HeaderMap) -> Response {
     PageError::not_found("No page exists at this address.")
         .render_response(super::read_session_cookie(headers).is_some())

@@ -20,7 +20,7 @@ use crate::state::ServerState;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Renders on the calling thread. Pages that read the store use `render_page`.
+/// Renders a page on the calling thread. Pages that read the store use `render_page`.
 pub(super) fn respond_with_page(page: &impl Template) -> Response {
     with_status(StatusCode::OK, page)
 }
@@ -42,8 +42,8 @@ pub(super) async fn of_large<P: Template>(
     Ok(blocking_large(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
-/// As `of_large`, for pages that are slow and that several people look at: kept for some seconds, and rendered once for all
-/// who ask at the same time. `asked` is everything that the page depends on.
+/// As `of_large`, for slow pages with many readers: cached for some seconds, and rendered once for concurrent
+/// requests. `asked` is everything that the page depends on.
 pub(super) async fn cached_large<P: Template>(
     server: &Arc<ServerState>,
     asked: String,
@@ -59,7 +59,7 @@ pub(super) async fn cached_large<P: Template>(
     Ok(respond_with_html(rendered.await.unwrap_or_else(|_| Err(build_render_error()))?))
 }
 
-/// Details of a rendering error are of no use to people; rendering fails only on a defect in a template.
+/// Builds the error of a failed rendering. It has no details: rendering fails only on a defect in a template.
 pub(super) fn build_render_error() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be rendered.")
 }
@@ -73,12 +73,12 @@ pub(super) async fn part_of_large<P: Template>(
     Ok(blocking_large(server, move |server| Ok(respond_with_fragment(&make(server)?, &headers))).await?)
 }
 
-/// For a page that was rendered before, as those of the page cache.
+/// Responds with a page that was rendered before, as those of the page cache.
 pub(super) fn respond_with_html(text: String) -> Response {
     (build_html_headers(), text).into_response()
 }
 
-/// Rendering fails only on a defect in a template; the details go to the log.
+/// Responds with a page and a status. Rendering fails only on a defect in a template; the details are logged.
 pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, build_html_headers(), text).into_response(),
@@ -89,8 +89,8 @@ pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response 
     }
 }
 
-/// A part of a page that the script polls. The entity tag is a digest of the content, so an unchanged fragment is
-/// answered with 304 and no body.
+/// Responds with a part of a page that the script polls. The entity tag is a digest of the content, so an unchanged
+/// fragment is answered with 304 and no body.
 pub(super) fn respond_with_fragment(part: &impl Template, asked: &HeaderMap) -> Response {
     let Ok(text) = part.render() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let tag = format!("\"{:032x}\"", gradus_core::stable_digest(text.as_bytes()));
@@ -105,7 +105,7 @@ pub(super) fn respond_with_fragment(part: &impl Template, asked: &HeaderMap) -> 
     response
 }
 
-/// The same for every page and fragment.
+/// Builds the headers of every page and fragment.
 fn build_html_headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
@@ -117,7 +117,7 @@ fn build_html_headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
     ]
 }
 
-/// A title by status and one sentence.
+/// The page of an error: a title by status, and one sentence.
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {

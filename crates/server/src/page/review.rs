@@ -39,7 +39,7 @@ struct ReviewPage {
     sample: Option<SampleView>,
     /// The label that this person has just given.
     given: Option<GivenLabel>,
-    /// URL to continue the search if its time was over before a verdict was found.
+    /// URL to continue the search if it found no verdict within its bounds.
     further: Option<String>,
     author: LabelAuthor,
     dimensions: Vec<DimensionAgreement>,
@@ -51,10 +51,10 @@ struct ReviewPage {
 /// The failure group of the queue.
 struct ReviewedGroup {
     key: String,
-    /// `None` if there is no such group any more.
+    /// `None` if the group does not exist any more.
     title: Option<String>,
     href: String,
-    /// The same queue without it.
+    /// URL of the queue without the group.
     without: String,
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn render_review_page(
     render::of_large(&server, move |server| build_review_page(server, &choice, frame, person)).await
 }
 
-/// Evaluators to choose from are those of the rules, plus the one that is selected.
+/// Builds the page. The evaluators to choose from are those of the rules, plus the selected one.
 fn build_review_page(
     server: &ServerState,
     choice: &ReviewQuery,
@@ -110,7 +110,7 @@ fn build_review_page(
         is_chosen: Some(&name) == choice.evaluator.as_ref(),
         name,
     };
-    // A sample is of all verdicts: those of a group would tell nothing about the judge in general.
+    // A sample is drawn from all verdicts: those of a group would not represent the judge.
     let group = choice.group.as_deref().filter(|_| sample.is_none());
     Ok(ReviewPage {
         frame,
@@ -130,13 +130,14 @@ fn build_review_page(
     })
 }
 
-/// Verdicts that are skipped in one request because their trace is changing.
+/// Maximum number of verdicts that are skipped in one request because their trace is changing.
 const MAX_PASSED: usize = 20;
 
-/// A verdict with its place in the queue.
+/// A verdict with its position in the queue.
 type PlacedItem = (ReviewItemView, ReviewPlace);
 
-/// The next verdict that can be shown, or the cursor to continue from. The one that `at` names comes first.
+/// Finds the next verdict that can be shown, or the cursor to continue from. The verdict of the parameter `at` comes
+/// first.
 fn find_next_item(
     server: &ServerState,
     choice: &ReviewQuery,
@@ -171,7 +172,7 @@ fn find_next_item(
     Ok((None, after))
 }
 
-/// The group by its present name.
+/// Describes the group by its present name.
 fn describe_group(server: &ServerState, choice: &ReviewQuery, key: &str) -> Result<ReviewedGroup, ApiError> {
     let options = FailureGroupOptions { before_ns: None, with_muted: true, key: Some(key), limit: 1 };
     let list = server.store.failure_groups(&MetricFilter::default(), options)?;

@@ -15,15 +15,15 @@ use super::verdict::VerdictDetailView;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// Steps in the summary of a verdict on the whole trajectory, and before a step.
+/// Maximum number of summarized steps, for a verdict on the whole trajectory and before a step.
 const MAX_LISTED: usize = 40;
-/// Bytes of a text on the one line of a step.
+/// Maximum size of a text on the line of a step.
 const MAX_LINE: usize = 300;
 
 /// The verdict under review with its context.
 pub(super) struct ReviewItemView {
     pub(super) verdict: VerdictDetailView,
-    /// Nothing on the page tells the verdict.
+    /// Whether the verdict is hidden from the page.
     pub(super) is_blind: bool,
     /// Number of labels by others. Their content is hidden until this person has decided, so that people judge
     /// independently.
@@ -54,7 +54,7 @@ pub(super) struct StepSummaryLine {
     pub(super) observation: Option<TextPreview>,
 }
 
-/// Where the verdict stands in its queue.
+/// The position of the verdict in its queue.
 pub(super) struct QueuePosition {
     /// `12 of 80`
     pub(super) position: String,
@@ -93,7 +93,7 @@ impl QueuePosition {
 }
 
 impl ReviewItemView {
-    /// None if the verdict was replaced since it was found.
+    /// Loads the verdict with its context; None if the verdict was replaced since it was found.
     pub(super) fn load_for_review(
         server: &ServerState,
         choice: &ReviewQuery,
@@ -134,11 +134,11 @@ impl ReviewItemView {
         }))
     }
 
-    /// Removes everything that tells the verdict. `labels` are those to choose from.
+    /// Removes everything that reveals the verdict. `labels` are those to choose from.
     pub(super) fn hide_verdict(&mut self, labels: Vec<String>) {
         self.is_blind = true;
         self.others_said = 0;
-        // A call that its tool refuses is itself a verdict.
+        // A violation of the tool's schema would reveal the verdict.
         if let Some(step) = &mut self.step {
             step.violation = None;
         }
@@ -155,7 +155,7 @@ impl ReviewItemView {
     }
 }
 
-/// None if the trajectory changed and has no such step any more.
+/// Builds the view of the step; None if the trajectory has changed and lacks this step.
 fn shown_step(
     opened: &LoadedTrace,
     trajectory: &Trajectory,
@@ -173,7 +173,8 @@ fn shown_step(
     }
 }
 
-/// The last steps before the one under review, or the first ones of the whole trajectory, and how many there are.
+/// Summarizes the last steps before the one under review, or the first ones of the whole trajectory; also returns
+/// their number.
 fn summarize_steps(
     trajectory: &Trajectory,
     under_review: Option<u32>,

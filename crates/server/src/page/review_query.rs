@@ -1,4 +1,4 @@
-//! The parameters of the review page: which verdicts, and where in their order.
+//! The parameters of the review page: which verdicts, and the position in their order.
 
 use gradus_eval::calibration::LabelSampling;
 use gradus_store::ReviewFilter;
@@ -24,12 +24,11 @@ pub(super) struct ReviewQuery {
     pub(super) revealed: Option<String>,
     /// Only verdicts of this failure group, by its key.
     pub(super) group: Option<String>,
-    /// The verdict to show although another one is next: the one whose label was just taken back. In a sample, its
-    /// position.
+    /// The verdict to show instead of the next one: the one whose label was just undone. In a sample, its position.
     pub(super) at: Option<String>,
-    /// Number of the label that this person has just given, which can be taken back.
+    /// Number of the label that this person has just given, which can be undone.
     pub(super) labelled: Option<String>,
-    /// The note of the label that was just taken back.
+    /// The note of the label that was just undone.
     pub(super) note: Option<String>,
 }
 
@@ -45,12 +44,12 @@ pub(super) enum ReviewSelection {
     Failed,
     /// Every verdict with the same probability, without the verdict.
     Sample,
-    /// As many of each label of the judge, without the verdict.
+    /// Equally many verdicts of each judge label, without the verdict.
     SampleByLabel,
 }
 
 impl ReviewSelection {
-    /// How verdicts are drawn; `None` if they are shown in order.
+    /// Returns how verdicts are drawn; `None` if they are shown in order.
     pub(super) fn sampling(self) -> Option<LabelSampling> {
         match self {
             ReviewSelection::Sample => Some(LabelSampling::Uniform),
@@ -61,7 +60,7 @@ impl ReviewSelection {
 }
 
 impl ReviewQuery {
-    /// Without the parameters that a form sends empty.
+    /// Drops the parameters that a form sends empty.
     pub(super) fn without_blanks(mut self) -> ReviewQuery {
         let given = [
             &mut self.project,
@@ -80,7 +79,7 @@ impl ReviewQuery {
         self
     }
 
-    /// What the store selects for this person.
+    /// Returns the filter of the store for this person.
     pub(super) fn to_filter(&self, author: &LabelAuthor) -> ReviewFilter {
         ReviewFilter {
             project: self.project.clone(),
@@ -92,7 +91,7 @@ impl ReviewQuery {
         }
     }
 
-    /// Without the cursor.
+    /// Returns the URL of this queue without the cursor.
     pub(super) fn to_url(&self) -> PageUrl {
         let which = match self.which {
             ReviewSelection::All => None,

@@ -16,7 +16,7 @@ use crate::clock::now_ns;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// Cases that are skipped in one request because their trace is changing.
+/// Maximum number of cases that are skipped in one request because their trace is changing.
 const MAX_PASSED: usize = 20;
 
 /// A random sample without the verdicts.
@@ -41,7 +41,7 @@ pub(super) struct RevealedVerdict {
     pub(super) agrees: bool,
 }
 
-/// The next case of a random sample, and what the page says about the sample.
+/// Builds the next case of a random sample, and the view of the sample.
 pub(super) fn build_sample(
     server: &ServerState,
     choice: &ReviewQuery,
@@ -105,7 +105,7 @@ pub(super) fn build_sample(
     Ok((item, SampleView { about, revealed, renew: Some(renew), progress: Some(progress), is_again }))
 }
 
-/// A case without anything that tells its verdict. `None` if it cannot be shown.
+/// Loads a case without anything that reveals its verdict. `None` if it cannot be shown.
 fn load_sampled_item(
     server: &ServerState,
     choice: &ReviewQuery,
@@ -129,7 +129,7 @@ fn load_sampled_item(
     Ok(Some(item))
 }
 
-/// The verdict on a case that this person has labelled. `None` if the person has not.
+/// Loads the verdict on a case that this person has labelled; `None` if the person has not.
 fn reveal_verdict(
     server: &ServerState,
     found: &ReviewItem,

@@ -64,7 +64,7 @@ struct RubricPage {
     trajectory: String,
     step: String,
     of_steps: bool,
-    /// Whether the person may make trials, which takes the scope `admin`: a trial can cost money.
+    /// Whether the person may make trials, which requires the scope `admin`, since a trial can cost money.
     may_try: bool,
     /// The judge that would be asked.
     judge: Option<String>,
@@ -87,7 +87,7 @@ pub(super) struct RubricTrialQuery {
     trial: Option<String>,
     /// Rubrics belong to no project. It is passed on to the links of the navigation.
     project: Option<String>,
-    /// Id of a trial on many cases, whose text is edited further.
+    /// Id of a trial on many cases whose text is edited.
     from: Option<String>,
     #[serde(flatten)]
     bulk: BulkTrialQuery,
@@ -107,7 +107,7 @@ pub(super) async fn render_rubrics_page(
 }
 
 impl RubricListRow {
-    /// `project` is kept in the link.
+    /// Builds a row. `project` is kept in its links.
     fn from_rubric(settings: &ReloadableSettings, rubric: &Rubric, project: Option<&str>) -> RubricListRow {
         let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
         let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
@@ -198,7 +198,7 @@ pub(super) async fn render_rubric_page(
     Ok(render::respond_with_page(&page))
 }
 
-/// 404 for unknown names.
+/// Finds a rubric by name; 404 for unknown names.
 pub(super) fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
     settings.library.find(name).ok_or_else(|| ApiError::not_found("No rubric has this name."))
 }
@@ -226,8 +226,8 @@ enum RubricTrialAction {
     Load,
 }
 
-/// `POST /rubrics/{rubric}`: makes a trial, keeps it in the cache and redirects to its page. Reloading that page asks
-/// nobody again, so nothing is paid twice.
+/// `POST /rubrics/{rubric}`: makes a trial, caches it and redirects to its page. Reloading that page asks no judge
+/// again, so nothing is paid twice.
 pub(super) async fn try_out(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -239,7 +239,7 @@ pub(super) async fn try_out(
     let rubric = find_rubric(&settings, &name)?;
     // Forms send CRLF line ends, which would change the hash of the rubric.
     let text = wanted.text.map(|text| text.replace("\r\n", "\n"));
-    // An unchanged text is not a changed rubric: offline rules may judge then.
+    // An unchanged text counts as the original rubric, which offline rules may judge.
     let text = text.filter(|text| text.trim() != rubric.source.trim());
     let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn)).transpose();
     let mut trial = RubricTrial { text, ..RubricTrial::default() };
@@ -259,7 +259,7 @@ pub(super) async fn try_out(
             let asked = match RubricTrialSubject::load_with(&server, tried, wanted.trajectory.trim(), step, ask).await {
                 Ok(Ok(RubricTrialReply::Rules(answer))) => Ok(answer),
                 Ok(Ok(RubricTrialReply::Model(question))) => {
-                    // A task of its own: what the call costs is recorded even if the client disconnects.
+                    // A task of its own, so that the cost of the call is recorded even if the client disconnects.
                     let (server, tried) = (Arc::clone(&server), tried.clone());
                     let asked = tokio::spawn(async move { question.ask_judge(&server, &tried).await }).await;
                     asked.unwrap_or_else(|error| Err(RubricTrialError::Aborted(error)))
@@ -287,7 +287,7 @@ pub(super) async fn try_out(
     Ok(response)
 }
 
-/// The text as a file for download.
+/// Responds with the text as a file for download.
 pub(super) fn respond_rubric_file(name: &str, text: &str) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8")),

@@ -6,12 +6,12 @@ use crate::http_error::ApiError;
 use crate::page::address::format_step_anchor;
 use crate::state::ServerState;
 
-/// URL of a run. Ids of runs need no encoding: they are checked when a run is read.
+/// Formats the URL of a run. Ids of runs need no encoding: they are checked when a run is read.
 pub(super) fn run_address(id: &str, project: Option<&str>) -> String {
     PageUrl::from_path(format!("/runs/{id}")).with("project", project).to_string()
 }
 
-/// URL of a trajectory in its trace. None if the trace was never sent to this server.
+/// Finds the URL of a trajectory in its trace. None if the trace was never sent to this server.
 pub(super) fn trajectory_address(
     server: &ServerState,
     id: &str,
@@ -21,7 +21,7 @@ pub(super) fn trajectory_address(
     Ok(trace.map(|trace| loaded_trace::step_address(&trace.to_string(), Some(id), step)))
 }
 
-/// URL of a trajectory with the verdicts of the run, at a step or at the verdicts on the whole.
+/// Builds the URL of a trajectory with the verdicts of the run, at a step or at the verdicts on the whole.
 pub(super) fn run_trajectory_address(run: &str, trajectory: &str, step: Option<u32>, project: Option<&str>) -> PageUrl {
     let page = step.filter(|step| *step as usize > loaded_trace::STEPS_OF_A_PAGE).map(|step| step.to_string());
     trajectory_path(run, trajectory)
@@ -30,12 +30,12 @@ pub(super) fn run_trajectory_address(run: &str, trajectory: &str, step: Option<u
         .with_fragment(format_step_anchor(step))
 }
 
-/// Trajectory ids come from the files of the run and may be any text.
+/// Builds the path of a trajectory, whose id comes from the files of the run and may be any text.
 fn trajectory_path(run: &str, trajectory: &str) -> PageUrl {
     PageUrl::from_path(format!("/runs/{run}/trajectories/{}", encode_path_segment(trajectory)))
 }
 
-/// Path that serves whole texts of the trajectory.
+/// Formats the path that serves whole texts of the trajectory.
 pub(super) fn run_text_address(run: &str, trajectory: &str) -> String {
     format!("{}/text", trajectory_path(run, trajectory))
 }

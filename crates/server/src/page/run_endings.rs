@@ -1,4 +1,4 @@
-//! How runs ended, by the labels of the evaluator `outcome`: the first thing that the overview says.
+//! How runs ended, by the labels of the evaluator `outcome`: the first section of the overview.
 
 use gradus_eval::evaluator::OUTCOME;
 use gradus_report::html::number::{self, format_count};
@@ -13,7 +13,7 @@ const BAR_WIDTH: f64 = 1_000.0;
 /// The endings of the latest runs, as a bar and as links.
 pub(super) struct RunEndings {
     pub(super) all: Vec<RunEndingView>,
-    /// What the shares are of, and what the score of the evaluator leaves out.
+    /// The base of the shares, and what the score of the evaluator leaves out.
     pub(super) about: String,
 }
 
@@ -32,7 +32,8 @@ pub(super) struct RunEndingView {
 }
 
 impl RunEndings {
-    /// `None` if no run was judged for it. `traces` is the URL of the list with the filter of the page.
+    /// Builds the endings; `None` if the evaluator judged no run. `traces` is the URL of the list with the filter of
+    /// the page.
     pub(super) fn new(latest: &LatestOverview, traces: &PageUrl) -> Option<RunEndings> {
         let judged: u64 = latest.endings.iter().map(|one| one.trajectories).sum();
         if judged == 0 {
@@ -57,7 +58,7 @@ impl RunEndings {
                 href: traces.clone().with("label", Some(&format!("{OUTCOME}={}", row.label))).to_string(),
             }
         };
-        // What went wrong stands together, at the end.
+        // Wrong endings are grouped at the end.
         let mut rows: Vec<&RunEndingRow> = latest.endings.iter().collect();
         rows.sort_by_key(|row| row.is_wrong);
         let runs = format_count(judged);
@@ -84,7 +85,8 @@ impl RunEndings {
 }
 
 impl RunEndings {
-    /// What runs recorded of their end, where no rule asks the evaluator. `None` without an error: the rest is not known.
+    /// Builds the endings from recorded errors, where no rule asks the evaluator. `None` without an error, since
+    /// other endings are unknown.
     pub(super) fn from_recorded_errors(errors: u64, runs: u64, traces: &PageUrl) -> Option<RunEndings> {
         let rest = runs.checked_sub(errors).filter(|_| errors > 0)?;
         let share = |count: u64| count as f64 / runs.max(1) as f64;

@@ -6,7 +6,7 @@ use gradus_report::html::text;
 pub(super) struct RunFact {
     pub(super) name: &'static str,
     pub(super) value: String,
-    /// Where the value leads to.
+    /// Target of the value's link.
     pub(super) href: Option<String>,
     pub(super) is_error: bool,
 }

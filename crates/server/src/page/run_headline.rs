@@ -25,8 +25,8 @@ pub(super) struct RunHeadline {
 }
 
 impl RunHeadline {
-    /// What is known of the cause: the error that ended the run if it failed, else the earliest flagged step, else a
-    /// verdict on the whole. `at` gives the URL of the page that contains a step.
+    /// Builds the headline from the known cause: the error that ended the run if it failed, else the earliest flagged
+    /// step, else a verdict on the whole. `at` gives the URL of the page that contains a step.
     pub(super) fn from_run(
         settings: &ReloadableSettings,
         trajectory: &Trajectory,
@@ -73,8 +73,8 @@ impl RunHeadline {
         }
     }
 
-    /// The same with the fault of another agent of the trace, if nothing is wrong with this one. `href` is the URL of that
-    /// agent.
+    /// Returns the headline with the fault of another agent of the trace, if nothing is wrong with this one. `href`
+    /// is the URL of that agent.
     pub(super) fn with_agent_fault(self, other: &Trajectory, fault: RunHeadline, href: String) -> RunHeadline {
         if self.class != "plain" || fault.class == "plain" {
             return self;
@@ -101,8 +101,8 @@ impl RunHeadline {
     }
 }
 
-/// The error that ended the run: the one that its span recorded, with the span where it began, else the latest. Errors
-/// before it are ones that the agent went on from.
+/// Finds the error that ended the run: the one that its span recorded, with the span where it began, else the latest.
+/// The agent continued after earlier errors.
 fn find_cause(trajectory: &Trajectory, errors: &[ErrorSpanLink]) -> Option<(Option<(String, String)>, String)> {
     let link = |error: &ErrorSpanLink| Some((error.name.clone(), error.href.clone()));
     let failed = trajectory.defects.iter().find(|defect| defect.kind == DefectKind::RunFailed);
@@ -113,13 +113,13 @@ fn find_cause(trajectory: &Trajectory, errors: &[ErrorSpanLink]) -> Option<(Opti
         return errors.last().map(|error| (link(error), error.message.clone()));
     };
     let message = text::format_display_line(recorded);
-    // One of them may be cut, or begin with the kind of the error.
+    // One of the two texts may be truncated, or begin with the kind of the error.
     let shown = message.trim_end_matches('…');
     let is_it = |error: &&ErrorSpanLink| shown.contains(&error.message) || error.message.contains(shown);
     Some((errors.iter().rev().find(is_it).and_then(link), message))
 }
 
-/// Whether the run ended badly, by its verdict or by what it recorded of itself.
+/// Whether the run ended badly, by its verdict or by its recorded status.
 pub(super) fn is_failed_run(trajectory: &Trajectory, outcome: Option<&RunOutcome>) -> bool {
     trajectory.is_error || outcome.is_some_and(|outcome| outcome.is_dead)
 }
@@ -141,7 +141,8 @@ fn format_sentence(words: &str) -> String {
     if shown.ends_with(['.', '!', '?', '…', ')', ':']) { shown } else { format!("{shown}.") }
 }
 
-/// Rules that did not fire are no proof that all is well, and the sentence does not say so.
+/// Describes a run without a flag. Rules that did not fire prove nothing, so the sentence does not call the run
+/// right.
 fn describe_unflagged(outcomes: &[RecordedVerdict]) -> String {
     let count = |kind: OutcomeKind| outcomes.iter().filter(|given| given.line.outcome == kind).count() as u64;
     let is_rules = |given: &RecordedVerdict| matches!(&*given.line.judge, OFFLINE | RULES);

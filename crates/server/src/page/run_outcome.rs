@@ -1,4 +1,5 @@
-//! How a run ended, which stands at the top of its page: verdicts on single steps mean little if there is no answer.
+//! How a run ended, which is shown at the top of its page: verdicts on single steps mean little if there is no
+//! answer.
 
 use gradus_eval::evaluator::OUTCOME;
 use gradus_report::html::text;
@@ -14,7 +15,7 @@ pub(super) struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// `None` if the run was not judged for it.
+    /// Finds the verdict; `None` if the evaluator did not judge the run.
     pub(super) fn from_outcomes(outcomes: &[RecordedVerdict]) -> Option<RunOutcome> {
         let given =
             outcomes.iter().find(|given| *given.line.evaluator == *OUTCOME && given.line.step_index.is_none())?;
@@ -22,7 +23,7 @@ impl RunOutcome {
     }
 }
 
-/// A label as words: `limit reached` for `limit_reached`.
+/// Formats a label as words: `limit reached` for `limit_reached`.
 pub(super) fn format_outcome_label(label: &str) -> String {
     text::format_display_line(&label.replace('_', " "))
 }

@@ -63,7 +63,7 @@ struct RunTrajectoryPage {
     facts: Vec<RunFact>,
     flags: Vec<FlagGroup>,
     whole: Vec<VerdictDetailView>,
-    /// What those of them say that flag nothing.
+    /// Summary of those of them that flag nothing.
     other_verdicts: Option<String>,
     outline: Vec<OutlineEntry>,
     /// URL of the same page with all steps unfolded. None if all of them are.

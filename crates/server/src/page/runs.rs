@@ -22,10 +22,10 @@ use crate::run_lookup::log_run_failure;
 use crate::run_reports::{RunGateStatus, RunListSummary};
 use crate::state::ServerState;
 
-/// Runs on one page.
+/// Maximum number of runs on one page.
 const MAX_RUNS_PER_PAGE: usize = 100;
-/// Time that one request spends on summarising runs. Rows without a summary are shown without scores; the next request
-/// continues.
+/// Maximum time that one request spends on summarising runs. Rows without a summary are shown without scores; the
+/// next request continues.
 const SUMS_FOR: Duration = Duration::from_millis(250);
 
 /// Parameters of `/runs`.
@@ -119,7 +119,7 @@ pub(super) async fn render_runs_page(
 }
 
 impl RunListRow {
-    /// `brief` is none if the summary is not cached and the time of the request is over.
+    /// Builds a row. `brief` is none if the summary is not cached and the time of the request is over.
     fn from_run(run: &RunFolder, brief: Option<RunListSummary>, project: Option<&str>) -> RunListRow {
         let record = &run.record;
         let brief = brief.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A cell of the list of traces: what one evaluator says about a trace.
+//! A cell of the list of traces: the score of one evaluator for a trace.
 
 use gradus_eval::evaluator::OUTCOME;
 use gradus_eval::scale::ScoreScale;
@@ -15,7 +15,7 @@ pub(super) struct TraceScoreCell {
     pub(super) text: String,
     /// Tooltip.
     pub(super) about: String,
-    /// Questions without a verdict, besides those with a score.
+    /// Number of questions without a verdict, in addition to those with a score.
     pub(super) unjudged: Option<String>,
 }
 
@@ -31,7 +31,8 @@ struct TraceScoreSums {
 }
 
 impl TraceScoreCell {
-    /// Distinguishes the cases without a score: not judged, not applicable, failed, and undecided.
+    /// Builds the cell, and distinguishes the cases without a score: not judged, not applicable, failed, and
+    /// undecided.
     pub(super) fn for_evaluator(settings: &ReloadableSettings, trace: &TraceRow, evaluator: &str) -> TraceScoreCell {
         let scores = || trace.trajectories.iter().flat_map(|one| &one.scores).filter(|one| one.evaluator == evaluator);
         let mut sums = TraceScoreSums::default();
@@ -52,7 +53,8 @@ impl TraceScoreCell {
         if sums.scored == 0 { TraceScoreCell::without_score(&sums) } else { sums.to_cell(settings, evaluator) }
     }
 
-    /// How the runs of a trace ended: the label of one that died, or of the first. `None` without any label.
+    /// Builds the cell of how the runs of a trace ended: the label of one without an answer, or of the first. `None`
+    /// without any label.
     fn from_endings<'s>(scores: impl Iterator<Item = &'s ScoreRow>) -> Option<TraceScoreCell> {
         let labelled: Vec<_> = scores.filter_map(|score| Some((score, score.label.as_deref()?))).collect();
         let dead = labelled.iter().find(|(score, _)| score.wrong > 0);
@@ -74,7 +76,7 @@ impl TraceScoreCell {
         })
     }
 
-    /// The end that a run recorded of itself. `None` unless it is an error.
+    /// Builds the cell from recorded errors; `None` without an error.
     fn from_recorded_errors(trace: &TraceRow) -> Option<TraceScoreCell> {
         trace.trajectories.iter().any(|one| one.is_error).then(|| TraceScoreCell {
             class: "wrong",
@@ -103,7 +105,7 @@ impl TraceScoreSums {
         let mean = self.sum / self.scored as f64;
         let labels = evaluators::find_evaluator_labels(settings, evaluator);
         let is_share = evaluators::find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
-        // Rules that only notice mistakes confirm nothing, so a cell without a flag is no 100 %.
+        // Rules that only notice mistakes confirm nothing, so a cell without a flag is not 100 %.
         let is_unflagged = self.wrong == 0 && evaluators::gives_only_flags(settings, evaluator);
         TraceScoreCell {
             class: match (self.wrong > 0, is_unflagged) {
@@ -111,7 +113,7 @@ impl TraceScoreSums {
                 (false, true) => "none",
                 (false, false) => "right",
             },
-            // Labels say more than a mean of a few verdicts. With more than two labels no single one fits.
+            // A label is more telling than a mean of a few verdicts. With more than two labels no single one fits.
             text: match (is_unflagged, labels.as_slice()) {
                 (true, _) => "no\u{a0}rule fired".to_owned(),
                 (false, [(best, _), (worst, _)]) => match self.wrong {

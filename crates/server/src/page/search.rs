@@ -6,7 +6,7 @@ use super::address::PageUrl;
 use super::step::make_final_thought_step;
 use gradus_report::html::text;
 
-/// Hits that are listed.
+/// Maximum number of listed hits.
 const MAX_HITS: usize = 50;
 
 /// A hit: the first one in a thought, a call or an observation.
@@ -71,8 +71,8 @@ fn format_hit_context(given: &str) -> String {
     format!("{}{shown}{}", space(first), space(last && !shown.is_empty()))
 }
 
-/// Byte range of the first hit in the original text. Lower case may have another length than the original, as for `İ`,
-/// so positions are mapped back.
+/// Returns the byte range of the first hit in the original text. Lower case may have another length than the
+/// original, as for `İ`, so positions are mapped back.
 fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
     let mut lower = String::with_capacity(given.len());
     let mut places: Vec<(usize, usize)> = Vec::new();

@@ -28,9 +28,9 @@ use crate::session_view::{MAX_TURNS, SessionTurn, SessionView};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// Calls of one turn that are listed.
+/// Maximum number of listed calls of one turn.
 const MAX_CALLS: usize = 40;
-/// Deeper agents are not indented further.
+/// Maximum indentation. Deeper agents are not indented further.
 const MAX_DEPTH: usize = 6;
 
 /// Parameters of `/sessions/{session}`.
@@ -40,7 +40,7 @@ pub(super) struct SessionQuery {
     /// Without it, the first project that has a session of this name.
     project: Option<String>,
     offset: usize,
-    /// The session, on the path without one.
+    /// Name of the session, for `/session`, whose path has none.
     id: Option<String>,
 }
 
@@ -83,10 +83,10 @@ struct TurnCall {
     class: &'static str,
 }
 
-/// URL of a session.
+/// Builds the URL of a session.
 pub(super) fn build_session_url(session: &str, project: &str) -> PageUrl {
     match session {
-        // Browsers resolve these in a path, however they are escaped.
+        // Browsers resolve these names in a path, however they are escaped.
         "." | ".." => PageUrl::from_path("/session").with("id", Some(session)),
         _ => PageUrl::from_path(format!("/sessions/{}", encode_path_segment(session))),
     }
@@ -151,7 +151,7 @@ impl SessionPage {
     }
 }
 
-/// Agents below the trajectory that started them, with depths. An agent whose starter is on another page stands alone.
+/// Agents below the trajectory that started them, with depths. An agent whose starter is on another page is a root.
 fn order_turns(all: &[SessionTurn]) -> Vec<(&SessionTurn, usize)> {
     let id = |turn: &SessionTurn| turn.trajectory.trajectory_id.clone();
     let parent = |turn: &SessionTurn| turn.trajectory.parent_trajectory_id.clone();
@@ -159,7 +159,7 @@ fn order_turns(all: &[SessionTurn]) -> Vec<(&SessionTurn, usize)> {
     let mut ordered = Vec::with_capacity(all.len());
     let mut is_listed = vec![false; all.len()];
     let roots = (0..all.len()).filter(|at| parent(&all[*at]).is_none_or(|wanted| !is_known(&wanted)));
-    // After the roots come all again, which lists those that name each other as starters.
+    // After the roots come all trajectories again, which lists those that name each other as starters.
     for root in roots.chain(0..all.len()) {
         let mut open = vec![(root, 0)];
         while let Some((at, depth)) = open.pop() {
@@ -212,7 +212,7 @@ impl TurnView {
     }
 }
 
-/// Start, duration, steps, tokens and cost, as far as they are known.
+/// Lists start, duration, steps, tokens and cost, as far as they are known.
 fn list_turn_facts(row: &TrajectoryRow) -> Vec<String> {
     let mut facts = vec![
         format_timestamp(row.start_ns),
@@ -226,7 +226,7 @@ fn list_turn_facts(row: &TrajectoryRow) -> Vec<String> {
     facts
 }
 
-/// The calls in order. Those of one model reply are together.
+/// Groups the calls in order by model reply.
 fn group_turn_calls(
     trajectory: &Trajectory,
     verdicts: &[RecordedVerdict],
@@ -253,7 +253,7 @@ fn group_turn_calls(
     rows
 }
 
-/// What the session comes to. Costs that are not known are named, since they are not in the sum.
+/// Lists the totals of the session. Unknown costs are mentioned, since they are not in the sum.
 fn list_session_facts(view: &SessionView) -> Vec<RunFact> {
     let SessionTotals { trajectories, tokens, cost_usd, unpriced, start_ns, end_ns } = view.totals;
     let traces = PageUrl::from_path("/traces").with("project", Some(&view.project)).to_string();

@@ -22,7 +22,7 @@ use crate::clock::DAY_NS;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// Rows on one page.
+/// Number of rows on one page.
 const ROWS: usize = 50;
 
 /// Parameters of `/sessions`. Empty ones are fields of the form that were left blank.
@@ -54,7 +54,7 @@ struct SessionListPage {
     is_narrowed: bool,
     /// The list without a filter.
     all: String,
-    /// The first page of a later one.
+    /// URL of the first page, on later pages.
     newest: Option<String>,
     api: String,
 }
@@ -103,7 +103,7 @@ impl SessionListQuery {
         self
     }
 
-    /// The same filter for another path, without the cursor.
+    /// Returns the URL of the same filter on another path, without the cursor.
     fn to_page_url(&self, path: &str) -> PageUrl {
         PageUrl::from_path(path)
             .with("project", self.project.as_deref())
@@ -111,7 +111,7 @@ impl SessionListQuery {
             .with("to", self.to.as_deref())
     }
 
-    /// The filter for the API, which accepts complete times only.
+    /// Returns the URL of the filter in the API, which accepts complete times only.
     fn to_api_url(&self, filter: &SessionFilter) -> String {
         let time = |ns: Option<i64>| ns.map(crate::time_text::format_rfc3339);
         PageUrl::from_path("/api/v1/sessions")
@@ -121,7 +121,7 @@ impl SessionListQuery {
             .to_string()
     }
 
-    /// 400 for times that cannot be parsed.
+    /// Converts the parameters; 400 for times that cannot be parsed.
     fn to_session_filter(&self) -> Result<SessionFilter, ApiError> {
         Ok(SessionFilter {
             project: self.project.clone(),
@@ -166,7 +166,7 @@ impl SessionListPage {
 impl SessionListRow {
     fn from_summary(one: &SessionSummary) -> SessionListRow {
         let totals = &one.totals;
-        // Sums of a session that is longer than what is summed are lower bounds.
+        // If a session has more runs than are summed, the sums are lower bounds.
         let bound = if one.is_cut { "+" } else { "" };
         SessionListRow {
             href: build_session_url(&one.session, &one.project).to_string(),

@@ -21,12 +21,12 @@ use crate::state::ServerState;
 
 /// Not prefixed with `__Host-`, which plain HTTP on a local network could not set.
 const COOKIE_NAME: &str = "gradus_session";
-/// Shown for a valid key without the scope `read`, as senders have.
+/// Message for a valid key without the scope `read`, such as the key of a sender.
 pub(super) const MAY_NOT_LOOK: &str = "This key does not have the scope read. Enter another key.";
 /// Lifetime of a session: 30 days.
 const SECONDS: u32 = 30 * 86_400;
 
-/// The form.
+/// The page with the sign-in form.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignIn {
@@ -44,12 +44,12 @@ impl SignIn {
     pub(super) fn new(next: &str, wrong: Option<String>) -> SignIn {
         let next = own_path(Some(next)).unwrap_or("/").to_owned();
         let mut frame = PageLayout::new("", None, &HeaderMap::new());
-        // None of these pages can be opened yet.
+        // The pages of the navigation cannot be opened before signing in.
         frame.places.clear();
         SignIn { frame, next, wrong, is_signed_in: false }
     }
 
-    /// For a session whose key may not read. Offers to sign out.
+    /// Builds the page for a session whose key may not read. Offers to sign out.
     pub(super) fn for_signed_in(next: &str, wrong: &str) -> SignIn {
         let mut page = SignIn::new(next, Some(wrong.to_owned()));
         page.frame.is_signed_in = true;
@@ -114,7 +114,7 @@ pub(super) async fn submit_sign_in(
 /// `POST /sign-out`: ends the session and deletes the cookie.
 pub(super) async fn sign_out(State(server): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     if let Some(session) = read_session_cookie(&headers) {
-        // If the store cannot be written, the browser forgets the session at least.
+        // If the store cannot be written, at least the cookie is deleted.
         if let Ok(ended) = server.store.end_session(session) {
             let _ = ended.wait_async().await;
         }
@@ -137,12 +137,12 @@ fn redirect_with_session(server: &ServerState, to: &str, session: &str, seconds:
     response
 }
 
-/// The session id that the browser sent. It is not checked here.
+/// Reads the session id that the browser sent. It is not checked here.
 pub(crate) fn read_session_cookie(headers: &HeaderMap) -> Option<&str> {
     read_cookie(headers, COOKIE_NAME)
 }
 
-/// The first value of a cookie that is not empty (RFC 6265).
+/// Returns the first non-empty value of a cookie (RFC 6265).
 pub(super) fn read_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -9,13 +9,13 @@ use gradus_report::html::text;
 use super::display_text::{format_byte_size, format_duration};
 use super::model_call::ModelCallView;
 
-/// Bytes of one attribute value that are shown.
+/// Maximum number of bytes of one attribute value that are shown.
 const MAX_VALUE: usize = 20_000;
-/// Attributes and events of one span that are shown.
+/// Maximum number of attributes and events of one span that are shown.
 const MAX_ATTRIBUTES: usize = 500;
 const MAX_EVENTS: usize = 100;
 
-/// An attribute. `note` says how much of a long value is missing.
+/// An attribute. `note` tells how much of a long value is missing.
 pub(super) struct SpanAttributeRow {
     pub(super) name: String,
     pub(super) value: String,
@@ -83,13 +83,14 @@ impl SpanDetailView {
     }
 }
 
-/// None if nothing is left out.
+/// Describes how many items are left out; None if all are shown.
 fn left_out(all: usize, most: usize) -> Option<String> {
     let more = all.checked_sub(most).filter(|more| *more > 0)?;
     Some(format!("And {} more; the API has all of them.", format_count(more as u64)))
 }
 
-/// Cut before sorting: the first attributes of a span are those that its instrumentation set first.
+/// Builds the rows. Truncated before sorting, since a span begins with the attributes that its instrumentation set
+/// first.
 fn build_attribute_rows<'a, 's: 'a>(
     all: impl Iterator<Item = (&'a str, &'a AttributeValue<'s>)>,
 ) -> Vec<SpanAttributeRow> {
@@ -99,8 +100,8 @@ fn build_attribute_rows<'a, 's: 'a>(
     shown
 }
 
-/// JSON in strings is indented, because instrumentations record messages and arguments that way. The value is cut after
-/// formatting, at a character boundary.
+/// Builds a row. JSON in strings is indented, because instrumentations record messages and arguments that way. The
+/// value is truncated after formatting, at a character boundary.
 fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
     let whole = match value {
         AttributeValue::Str(text) => text.to_string(),

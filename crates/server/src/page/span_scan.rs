@@ -1,5 +1,5 @@
-//! What the page of a trajectory reads of the recorded spans: where errors began, and the parameters of tools whose
-//! calls are invalid. Stored trajectories have neither.
+//! Reads from recorded spans what stored trajectories lack: where errors began, and the parameters of tools whose
+//! calls are invalid.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,10 +16,10 @@ use crate::http_error::ApiError;
 use crate::span_export::visit_spans;
 use crate::state::ServerState;
 
-/// Traces up to this size are scanned. Of larger ones the page has links to the spans only.
+/// Maximum size of a scanned trace. The page of a larger one has only links to the spans.
 const MAX_SCANNED_SPANS: i64 = 3_000;
 const MAX_SCANNED_BYTES: i64 = 4 << 20;
-/// Errors that are listed.
+/// Maximum number of listed errors.
 const MAX_ERROR_SPANS: usize = 5;
 
 /// A span in which an error began.
@@ -38,7 +38,7 @@ pub(super) struct TraceSpanScan {
     tools: HashMap<String, ToolDefinition>,
 }
 
-/// What is kept of a span with an error.
+/// The needed parts of a span with an error.
 struct FailedSpan {
     id: SpanId,
     parent: Option<SpanId>,
@@ -48,7 +48,7 @@ struct FailedSpan {
 }
 
 impl TraceSpanScan {
-    /// The errors of a trace that is shown as a part of another page.
+    /// Loads the errors of a trace that is shown as a part of another page.
     pub(super) fn load_errors(server: &ServerState, trace: TraceId) -> Result<Vec<ErrorSpanLink>, ApiError> {
         match server.store.trace(trace)? {
             Some(row) if row.errors > 0 => Ok(TraceSpanScan::read(server, &row, &HashSet::new())?.errors),
@@ -56,7 +56,7 @@ impl TraceSpanScan {
         }
     }
 
-    /// Reads the spans if there are errors, or invalid calls whose tools are wanted.
+    /// Scans the spans if the trace has errors or invalid calls.
     pub(super) fn load(server: &ServerState, opened: &LoadedTrace) -> Result<TraceSpanScan, ApiError> {
         let row = &opened.row;
         let Some(trajectory) = &opened.trajectory else { return Ok(TraceSpanScan::default()) };
@@ -67,7 +67,7 @@ impl TraceSpanScan {
         TraceSpanScan::read(server, row, &wanted)
     }
 
-    /// `wanted` are model calls whose tools are kept.
+    /// Scans the spans. `wanted` are model calls whose tools are collected.
     fn read(server: &ServerState, row: &TraceRow, wanted: &HashSet<SpanId>) -> Result<TraceSpanScan, ApiError> {
         if row.spans > MAX_SCANNED_SPANS || row.bytes > MAX_SCANNED_BYTES {
             return Ok(TraceSpanScan::default());
@@ -86,14 +86,14 @@ impl TraceSpanScan {
         Ok(scan)
     }
 
-    /// Adds the tools that a model call offers. The first definition of a name stays.
+    /// Adds the tools that a model call offers. The first definition of a name is kept.
     fn add_tools(&mut self, span: &Span<'_>) {
         for tool in read_offered_tools(&normalize_span(span).offered_tools) {
             self.tools.entry(tool.name.clone()).or_insert(tool);
         }
     }
 
-    /// Puts the parameters of its tool beside each invalid call.
+    /// Adds the tool's parameters to each invalid call.
     pub(super) fn add_schemas(&self, trajectory: &Trajectory, steps: &mut [StepView]) {
         for view in steps.iter_mut().filter(|view| view.violation.is_some()) {
             let step = trajectory.steps.iter().find(|step| step.index == view.number);
@@ -104,7 +104,7 @@ impl TraceSpanScan {
     }
 }
 
-/// The model calls of steps whose call was found invalid.
+/// Finds the model calls of steps whose tool call is invalid.
 fn find_invalid_calls(opened: &LoadedTrace, trajectory: &Trajectory) -> HashSet<SpanId> {
     let wrong = opened.outcomes.iter().filter(|given| given.is_wrong && *given.line.evaluator == *CALL_VALIDITY);
     let invalid: HashSet<u32> = wrong.filter_map(|given| given.line.step_index).collect();
@@ -112,7 +112,7 @@ fn find_invalid_calls(opened: &LoadedTrace, trajectory: &Trajectory) -> HashSet<
     steps.flat_map(|step| step.span_ids.iter().take(1)).map(|id| SpanId::parse(id)).collect()
 }
 
-/// Definitions in any form in which a model call records them.
+/// Reads tool definitions in any form in which a model call records them.
 pub(super) fn read_offered_tools(offered: &[OfferedTools<'_>]) -> Vec<ToolDefinition> {
     let mut tools = Vec::new();
     for one in offered {
@@ -132,7 +132,7 @@ pub(super) fn read_offered_tools(offered: &[OfferedTools<'_>]) -> Vec<ToolDefini
 }
 
 impl FailedSpan {
-    /// The message of a recorded exception says more than the status of the span.
+    /// Reads a failed span. The message of a recorded exception is more specific than the status of the span.
     fn from_span(span: &Span<'_>) -> FailedSpan {
         let message = span.exception_message().unwrap_or(&span.status.message);
         FailedSpan {
@@ -145,7 +145,7 @@ impl FailedSpan {
     }
 }
 
-/// The latest ones, in order of time.
+/// Lists the latest error origins, in order of time.
 fn list_error_origins(trace: &str, mut failed: Vec<FailedSpan>) -> Vec<ErrorSpanLink> {
     let parents: HashSet<SpanId> = failed.iter().filter_map(|span| span.parent).collect();
     failed.retain(|span| !parents.contains(&span.id));

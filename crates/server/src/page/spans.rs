@@ -22,11 +22,11 @@ use gradus_report::html::number::format_count;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
-/// Spans on one page. Traces can have hundreds of thousands; the API returns all of them.
+/// Maximum number of spans on one page. Traces can have hundreds of thousands; the API returns all of them.
 const MAX_ROWS: usize = 1_000;
-/// Spans with errors that are listed before the tree.
+/// Maximum number of spans with errors that are listed before the tree.
 const MAX_ERRORS: usize = 20;
-/// Deeper spans are not indented further, so that names stay visible.
+/// Maximum indentation. Deeper spans are not indented further, so that names stay visible.
 const MAX_INDENT: usize = 12;
 
 /// A row of the tree, ready to be displayed.
@@ -130,7 +130,7 @@ pub(super) async fn one_part(
     render::part_of_large(&server, headers, make).await
 }
 
-/// The records of the whole trace group, since the store keeps them together. Callers filter by trace.
+/// Loads the records of the whole trace group, since the store keeps them together. Callers filter by trace.
 fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
     let missing = || ApiError::not_found("No trace has this id. Retention may have deleted it.");
     let id = loaded_trace::trace_id(id).ok_or_else(missing)?;
@@ -138,7 +138,7 @@ fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String
     Ok((id, row.project, server.store.trace_group(row.trace_group)?))
 }
 
-/// Returns trace id, project and tree.
+/// Loads the tree. Returns trace id, project and tree.
 fn load_span_tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView), ApiError> {
     let (trace, project, trace_group) = load_trace_records(server, id)?;
     let mut spans = Vec::new();
@@ -150,7 +150,7 @@ fn load_span_tree(server: &ServerState, id: &str) -> Result<(String, String, Spa
     Ok((trace.to_string(), project, SpanTreeView::from_spans(trace, spans)))
 }
 
-/// Returns trace id, project and span. If the span was sent twice, the later record wins.
+/// Loads a span. Returns trace id, project and span. If the span was sent twice, the later record counts.
 fn load_span_detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String, SpanDetailView), ApiError> {
     let (trace, project, trace_group) = load_trace_records(server, id)?;
     let wanted = SpanId::parse(span);
@@ -164,7 +164,7 @@ fn load_span_detail(server: &ServerState, id: &str, span: &str) -> Result<(Strin
     Ok((trace.to_string(), project, found))
 }
 
-/// What the tree needs of a span. Owned, because the decoded span lives only during the visit.
+/// The parts of a span that the tree needs. Owned, because the decoded span lives only during the visit.
 struct SpanTreeNode {
     id: SpanId,
     parent: Option<SpanId>,
@@ -176,8 +176,8 @@ struct SpanTreeNode {
 }
 
 impl SpanTreeNode {
-    /// `kind` is the kind by OpenInference, derived from other conventions where the attribute is missing. The message
-    /// of a recorded exception says more than the status of the span.
+    /// `kind` is the kind by OpenInference, derived from other conventions where the attribute is missing. The
+    /// message of a recorded exception is more specific than the status of the span.
     fn from_span(span: &Span<'_>, kind: Option<&str>) -> SpanTreeNode {
         let message = span.exception_message().unwrap_or(&span.status.message);
         SpanTreeNode {
@@ -194,7 +194,7 @@ impl SpanTreeNode {
 }
 
 impl SpanTreeView {
-    /// `spans` are those of one trace, in any order.
+    /// Builds the tree from the spans of one trace, in any order.
     fn from_spans(trace: TraceId, mut spans: Vec<SpanTreeNode>) -> SpanTreeView {
         // Siblings are shown in order of time. The id makes the order of simultaneous spans stable.
         spans.sort_by_key(|span| (span.start_ns, span.id));
@@ -246,7 +246,7 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     }
     let mut is_listed = vec![false; spans.len()];
     let mut listed = Vec::with_capacity(spans.len());
-    // After the roots come all spans again, which only lists those that no root reaches.
+    // After the roots come all spans again, which adds only those that no root reaches.
     for root in roots.into_iter().chain(0..spans.len()) {
         let mut open = vec![(root, 0)];
         while let Some((at, depth)) = open.pop() {
@@ -260,7 +260,7 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     listed
 }
 
-/// The CSS class of the bar of a span.
+/// Returns the CSS class of the bar of a span.
 fn find_bar_class(span: &SpanTreeNode) -> &'static str {
     match span.kind.as_str() {
         _ if span.error.is_some() => "w-error",

@@ -20,7 +20,7 @@ use super::verdict::VerdictDetailView;
 use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// Bytes of a text that are looked at for its line in a folded step.
+/// Maximum number of bytes of a text that are read for its line in a folded step.
 const LINE_BYTES: usize = 400;
 
 /// A step, ready to be displayed.
@@ -34,7 +34,7 @@ pub(super) struct StepView {
     pub(super) arguments: Option<TextPreview>,
     /// Why the tool cannot accept the call: the wrong verdict of the call validity evaluator.
     pub(super) violation: Option<ToolCallViolation>,
-    /// The parameters of the tool, beside a call that it cannot accept. Filled in by the page.
+    /// The parameters of the tool, shown with a call that it cannot accept. Filled in by the page.
     pub(super) schema: Option<DisplayText>,
     pub(super) observation: Option<TextPreview>,
     pub(super) is_error: bool,
@@ -49,9 +49,9 @@ pub(super) struct StepView {
     pub(super) bar: Option<Svg>,
     pub(super) state: StepState,
     pub(super) verdicts: Vec<VerdictDetailView>,
-    /// What the verdicts say that flag nothing.
+    /// Summary of the verdicts that flag nothing.
     pub(super) other_verdicts: Option<String>,
-    /// Where those are loaded from when they are unfolded. None if the page has them. Filled in by the page.
+    /// URL that these are loaded from when they are unfolded. None if the page has them. Filled in by the page.
     pub(super) verdicts_src: Option<String>,
     pub(super) is_failing: bool,
     /// Whether it is shown unfolded.
@@ -66,13 +66,13 @@ pub(super) struct StepView {
 
 /// A span of a step, whose attributes are loaded when they are unfolded.
 pub(super) struct StepSpanLink {
-    /// What it recorded.
+    /// The kind of work that it recorded.
     pub(super) title: &'static str,
     pub(super) id: String,
     pub(super) href: String,
 }
 
-/// Spans of one step that are linked.
+/// Maximum number of linked spans of one step.
 const MAX_STEP_SPANS: usize = 8;
 
 /// The context of the steps of one trajectory.
@@ -86,7 +86,8 @@ pub(super) struct TrajectoryVerdicts<'j> {
 }
 
 impl TrajectoryVerdicts<'_> {
-    /// Found by halving: a long run has thousands of verdicts, and the page asks for hundreds of steps.
+    /// Returns the verdicts on a step by binary search: a long run has thousands of verdicts, and a page has hundreds
+    /// of steps.
     fn outcomes_of_step(&self, step: u32) -> &[RecordedVerdict] {
         let from = self.outcomes.partition_point(|given| given.line.step_index < Some(step));
         let to = self.outcomes.partition_point(|given| given.line.step_index <= Some(step));
@@ -101,7 +102,7 @@ pub(super) struct ToolCallViolation {
 }
 
 impl StepView {
-    /// `here` is the URL of the page that shows the step; labels return to it.
+    /// Builds the view of a step. `here` is the URL of the page that shows it; labels return to it.
     pub(super) fn from_step(
         settings: &ReloadableSettings,
         judged: &TrajectoryVerdicts<'_>,
@@ -146,7 +147,7 @@ impl StepView {
         }
     }
 
-    /// The row of the thought before the answer, with its verdicts. None if no such thought is recorded.
+    /// Builds the row of the thought before the answer, with its verdicts. None if no such thought is recorded.
     pub(super) fn from_final_thought(
         settings: &ReloadableSettings,
         judged: &TrajectoryVerdicts<'_>,
@@ -159,7 +160,7 @@ impl StepView {
     }
 }
 
-/// The beginning of a text on one line. None for a blank one.
+/// Returns the beginning of a text on one line; None for a blank text.
 fn format_first_line(given: &str) -> Option<String> {
     let beginning = &given[..given.floor_char_boundary(LINE_BYTES)];
     let line = text::format_display_line(beginning);
@@ -173,12 +174,12 @@ fn is_parallel_step(trajectory: &Trajectory, step: &TrajectoryStep) -> bool {
     step.parallel_with_previous || next.is_some_and(|next| next.parallel_with_previous)
 }
 
-/// Start and end in nanoseconds, if both are recorded.
+/// Returns start and end in nanoseconds, if both are recorded.
 fn step_times(step: &TrajectoryStep) -> Option<(i64, i64)> {
     Some((parse_time_ns(step.start.as_deref())?, parse_time_ns(step.end.as_deref())?))
 }
 
-/// Duration, tokens, estimated cost and agent.
+/// Lists duration, tokens, estimated cost and agent.
 fn list_step_facts(settings: &ReloadableSettings, trajectory: &Trajectory, step: &TrajectoryStep) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(step_times(step).map(|(start, end)| format_duration(end.saturating_sub(start))));
@@ -187,14 +188,14 @@ fn list_step_facts(settings: &ReloadableSettings, trajectory: &Trajectory, step:
         facts.push(format!("{} tokens", number::format_count(tokens)));
     }
     facts.extend(estimate_step_cost(settings, trajectory, step.tokens).map(number::format_usd));
-    // The agent of the whole run stands at the top of the page.
+    // The agent of the whole run is shown at the top of the page.
     let agent = step.agent.as_deref().filter(|agent| Some(*agent) != trajectory.agent.as_deref());
     facts.extend(agent.map(text::format_display_line));
     facts
 }
 
-/// What the tokens of a step cost. None without tokens or a known price, and where calls name several models: which of
-/// them made the step is not recorded.
+/// Estimates the cost of a step's tokens. None without tokens or a known price, and if the calls name several models,
+/// since it is not recorded which one made the step.
 pub(super) fn estimate_step_cost(
     settings: &ReloadableSettings,
     trajectory: &Trajectory,
@@ -208,7 +209,7 @@ pub(super) fn estimate_step_cost(
     Some(price.cost_of_usage(CompletionUsage { prompt, completion, cached_prompt }))
 }
 
-/// The time of the step within the run, so that calls that ran at the same time are seen below each other.
+/// Draws the time of the step within the run, so that concurrent calls are visible.
 fn draw_step_bar(trajectory: &Trajectory, step: &TrajectoryStep) -> Option<Svg> {
     let scale =
         TimeScale::from_times(parse_time_ns(trajectory.start.as_deref())?, parse_time_ns(trajectory.end.as_deref())?);
@@ -216,7 +217,8 @@ fn draw_step_bar(trajectory: &Trajectory, step: &TrajectoryStep) -> Option<Svg> 
     Some(scale.draw_bar(if step.is_error { "w-error" } else { "w-tool" }, start, end))
 }
 
-/// The model call comes first, then the runs of the tool. A run of other files has no spans here.
+/// Lists the spans of a step: the model call first, then the runs of the tool. Trajectories from files have no spans
+/// here.
 fn list_step_spans(judged: &TrajectoryVerdicts<'_>, step: &TrajectoryStep) -> Vec<StepSpanLink> {
     let TrajectoryLocation::Trace { trace, .. } = judged.shelf else { return Vec::new() };
     let trace = step.trace_id.as_deref().map_or(Cow::Borrowed(trace), |id| Cow::Owned(encode_path_segment(id)));
@@ -232,7 +234,7 @@ fn list_step_spans(judged: &TrajectoryVerdicts<'_>, step: &TrajectoryStep) -> Ve
     step.span_ids.iter().enumerate().take(MAX_STEP_SPANS).map(link).collect()
 }
 
-/// The thought before the answer as a step without a call, numbered as its verdicts are.
+/// Makes a step without a call from the thought before the answer, numbered as its verdicts are.
 pub(super) fn make_final_thought_step(trajectory: &Trajectory) -> Option<TrajectoryStep> {
     Some(TrajectoryStep {
         index: trajectory.final_thought_index()?,

@@ -13,9 +13,9 @@ use crate::page::address::format_step_anchor;
 use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// Steps that are taken from one verdict.
+/// Maximum number of steps that are taken from one verdict.
 const MAX_MENTIONED_STEPS: usize = 20;
-/// Bytes of an explanation that are searched.
+/// Maximum number of bytes of an explanation that are searched.
 const LOOKED_AT: usize = 20_000;
 
 /// Mentions in wrong verdicts on the whole trajectory.
@@ -28,7 +28,8 @@ pub(super) struct StepMentions {
 }
 
 impl StepMentions {
-    /// Numbers that are no steps of the trajectory are ignored: explanations are text of a model.
+    /// Finds the mentions. Numbers that are not steps of the trajectory are ignored: explanations are text of a
+    /// model.
     pub(super) fn from_outcomes(
         settings: &ReloadableSettings,
         trajectory: &Trajectory,
@@ -71,8 +72,8 @@ impl StepMentions {
     }
 }
 
-/// The numbers behind "step" or "steps" in a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`. Ranges are
-/// cut, since a model may write `steps 1-4000000000`.
+/// Finds the numbers after "step" or "steps" in a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`. Ranges
+/// are truncated, since a model may write `steps 1-4000000000`.
 fn steps_in(text: &str) -> Vec<u32> {
     let text = &text[..text.floor_char_boundary(LOOKED_AT)];
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The steps of a trajectory in brief, beside them: a line for each step of the page, and a link to each other page.
+//! The outline beside the steps of a trajectory: a line for each step of the page, and a link to each other page.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct OutlineStep {
     pub(super) title: String,
     /// `fail`, `error`, `named` or `none`: the CSS class.
     pub(super) class: &'static str,
-    /// The state in words, for who does not see the colour. Empty if there is nothing to say.
+    /// The state in words, for readers who do not see the colour. Empty for an ordinary step.
     pub(super) state: &'static str,
     pub(super) is_parallel: bool,
     pub(super) took: Option<String>,
@@ -38,7 +38,8 @@ pub(super) struct OutlinePage {
     pub(super) flagged: Option<String>,
 }
 
-/// `first` is the position of the first step of this page. `at` gives the URL of the page that contains a step.
+/// Builds the outline. `first` is the position of the first step of this page. `at` gives the URL of the page that
+/// contains a step.
 pub(super) fn build_outline(
     trajectory: &Trajectory,
     outcomes: &[RecordedVerdict],

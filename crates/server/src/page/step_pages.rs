@@ -7,8 +7,8 @@ use super::address::PageUrl;
 use super::loaded_trace::STEPS_OF_A_PAGE;
 use super::pagination::PaginationLinks;
 
-/// Index of the first step on the page that contains `step`; 0 if there is no such step. The thought before the answer is
-/// on the last page.
+/// Returns the index of the first step on the page that contains `step`; 0 for an unknown step. The thought before
+/// the answer is on the last page.
 pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
     let is_final = step.is_some() && step == trajectory.final_thought_index();
     let last = || trajectory.steps.len().checked_sub(1).filter(|_| is_final);
@@ -21,7 +21,7 @@ pub(super) fn is_last_page(trajectory: &Trajectory, first: usize) -> bool {
     first + STEPS_OF_A_PAGE >= trajectory.steps.len()
 }
 
-/// None if all steps fit on one page. `at` gives the URL of the page that contains a step.
+/// Builds the page links; None if all steps fit on one page. `at` gives the URL of the page that contains a step.
 pub(super) fn build_step_pagination(
     trajectory: &Trajectory,
     first: usize,

@@ -1,4 +1,4 @@
-//! What the verdicts on a step come to, in a few words.
+//! The verdicts on a step, summarized in a few words.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ pub(super) struct StepState {
 }
 
 impl StepState {
-    /// A step is never called right: rules only notice mistakes, and a model only says what it was asked.
+    /// Summarizes the verdicts. A step is never called right: rules only notice mistakes, and a model only answers
+    /// its question.
     pub(super) fn from_verdicts(verdicts: &[VerdictDetailView], is_error: bool) -> StepState {
         let judged = || verdicts.iter().filter(|one| one.class != "na" || one.label == "no rule fired");
         let (class, text) = if verdicts.iter().any(VerdictDetailView::is_wrong) {
@@ -33,8 +34,8 @@ impl StepState {
     }
 }
 
-/// What the verdicts say that flag nothing: those with an answer by name, the others by number. The verdict on how the
-/// run ended is left out, since it stands at the top.
+/// Summarizes the verdicts that flag nothing: those with an answer by name, the others by number. The verdict on how
+/// the run ended is left out, since the page shows it at the top.
 pub(super) fn summarize_other_verdicts(verdicts: &[VerdictDetailView]) -> Option<String> {
     let mut parts = Vec::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -32,7 +32,7 @@ struct StepVerdictsPart {
     author: LabelAuthor,
 }
 
-/// URL of the verdicts on one step that flag nothing.
+/// Formats the URL of the verdicts on one step that flag nothing.
 pub(super) fn step_verdicts_url(trace: &str, trajectory: &str, step: u32) -> String {
     let path = PageUrl::from_path(format!("/traces/{trace}/steps/{step}/verdicts"));
     path.with("trajectory", Some(trajectory)).to_string()

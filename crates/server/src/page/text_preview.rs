@@ -20,10 +20,11 @@ use super::run_addresses::run_text_address;
 use crate::http_error::{ApiError, blocking_large};
 use crate::state::ServerState;
 
-/// Bounds of the beginning that the page contains. Whichever is reached first applies.
+/// Maximum size of the beginning that the page contains. Whichever limit is reached first applies.
 const SHOWN_BYTES: usize = 1_500;
 const SHOWN_LINES: usize = 18;
-/// JSON up to this size in bytes is indented. Larger JSON is shown as recorded, since formatting would take too long.
+/// Maximum size in bytes of JSON that is indented. Larger JSON is shown as recorded, since formatting would take too
+/// long.
 const MOVED_IN: usize = 200_000;
 
 /// A text or its beginning, ready to be displayed.
@@ -39,7 +40,7 @@ impl TextPreview {
         self.rest.is_none() && self.text.len() <= 160 && !self.text.contains('\n')
     }
 
-    /// `whole` gives the URL of the whole text and is only called if the text is cut.
+    /// Truncates a text. `whole` gives the URL of the whole text and is only called if the text is truncated.
     pub(super) fn from_text(given: &str, whole: impl FnOnce() -> PageUrl) -> TextPreview {
         let moved = moved_in(given);
         let shown = moved.as_deref().unwrap_or(given);
@@ -47,7 +48,7 @@ impl TextPreview {
         if let Some((line_end, _)) = shown.match_indices('\n').nth(SHOWN_LINES - 1) {
             end = end.min(line_end);
         }
-        // A rest of a few bytes or lines is shown: less than the link to it would take.
+        // A rest of a few bytes or lines is shown, since the link to it would take as much space.
         let is_cut = shown.len() > end + SHOWN_BYTES / 4 || shown[end..].matches('\n').count() > 4;
         let shown = if is_cut { &shown[..end] } else { shown };
         TextPreview {
@@ -57,7 +58,7 @@ impl TextPreview {
     }
 }
 
-/// Indented JSON, or none if the text is not JSON or too large.
+/// Returns the text as indented JSON; none if it is not JSON or too large.
 fn moved_in(given: &str) -> Option<String> {
     (given.len() <= MOVED_IN).then(|| text::whole_json(given)).flatten()
 }
@@ -78,13 +79,13 @@ pub(super) enum TrajectoryLocation<'s> {
 }
 
 impl TrajectoryLocation<'_> {
-    /// None for a missing or empty text.
+    /// Builds the preview; None for a missing or empty text.
     pub(super) fn preview_text(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<TextPreview> {
         let given = given.filter(|given| !given.is_empty())?;
         Some(TextPreview::from_text(given, || self.text_url(step, part)))
     }
 
-    /// URL that serves the whole text.
+    /// Returns the URL that serves the whole text.
     fn text_url(self, step: Option<u32>, part: &str) -> PageUrl {
         let step = step.map(|step| step.to_string());
         let text = match self {
@@ -130,7 +131,7 @@ pub(super) async fn respond_with_text(
     Ok((headers, text).into_response())
 }
 
-/// None for unknown parts and missing texts.
+/// Finds the selected text; None for unknown parts and missing texts.
 fn find_text_part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String> {
     let Some(number) = step else {
         return match part {

@@ -16,12 +16,12 @@ pub(super) struct TimeScale {
 }
 
 impl TimeScale {
-    /// Clocks of senders may run backwards; such a time has no length.
+    /// Builds the scale. Clocks of senders may run backwards; such a time has no length.
     pub(super) fn from_times(from_ns: i64, to_ns: i64) -> TimeScale {
         TimeScale { from_ns, length_ns: to_ns.saturating_sub(from_ns).max(1) }
     }
 
-    /// A bar is at least 1.5 units wide, so that short ones stay visible. Times outside are moved inside.
+    /// Draws a bar. It is at least 1.5 units wide, so that short ones stay visible. Times outside are moved inside.
     pub(super) fn draw_bar(self, class: &str, start_ns: i64, end_ns: i64) -> Svg {
         let began = format_duration(start_ns.saturating_sub(self.from_ns));
         let took = format_duration(end_ns.saturating_sub(start_ns));

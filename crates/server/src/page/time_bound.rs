@@ -12,7 +12,7 @@ pub(super) fn parse_time_bound(name: &str, text: Option<&str>, of_a_day_ns: i64)
         let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
         i64::try_from(zoned.timestamp().as_nanosecond()).ok()
     };
-    // An offset begins behind the date, whose own hyphens do not count.
+    // An offset follows the date, whose own hyphens do not count.
     let is_bare = !given.ends_with(['Z', 'z']) && !given.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
     if let Some(day) = given.parse::<jiff::civil::Date>().ok().filter(|_| given.len() == 10) {
         return Ok(ns(day.at(0, 0, 0, 0)).map(|ns| ns.saturating_add(of_a_day_ns)));
@@ -23,7 +23,7 @@ pub(super) fn parse_time_bound(name: &str, text: Option<&str>, of_a_day_ns: i64)
     }
 }
 
-/// A time in the form of `datetime-local` inputs; empty if it cannot be parsed.
+/// Formats a time for `datetime-local` inputs; empty if it cannot be parsed.
 pub(super) fn format_datetime_input(bound: Option<&str>) -> String {
     let ns = parse_time_bound("", bound, 0).ok().flatten();
     ns.map(|ns| format_timestamp(ns).replace(' ', "T")).unwrap_or_default()

@@ -14,14 +14,14 @@ use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, Respon
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
-/// Tools in the table and the chart.
+/// Maximum number of tools in the table and the chart.
 const MAX_TOOLS: usize = 12;
 
 /// Table and chart with the same numbers, worst tools first.
 pub(super) struct ToolUsageTable {
     pub(super) rows: Vec<ToolUsageRow>,
     pub(super) chart: ResponsiveChart,
-    /// Sentence about what is missing: further tools, or calls beyond the limit of the query.
+    /// Sentence about missing parts: further tools, or calls beyond the limit of the query.
     pub(super) more: Option<String>,
 }
 
@@ -84,8 +84,8 @@ impl ToolUsageTable {
         }
         let mut all: Vec<ToolScoreMoments> =
             by_name.into_iter().map(|(name, known)| ToolScoreMoments { name, ..known }).collect();
-        // Sorted by the part that is surely wrong, then by calls and name. The mean would put a tool with one bad call
-        // first.
+        // Sorted by the lower bound of the wrong share, then by calls and name. By the mean, a tool with one bad call
+        // would come first.
         all.sort_by_cached_key(|known| {
             let wrong = known.surely_wrong(settings);
             (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.call_count()), known.name.clone())
@@ -106,8 +106,8 @@ impl ToolUsageTable {
 }
 
 impl ToolScoreMoments {
-    /// Lower bound of the share of wrong calls: the larger one of both evaluators, from the upper end of the interval
-    /// of the mean, scaled to 0 to 1.
+    /// Returns the lower bound of the share of wrong calls: the larger one of both evaluators, from the upper end of
+    /// the interval of the mean, scaled to 0 to 1.
     fn surely_wrong(&self, settings: &ReloadableSettings) -> f64 {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
             if gives_only_flags(settings, name) {
@@ -123,7 +123,7 @@ impl ToolScoreMoments {
         wrong[0].max(wrong[1])
     }
 
-    /// The evaluators may have seen different numbers of calls, since a rule need not use both.
+    /// Returns the number of calls. The evaluators may have seen different numbers, since a rule need not use both.
     fn call_count(&self) -> i64 {
         [self.choice, self.valid]
             .map(|one| one.scored + one.failed + one.abstained + one.not_applicable)
@@ -132,12 +132,12 @@ impl ToolScoreMoments {
             .unwrap_or(0)
     }
 
-    /// Links lead to the traces that call this tool, narrowed to wrong verdicts for the scores.
+    /// Builds the row. Links lead to the traces that call this tool, narrowed to wrong verdicts for the scores.
     fn to_usage_row(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
         let calls = traces.clone().with("tool", Some(&self.name));
         let share = |evaluator: &str, one: &ScoreMoments| {
             if gives_only_flags(settings, evaluator) {
-                // A share of the few calls that a rule decided would read as one of all.
+                // A share of the few decided calls would look like a share of all calls.
                 let flagged = FlagShare::from_moments(one)?.flagged;
                 return Some(ToolScoreCell {
                     value: if flagged == 0 {
@@ -169,13 +169,13 @@ impl ToolScoreMoments {
     }
 }
 
-/// A name of invisible characters would give a link that cannot be clicked.
+/// Formats a name. A name of invisible characters would give a link that cannot be clicked.
 fn format_tool_name(name: &str) -> String {
     let shown = text::format_display_line(name);
     if shown.trim().is_empty() { "(blank)".to_owned() } else { shown }
 }
 
-/// Bars are numbers of calls. Partial scores count as parts of a right call.
+/// Draws the chart. Bars are numbers of calls. Partial scores count as parts of a right call.
 fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -> ResponsiveChart {
     // The sum of scores, scaled so that the worst score counts 0 and the best counts 1.
     let right = |name: &str, one: &ScoreMoments| {
@@ -185,7 +185,8 @@ fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -
     let rows: Vec<ChartBar> = tools
         .iter()
         .map(|tool| {
-            // Which calls both evaluators flagged is not known. The larger number is flagged for certain.
+            // The overlap of both evaluators' flags is unknown, so the larger number is used: at least that many are
+            // flagged.
             let wrong = |name: &str, one: &ScoreMoments| (one.scored as f64 - right(name, one)).max(0.0);
             let flagged = wrong(THOUGHT_TO_TOOL, &tool.choice).max(wrong(CALL_VALIDITY, &tool.valid));
             let judged = tool.choice.scored.max(tool.valid.scored) as f64;

@@ -40,9 +40,10 @@ use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// Runs with more steps have the verdicts that flag nothing loaded when they are unfolded.
+/// Maximum number of steps of a run whose page contains all verdicts. In longer runs, verdicts that flag nothing are
+/// loaded when they are unfolded.
 const MAX_INLINE_STEPS: usize = 40;
-/// Rows of the list of defects.
+/// Maximum number of rows in the list of defects.
 const MAX_DEFECTS: usize = 50;
 
 /// Parameters of `/traces/{trace}`.
@@ -70,10 +71,10 @@ struct TraceDetailPage {
     title: String,
     /// How the run ended, and what went wrong first.
     headline: RunHeadline,
-    /// Spans in which errors began, beside the one that the headline is about.
+    /// Spans in which errors began, without the one that the headline is about.
     errors: Vec<ErrorSpanLink>,
     facts: Vec<RunFact>,
-    /// The trace may still grow; the page says so, because verdicts are missing.
+    /// Whether the trace may still grow. The page mentions it, because verdicts are missing.
     is_open: bool,
     quarantine_reason: Option<String>,
     /// All agents of the trace. Empty for a single one.
@@ -82,11 +83,11 @@ struct TraceDetailPage {
     parent: Option<String>,
     /// Verdicts on the whole trajectory.
     whole: Vec<VerdictDetailView>,
-    /// What those of them say that flag nothing.
+    /// Summary of those of them that flag nothing.
     other_verdicts: Option<String>,
     /// Wrong verdicts on steps of any page.
     flags: Vec<FlagGroup>,
-    /// Other trajectories of the trace that fail, if this one does not: the cause may be there.
+    /// Other trajectories of the trace that fail, if this one does not. The cause may be there.
     failing_others: Vec<AgentLink>,
     outline: Vec<OutlineEntry>,
     /// URL of the same page with all steps unfolded. None if all of them are.
@@ -139,7 +140,8 @@ pub(super) async fn render_trace_page(
 }
 
 impl TraceDetailPage {
-    /// A trace without a trajectory is shown with an empty one: its spans and properties are still useful.
+    /// Builds the page. A trace without a trajectory is shown with an empty one: its spans and properties are still
+    /// useful.
     fn from_trace(
         settings: &ReloadableSettings,
         opened: &LoadedTrace,
@@ -150,7 +152,7 @@ impl TraceDetailPage {
     ) -> TraceDetailPage {
         let row = &opened.row;
         let trace_id = row.trace_id.to_string();
-        // Stands in for a trajectory where the trace has none.
+        // Placeholder where the trace has no trajectory.
         let empty = Trajectory::default();
         let trajectory = opened.trajectory.as_ref().unwrap_or(&empty);
         let id = &trajectory.trajectory_id;
@@ -173,7 +175,7 @@ impl TraceDetailPage {
             .final_thought_index()
             .filter(|_| is_last_page(trajectory, first))
             .and_then(|index| StepView::from_final_thought(settings, &judged, trajectory, &at(Some(index))));
-        // It is one more row, with an id of its own.
+        // The final thought is one more row, with an id of its own.
         steps.extend(final_thought);
         let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
@@ -213,7 +215,7 @@ impl TraceDetailPage {
         };
         let mut failing_others = build_agent_tree(&trace_id, &opened.others, id);
         failing_others.retain(|agent| agent.is_failing && !agent.is_here && !is_flagged);
-        // The headline names the only one.
+        // A single failing agent is named by the headline.
         if opened.failing_other.is_some() && failing_others.len() == 1 && headline.class == "flagged" {
             failing_others.clear();
         }
@@ -224,7 +226,7 @@ impl TraceDetailPage {
                 .as_deref()
                 .map_or_else(|| text::format_display_line(&row.name), text::format_display_line),
             query: fold(&trajectory.query, "query"),
-            // Those that the headline or a step is about are not repeated.
+            // Errors that the headline or a step shows are not repeated.
             errors: scan
                 .errors
                 .into_iter()
@@ -258,7 +260,7 @@ impl TraceDetailPage {
             defects: trajectory
                 .defects
                 .iter()
-                // The headline says so.
+                // The headline shows the error.
                 .filter(|defect| defect.kind != DefectKind::RunFailed || !is_bad)
                 .take(MAX_DEFECTS)
                 .map(|defect| TraceDefectRow {
@@ -278,13 +280,13 @@ impl TraceDetailPage {
     }
 }
 
-/// The number of questions that ended in this way; none if there are none.
+/// Formats the number of questions with this kind of outcome; none if it is 0.
 fn format_question_count(outcomes: &[RecordedVerdict], kind: OutcomeKind) -> Option<String> {
     let count = outcomes.iter().filter(|given| given.line.outcome == kind).count() as u64;
     (count > 0).then(|| number::format_counted_noun(count, "question", "questions"))
 }
 
-/// Each property that is recorded. How the run ended is in the headline.
+/// Lists the recorded properties. How the run ended is in the headline.
 fn list_trace_properties(settings: &ReloadableSettings, opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<RunFact> {
     let row = &opened.row;
     let traces = |name: &'static str, value: &str| {

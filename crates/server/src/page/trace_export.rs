@@ -1,4 +1,4 @@
-//! Export of the traces that somebody selected in the list, or of all that match its filter: JSON Lines with the runs and
+//! Export of the traces that were selected in the list, or of all that match its filter: JSON Lines with the runs and
 //! their verdicts, or a table of the list.
 
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::state::ServerState;
 use crate::stream::{self, ResponseSink};
 use crate::time_text::format_rfc3339;
 
-/// Traces of one export; the latest, if nothing is selected.
+/// Maximum number of traces in one export; the latest, if nothing is selected.
 pub(super) const MAX_EXPORTED: usize = 1_000;
-/// Traces that are read at once.
+/// Number of traces that are read at once.
 const TRACES_PER_PAGE: usize = 100;
 /// Columns of the table; those of the evaluators follow.
 const COLUMNS: [&str; 13] = [
@@ -41,8 +41,8 @@ const COLUMNS: [&str; 13] = [
     "request",
 ];
 
-/// `GET /traces/export`: `trace` may occur many times; `format` is `jsonl` or `csv`; everything else is the filter of the
-/// list.
+/// `GET /traces/export`: `trace` may occur many times; `format` is `jsonl` or `csv`; everything else is the filter of
+/// the list.
 pub(super) async fn export_traces(
     State(server): State<Arc<ServerState>>,
     RawQuery(raw): RawQuery,
@@ -93,7 +93,7 @@ pub(super) async fn export_traces(
     Ok((headers, body).into_response())
 }
 
-/// The selected traces, or the latest that match. Unknown ids are left out: retention may have deleted them.
+/// Loads the selected traces, or the latest that match. Unknown ids are left out: retention may have deleted them.
 fn load_rows(store: &Store, filter: &TraceFilter, selected: &[String]) -> Result<Vec<TraceRow>, StoreError> {
     let mut rows = Vec::new();
     if !selected.is_empty() {
@@ -114,7 +114,7 @@ fn load_rows(store: &Store, filter: &TraceFilter, selected: &[String]) -> Result
     }
 }
 
-/// One run a line, with its verdicts.
+/// Writes one run a line, with its verdicts.
 fn write_lines(store: &Store, rows: &[TraceRow], sink: &mut ResponseSink) -> Result<(), StoreError> {
     for row in rows {
         for run in &row.trajectories {
@@ -141,7 +141,7 @@ fn write_lines(store: &Store, rows: &[TraceRow], sink: &mut ResponseSink) -> Res
     Ok(())
 }
 
-/// One run a row, with the mean score of each evaluator.
+/// Writes one run a row, with the mean score of each evaluator.
 fn write_table(rows: &[TraceRow], sink: &mut ResponseSink) {
     let mut evaluators: Vec<&str> = rows
         .iter()
@@ -163,7 +163,7 @@ fn write_table(rows: &[TraceRow], sink: &mut ResponseSink) {
     sink.write(&table.into_inner().unwrap_or_default());
 }
 
-/// Cells in the order of [`COLUMNS`]. Texts are sanitized against formula injection in spreadsheets.
+/// Returns the cells in the order of [`COLUMNS`]. Texts are sanitized against formula injection in spreadsheets.
 fn run_cells(row: &TraceRow, run: &TrajectoryRow) -> [String; 13] {
     [
         row.trace_id.to_string(),
@@ -182,7 +182,7 @@ fn run_cells(row: &TraceRow, run: &TrajectoryRow) -> [String; 13] {
     ]
 }
 
-/// Empty if the evaluator gave no score.
+/// Formats the mean score; empty if the evaluator gave none.
 fn format_mean_score(run: &TrajectoryRow, evaluator: &str) -> String {
     let score = run.scores.iter().find(|score| score.evaluator == evaluator && score.scored > 0);
     score.map(|score| (score.sum / score.scored as f64).to_string()).unwrap_or_default()

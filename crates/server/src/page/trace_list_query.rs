@@ -42,7 +42,7 @@ pub(super) struct TraceListQuery {
 }
 
 impl TraceListQuery {
-    /// The same filter for another path, without the cursor.
+    /// Returns the URL of the same filter on another path, without the cursor.
     pub(super) fn to_page_url(&self, path: &str) -> PageUrl {
         let mut address = PageUrl::from_path(path);
         for (name, value) in self.query_params() {
@@ -51,7 +51,7 @@ impl TraceListQuery {
         address.with("sort", self.sort.as_deref())
     }
 
-    /// The filter as parameters, in the order in which chips and URLs show them.
+    /// Returns the filter as parameters, in the order of chips and URLs.
     pub(super) fn query_params(&self) -> [(&'static str, &Option<String>); 14] {
         [
             ("project", &self.project),
@@ -101,7 +101,8 @@ impl TraceListQuery {
         self.query_params().iter().any(|(_, value)| value.is_some())
     }
 
-    /// The filter of the store. The condition on spans is not part of it. 400 for values that cannot be parsed.
+    /// Converts the parameters to the filter of the store. The condition on spans is not part of it. 400 for values
+    /// that cannot be parsed.
     pub(super) fn to_trace_filter(&self) -> Result<TraceFilter, ApiError> {
         let error = match self.error.as_deref() {
             None => None,
@@ -127,7 +128,7 @@ impl TraceListQuery {
         })
     }
 
-    /// The evaluator that a filter asks for, if any: links then lead to its wrong step.
+    /// Returns the evaluator that a filter names, if any: links then lead to its wrong step.
     pub(super) fn evaluator(&self) -> Option<&str> {
         let of_label = || self.label.as_deref()?.split_once('=').map(|(evaluator, _)| evaluator);
         self.wrong.as_deref().or_else(of_label)

@@ -8,7 +8,7 @@ use crate::http_error::ApiError;
 use crate::state::ServerState;
 use crate::trace_search::{TraceSearch, parse_order};
 
-/// Rows on one page.
+/// Number of rows on one page.
 pub(super) const ROWS: usize = 50;
 
 /// A link that sorts the list.
@@ -35,7 +35,7 @@ pub(super) fn build_sort_links(choice: &TraceListQuery) -> Vec<SortLink> {
     orders.map(link).into()
 }
 
-/// The traces of a page, the cursor of the next one, and what a sorted list covers.
+/// The traces of a page, the cursor of the next one, and a note on the sorted part.
 pub(super) type MatchedPage = (Vec<TraceRow>, Option<String>, Option<String>);
 
 pub(super) fn load_matches(
@@ -64,7 +64,7 @@ pub(super) fn load_matches(
     Ok((found.traces, found.next, sorted))
 }
 
-/// `24 matches`, or how many there are at least.
+/// Formats `24 matches`, or the minimum number if not all were counted.
 pub(super) fn format_match_count(found: TraceCount) -> String {
     let words = number::format_counted_noun(found.count, "match", "matches");
     if found.is_cut { format!("at least {words}; only the latest traces are counted") } else { words }

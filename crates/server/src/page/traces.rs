@@ -33,16 +33,16 @@ use gradus_report::html::text;
 struct TraceListTable {
     /// How many match, in words. None on later pages, and where it is not counted.
     count: Option<String>,
-    /// What the order covers, if not all matches were sorted.
+    /// The part that was sorted, if not all matches were.
     sorted: Option<String>,
     /// Titles of the evaluators that occur on this page.
     columns: Vec<String>,
     orders: Vec<SortLink>,
     rows: Vec<TraceListRow>,
     next: Option<String>,
-    /// URL of the export of what is selected, without the selection.
+    /// URL of the export, without the selected traces.
     export: String,
-    /// Words of the link that exports without a selection. None where there is no such export.
+    /// Text of the link that exports without a selection. None if there is no link.
     export_all: Option<String>,
     /// The page ended before it was full, because one request may not test more traces.
     is_short: bool,
@@ -175,7 +175,8 @@ pub(super) async fn render_trace_rows(
     .await
 }
 
-/// A condition on spans reads whole traces, so it runs with the large queries, of which few run at once.
+/// Runs a query of the list. A condition on spans reads whole traces, so it runs with the large queries, of which few
+/// run at once.
 async fn in_its_turn(
     server: &Arc<ServerState>,
     has_condition: bool,
@@ -187,7 +188,7 @@ async fn in_its_turn(
     })
 }
 
-/// One for each parameter of the URL.
+/// Builds a chip for each parameter of the URL.
 fn build_filter_chips(address: &PageUrl) -> Vec<FilterChip> {
     let chip = |(name, value): &(&'static str, String)| FilterChip {
         name,
@@ -197,7 +198,7 @@ fn build_filter_chips(address: &PageUrl) -> Vec<FilterChip> {
     address.pairs().iter().filter(|(name, _)| *name != "sort").map(chip).collect()
 }
 
-/// The most frequent searches: wrong verdicts of each evaluator of the rules, and errors.
+/// Builds the most frequent searches: wrong verdicts of each evaluator of the rules, and errors.
 fn build_filter_shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> Vec<FilterShortcut> {
     let mut names: Vec<String> =
         settings.rules.iter().flat_map(|rule| &rule.evaluators).map(|evaluator| evaluator.name.to_string()).collect();
@@ -217,8 +218,8 @@ fn build_filter_shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> V
     wrong.chain([errors]).collect()
 }
 
-/// Words for wrong verdicts of an evaluator. With two labels it is the worse one; with more no single label fits. None
-/// if the labels are not known. Labels are ordered from best to worst.
+/// Returns words for wrong verdicts of an evaluator. With two labels it is the worse one; with more no single label
+/// fits. None if the labels are not known. Labels are ordered from best to worst.
 fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
     match labels {
         [] => None,
@@ -227,7 +228,7 @@ fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
     }
 }
 
-/// One page of rows. Reads one more query for each row, to find its wrong step.
+/// Loads one page of rows, with one more query for each row to find its wrong step.
 fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<TraceListTable, ApiError> {
     let filter = choice.to_trace_filter()?;
     let (found, next, sorted) = load_matches(server, choice, &filter)?;
@@ -236,7 +237,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         None if is_first => Some(server.store.count_traces(&filter)?),
         _ => None,
     };
-    // What is counted up to a bound, or not at all, may be more than one export has.
+    // If not all matches were counted, there may be more than one export contains.
     let is_whole = counted.as_ref().is_some_and(|found| !found.is_cut && found.count <= MAX_EXPORTED as u64);
     let export_all = match is_whole {
         true => "Export all matches".to_owned(),
@@ -248,11 +249,11 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         .iter()
         .flat_map(|trace| &trace.trajectories)
         .flat_map(|trajectory| &trajectory.scores)
-        // A column in which nothing could be judged takes the place of the request.
+        // A column in which nothing could be judged only takes space from the request.
         .filter(|score| score.scored > 0 || score.failed > 0 || score.evaluator == OUTCOME)
         .map(|score| score.evaluator.as_str())
         .collect();
-    // Where no rule asks how runs ended, those that recorded an error still show it.
+    // If no rule asks how runs ended, recorded errors are shown.
     evaluators.extend(found.iter().flat_map(|trace| &trace.trajectories).any(|one| one.is_error).then_some(OUTCOME));
     evaluators.sort_unstable_by_key(|name| (*name != OUTCOME, *name));
     evaluators.dedup();
@@ -280,7 +281,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
 }
 
 impl TraceListTable {
-    /// For a filter that cannot be applied.
+    /// The table for a filter that cannot be applied.
     fn empty() -> TraceListTable {
         TraceListTable {
             count: None,
@@ -298,7 +299,7 @@ impl TraceListTable {
 }
 
 impl TraceListRow {
-    /// `guilty` is the URL that the row links to.
+    /// Builds a row. `guilty` is the URL that it links to.
     fn from_row(
         settings: &ReloadableSettings,
         trace: &TraceRow,
@@ -321,7 +322,7 @@ impl TraceListRow {
             agent: name(first.map(|trajectory| &trajectory.agent)),
             model: name(first.map(|trajectory| &trajectory.model)),
             start: format_timestamp(trace.start_ns),
-            // A run can go on in other traces.
+            // A run can continue in other traces.
             duration: format_duration(
                 trace
                     .trajectories
@@ -346,7 +347,7 @@ impl TraceListRow {
         }
     }
 
-    /// Adds what the other traces of the run have, which have no rows of their own.
+    /// Adds the totals of the run's other traces, which have no rows of their own.
     fn with_group(mut self, trace: &TraceRow, group: Option<GroupTotals>) -> TraceListRow {
         let Some(group) = group.filter(|group| group.traces > 1) else { return self };
         self.folded = Some(format!("in {} traces", number::format_count(group.traces)));
@@ -358,7 +359,7 @@ impl TraceListRow {
     }
 }
 
-/// URL of the first wrong step that matches the filter, or of the trace.
+/// Finds the URL of the first wrong step that matches the filter, or of the trace.
 fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceListQuery) -> Result<PageUrl, ApiError> {
     if let Some((trajectory, step)) = server.store.wrong_step(trace.no, &choice.to_trace_filter()?)? {
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
@@ -369,7 +370,7 @@ fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceLis
     Ok(first_wrong(trace, choice.evaluator()))
 }
 
-/// The first wrong verdict of any evaluator, or of `wanted`, by the summaries that are loaded already.
+/// Returns the URL of the first wrong verdict of any evaluator, or of `wanted`, by the loaded score summaries.
 fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
     let id = trace.trace_id.to_string();
     let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);

@@ -20,7 +20,7 @@ pub(super) struct DimensionTrendCard {
     pub(super) wrong: Option<String>,
 }
 
-/// The class is `up` or `down` only for a change that is surely none by chance.
+/// The class is `up` or `down` only for a statistically significant change.
 pub(super) struct ScoreTrend {
     pub(super) class: &'static str,
     pub(super) text: String,
@@ -60,7 +60,7 @@ impl ScoreTrend {
         };
         let than = number::format_mean(earlier, now.is_share);
         let words = match value - earlier {
-            // Changes that the displayed digits cannot show count as none.
+            // Changes that the displayed digits cannot show count as no change.
             change if change.abs() < if now.is_share { MIN_CHANGE } else { 0.005 } => None,
             change if change > 0.0 => Some(("up", format!("▲ {} above the {than} of the previous period", by(change)))),
             change => Some(("down", format!("▼ {} below the {than} of the previous period", by(-change)))),
@@ -69,7 +69,7 @@ impl ScoreTrend {
         Some(ScoreTrend::new(words, "same as in the previous period", is_sure))
     }
 
-    /// How often rules that only notice mistakes flag something; more often is worse.
+    /// The change in how often rules that only notice mistakes flag something; more often is worse.
     fn from_flags(now: &FlagShare, before: &FlagShare) -> Option<ScoreTrend> {
         let than = number::format_percent(1.0 - before.unflagged);
         let words = match before.unflagged - now.unflagged {
@@ -97,14 +97,14 @@ impl ScoreTrend {
     }
 }
 
-/// Shares that differ by less are shown as equal.
+/// Minimum change of a share. Smaller differences are shown as equal.
 const MIN_CHANGE: f64 = 0.0005;
 
 fn format_points(change: f64) -> String {
     format!("{:.1} percentage points", 100.0 * change)
 }
 
-/// Intervals that do not overlap are a conservative test of the difference.
+/// Whether two intervals do not overlap, which is a conservative test of the difference.
 fn lie_apart(one: Option<ConfidenceInterval>, other: Option<ConfidenceInterval>) -> bool {
     one.zip(other).is_some_and(|(a, b)| a.low > b.high || b.low > a.high)
 }

@@ -25,7 +25,7 @@ use gradus_core::visible::make_printable;
 use gradus_report::html::number;
 use gradus_report::html::text::{self};
 
-/// Bytes of each part of a prompt that the page shows.
+/// Maximum number of bytes of each part of a prompt that the page shows.
 const MAX_PROMPT: usize = 60_000;
 /// Context window in tokens for a preview without a model.
 const WINDOW_TOKENS: usize = 32_000;
@@ -59,7 +59,7 @@ pub(super) enum RubricTrialError {
     /// The task that asks the judge panicked or was cancelled.
     #[error("The judge could not be called; see the server log.")]
     Aborted(#[source] tokio::task::JoinError),
-    /// The trajectory or what was spent could not be read from the store.
+    /// The trajectory or the spending could not be read from the store.
     #[error("{}", .0.message())]
     Query(ApiError),
 }
@@ -96,7 +96,7 @@ pub(super) enum RubricTrialJudge<'r> {
 }
 
 impl RubricTrialJudge<'_> {
-    /// None if nobody can be asked.
+    /// Returns the displayed name of the judge; None without one.
     pub(super) fn name(&self) -> Option<String> {
         match self {
             RubricTrialJudge::Model(_, judge) => Some(text::format_display_line(&judge.name())),
@@ -146,8 +146,8 @@ impl RubricTrialSubject {
         EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
 
-    /// The judge of the first rule that matches the project. Offline rules judge unchanged rubrics only: they do not
-    /// read the prompt.
+    /// Selects the judge of the first rule that matches the project. Offline rules judge unchanged rubrics only: they
+    /// do not read the prompt.
     pub(super) fn select_judge<'r>(
         &self,
         settings: &'r ReloadableSettings,
@@ -169,7 +169,7 @@ impl RubricTrialSubject {
         }
     }
 
-    /// The prompt, fitted to the context window of the judge.
+    /// Renders the prompt, fitted to the context window of the judge.
     pub(super) fn preview_prompt(
         &self,
         rubric: &Rubric,
@@ -198,7 +198,7 @@ impl RubricTrialSubject {
         })
     }
 
-    /// `window` bounds the prompt; values that do not fit are shortened and marked.
+    /// Renders the prompt. `window` bounds it; values that do not fit are shortened and marked.
     fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
         let case = self.as_evaluation_case();
         PromptRenderer::new(rubric, &case, window).render(&case)
@@ -256,7 +256,7 @@ impl RubricTrialSubject {
 }
 
 impl RubricTrialQuestion {
-    /// Asks the model. May cost money, which is charged to the rule and limited by its daily budget.
+    /// Asks the model. The cost is charged to the rule and limited by its daily budget.
     pub(super) async fn ask_judge(
         self,
         server: &Arc<ServerState>,
@@ -313,12 +313,12 @@ impl RubricTrialQuestion {
     }
 }
 
-/// The first rule that matches the project applies, as in live grading.
+/// Finds the rule of a project: the first that matches, as in live grading.
 fn rule_of<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
     settings.rules.iter().find(|rule| rule.matches_project(project))
 }
 
-/// The beginning of a text, cut at a character boundary and without control characters.
+/// Returns the beginning of a text, truncated at a character boundary and without control characters.
 pub(super) fn truncate_for_page(whole: &str) -> String {
     make_printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
 }

@@ -8,7 +8,7 @@ use gradus_report::html::charts::{ResponsiveChart, TimelinePoint, TimelineScale,
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
-/// Rows of the table of versions.
+/// Maximum number of rows in the table of versions.
 const MAX_VERSIONS: usize = 8;
 
 /// The usage section of the overview, formatted.
@@ -51,8 +51,8 @@ pub(super) struct UsagePeriodRow {
 }
 
 impl UsageOverview {
-    /// Totals and timelines come from rollups (`usage`), which are complete. Percentiles need single durations, so they
-    /// come from the latest trajectories (`latest`). `judging` is what the judges cost, where that is known for the
+    /// Totals and timelines come from rollups (`usage`), which are complete. Percentiles need single durations, so
+    /// they come from the latest trajectories (`latest`). `judging` is the cost of the judges, if it is known for the
     /// filter.
     pub(super) fn new(
         graded: u64,
@@ -88,19 +88,19 @@ impl UsageOverview {
     }
 }
 
-/// The nearest-rank percentile. `durations_ns` is sorted.
+/// Formats the nearest-rank percentile. `durations_ns` is sorted.
 fn format_duration_percentile(totals: &OverviewTotals, share: f64) -> Option<String> {
     let last = totals.durations_ns.len().checked_sub(1)?;
     totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| format_duration(*ns))
 }
 
-/// `costed` is the number of trajectories with a known cost: others must not lower the mean.
+/// Formats the mean cost. `costed` is the number of trajectories with a known cost: others must not lower the mean.
 fn format_mean_cost(cost_usd: f64, costed: u64) -> Option<String> {
     (costed > 0).then(|| number::format_usd(cost_usd / costed as f64))
 }
 
-/// `graded` is the number of trajectories that the most frequent evaluator judged. Rollups do not know how many were
-/// judged by any of them.
+/// Lists the totals. `graded` is the number of trajectories that the most frequent evaluator judged. Rollups do not
+/// tell how many were judged by any of them.
 fn summarize_usage(
     graded: u64,
     latest: &OverviewTotals,
@@ -129,7 +129,8 @@ fn summarize_usage(
 }
 
 impl UsageTimeline {
-    /// `rows` are sorted by time. Periods are merged as in the charts of scores, so that both have the same axis.
+    /// Builds the timeline. `rows` are sorted by time. Periods are merged as in the charts of scores, so that both
+    /// have the same axis.
     fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> UsageTimeline {
         let (period, rows) = merge_periods(rows, time.period_ns);
         let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
@@ -171,8 +172,8 @@ impl UsageTimeline {
     }
 }
 
-/// A round step of the axis, in nanoseconds: round decimals below half a minute, then whole minutes and hours, as the
-/// labels show them.
+/// Returns a round step of the axis, in nanoseconds: round decimals below half a minute, then whole minutes and
+/// hours, as the labels show them.
 fn time_step(ns: f64) -> f64 {
     const MINUTE_NS: f64 = 60e9;
     match ns / MINUTE_NS {
@@ -185,12 +186,12 @@ fn time_step(ns: f64) -> f64 {
     }
 }
 
-/// Mean duration of a trajectory. None for a period without trajectories.
+/// Returns the mean duration of a trajectory; None for a period without trajectories.
 fn took_ns(usage: &TrajectoryUsage) -> Option<f64> {
     (usage.trajectories > 0).then(|| usage.took_ns / usage.trajectories as f64)
 }
 
-/// Mean cost over trajectories with a known cost. None if there are none.
+/// Returns the mean cost over trajectories with a known cost; None if there are none.
 fn cost_usd(usage: &TrajectoryUsage) -> Option<f64> {
     (usage.costed > 0).then(|| usage.cost_usd / usage.costed as f64)
 }

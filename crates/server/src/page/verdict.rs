@@ -15,15 +15,15 @@ use crate::page::label_authors::LabelAuthor;
 use crate::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// Pieces of evidence, and remarks, that are shown.
+/// Maximum number of pieces of evidence, and of remarks, that are shown.
 const MAX_EVIDENCE: usize = 20;
 
 /// A verdict, ready to be displayed.
 pub(super) struct VerdictDetailView {
-    /// `pass`, `ok` (right by rules, which is shown without a colour), `fail`, `unsure` or `na`: the CSS class.
+    /// `pass`, `ok` (right by rules, shown without a colour), `fail`, `unsure` or `na`: the CSS class.
     pub(super) class: &'static str,
     pub(super) title: String,
-    /// Whether it is the verdict on how the run ended, which stands at the top of its page.
+    /// Whether it is the verdict on how the run ended, which is shown at the top of its page.
     pub(super) is_outcome: bool,
     /// Whether rules decided, and no model.
     pub(super) is_rules: bool,
@@ -47,7 +47,7 @@ pub(super) struct VerdictDetailView {
     pub(super) said: Vec<HumanLabelView>,
     /// Steps that a verdict on the whole mentions, with their URLs. Filled in by `StepMentions`.
     pub(super) mentions: Vec<(u32, String)>,
-    /// Fields of the label form. None if the question did not apply: there is nothing to agree with.
+    /// Fields of the label form. None if the question did not apply, since a label needs a verdict.
     pub(super) labelling: Option<LabelFormFields>,
 }
 
@@ -85,12 +85,12 @@ pub(super) struct LabelFormFields {
     pub(super) seen: String,
     /// The random sample that the case is from. The judge's verdict is hidden then.
     pub(super) draw: Option<String>,
-    /// What the person has typed already.
+    /// The person's earlier input.
     pub(super) note: String,
     pub(super) other: String,
 }
 
-/// Number keys for shortcuts.
+/// Maximum number of number keys for shortcuts.
 const MAX_NUMBERS: usize = 9;
 
 impl LabelFormFields {
@@ -99,7 +99,7 @@ impl LabelFormFields {
         self.others.len() > 1 || (self.right.is_none() && !self.others.is_empty())
     }
 
-    /// The other labels with their keys.
+    /// Returns the other labels with their keys.
     pub(super) fn labels_with_shortcuts(&self) -> Vec<(&str, Option<String>)> {
         let key = |at: usize| match self.has_numbers() {
             true => (at < MAX_NUMBERS).then(|| (at + 1).to_string()),
@@ -108,14 +108,14 @@ impl LabelFormFields {
         self.others.iter().enumerate().map(|(at, label)| (label.as_str(), key(at))).collect()
     }
 
-    /// The highest number key, for the help text.
+    /// Returns the highest number key, for the help text.
     pub(super) fn last_number(&self) -> usize {
         self.others.len().min(MAX_NUMBERS)
     }
 }
 
-/// Distinguishes verdicts on the same question by label and explanation. A person may still see the old verdict while a
-/// new one is stored.
+/// Returns a digest of label and explanation, which distinguishes verdicts on the same question: a person may still
+/// see the old verdict while a new one is stored.
 pub(super) fn fingerprint_verdict(line: &OutcomeLine) -> String {
     let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
     let text = format!("{}\n{words}", line.label.as_deref().unwrap_or_default());
@@ -123,7 +123,8 @@ pub(super) fn fingerprint_verdict(line: &OutcomeLine) -> String {
 }
 
 impl VerdictDetailView {
-    /// `here` is the URL of the page that shows the verdict. Of `said` only labels on this verdict are used.
+    /// Builds the view. `here` is the URL of the page that shows the verdict. Of `said` only labels on this verdict
+    /// are used.
     pub(super) fn from_recorded(
         settings: &ReloadableSettings,
         given: &RecordedVerdict,
@@ -137,7 +138,7 @@ impl VerdictDetailView {
             OutcomeKind::Scored if *is_wrong => "fail",
             // A label without a score is neither good nor bad.
             OutcomeKind::Scored if line.score.is_none() => "na",
-            // Rules notice mistakes: that none did is no praise.
+            // Rules only notice mistakes: without one, the verdict is not shown as right.
             OutcomeKind::Scored if is_rules => "ok",
             OutcomeKind::Scored => "pass",
             OutcomeKind::Failed => "unsure",
@@ -226,7 +227,7 @@ impl VerdictDetailView {
         self.said.iter().any(|one| one.identifier == person.identifier)
     }
 
-    /// Right and wrong are decided when a verdict is recorded; see `RecordedVerdict::is_wrong`.
+    /// Whether the verdict is wrong, which is decided when it is recorded; see `RecordedVerdict::is_wrong`.
     pub(super) fn is_wrong(&self) -> bool {
         self.class == "fail"
     }
@@ -237,7 +238,7 @@ impl HumanLabelView {
         self.identifier == person.identifier
     }
 
-    /// `agrees` compares labels, not scores: two labels may have the same score.
+    /// Builds the view of a label. `agrees` compares labels, not scores: two labels may have the same score.
     fn from_annotation(row: &AnnotationRecord, line: &OutcomeLine) -> HumanLabelView {
         HumanLabelView {
             identifier: row.identifier.clone(),
@@ -250,7 +251,7 @@ impl HumanLabelView {
     }
 }
 
-/// The target of a label in the form of annotations: `trajectory:ID` or `trajectory:ID#STEP`.
+/// Formats the target of a label as annotations have it: `trajectory:ID` or `trajectory:ID#STEP`.
 pub(super) fn format_label_target(trajectory: &str, step: Option<u32>) -> String {
     match step {
         Some(step) => format!("trajectory:{trajectory}#{step}"),

@@ -1,4 +1,4 @@
-//! Versions, models or agents beside each other: scores by evaluator, usage, and a way to compare two of them.
+//! Table of versions, models or agents: scores by evaluator, usage, and a form to compare two of them.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text::format_rfc3339;
 
-/// Rows of the table.
+/// Maximum number of rows in the table.
 const MAX_NAMES: usize = 30;
 
 /// Parameters of `/versions`, and of `/compare` as far as it is about live traffic.
@@ -63,13 +63,13 @@ impl VersionListQuery {
         self
     }
 
-    /// What is compared; versions, if nothing is given.
+    /// Returns the compared kind of name; versions by default.
     pub(super) fn compared_name(&self) -> Result<ComparedName, ApiError> {
         let text = self.by.as_deref().unwrap_or("version");
         ComparedName::parse(text).ok_or_else(|| ApiError::bad_request("by: version, model or agent"))
     }
 
-    /// The preset that is selected; `otherwise` if none is given.
+    /// Returns the selected preset; `otherwise` if none is given.
     fn preset(&self, otherwise: TimeRangePreset) -> Result<TimeRangePreset, ApiError> {
         match &self.range {
             None => Ok(otherwise),
@@ -79,7 +79,7 @@ impl VersionListQuery {
         }
     }
 
-    /// The trajectories that count. The name that is compared by is left out.
+    /// Returns the filter of the trajectories. The compared name is left out.
     pub(super) fn to_filter(&self, by: ComparedName, otherwise: TimeRangePreset) -> Result<MetricFilter, ApiError> {
         let now = now_ns();
         let time = match self.from.is_some() || self.to.is_some() {
@@ -99,7 +99,7 @@ impl VersionListQuery {
         })
     }
 
-    /// URL of another page with the same selection.
+    /// Returns the URL of another page with the same selection.
     pub(super) fn to_url(&self, path: &str, by: ComparedName) -> PageUrl {
         PageUrl::from_path(path)
             .with("by", Some(by.noun()))
@@ -112,7 +112,7 @@ impl VersionListQuery {
             .with("to", self.to.as_deref())
     }
 
-    /// URL of the same selection in the API, which takes complete times and no preset.
+    /// Returns the URL of the same selection in the API, which takes complete times and no preset.
     pub(super) fn to_api_url(&self, path: &str, by: ComparedName, filter: &MetricFilter) -> PageUrl {
         // A range that ends now has no end, so that the address includes what arrives later.
         let to_ns = filter.to_ns.filter(|_| self.to.is_some());
@@ -122,12 +122,12 @@ impl VersionListQuery {
             .with_replaced("to", to_ns.map(format_rfc3339).as_deref())
     }
 
-    /// URL of the traces of one version, model or agent in this selection.
+    /// Returns the URL of the traces of one version, model or agent in this selection.
     pub(super) fn traces_url(&self, by: ComparedName, name: &str, filter: &MetricFilter) -> PageUrl {
         self.to_api_url("/traces", by, filter).with_replaced("by", None).with_replaced(by.noun(), Some(name))
     }
 
-    /// The names besides the compared one that narrow the selection.
+    /// Returns the names other than the compared one that narrow the selection.
     fn other_names(&self, by: ComparedName) -> Vec<(&'static str, &str)> {
         [
             ("agent", &self.agent, ComparedName::Agent),
@@ -253,7 +253,7 @@ fn build_version_list(
     })
 }
 
-/// The evaluators of the table: how runs ended, then the others in alphabetical order.
+/// Lists the evaluators of the table: how runs ended, then the others in alphabetical order.
 fn list_evaluators(table: &NameScoreTable) -> Vec<&str> {
     let mut names: Vec<&str> =
         table.rows.iter().flat_map(|row| &row.scores).map(|(evaluator, _)| evaluator.as_str()).collect();
@@ -293,7 +293,7 @@ impl VersionListRow {
 }
 
 impl VersionScoreCell {
-    /// Of rules that only notice mistakes, the share of questions without a flag.
+    /// Builds the cell. For rules that only notice mistakes it is the share of questions without a flag.
     fn from_moments(settings: &ReloadableSettings, evaluator: &str, moments: &ScoreMoments) -> VersionScoreCell {
         if gives_only_flags(settings, evaluator) {
             let Some(share) = FlagShare::from_moments(moments) else { return VersionScoreCell::default() };

@@ -17,7 +17,7 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::signature;
 use crate::state::ServerState;
 
-/// Distinct ids, and distinct identifiers, of one request. The message is Phoenix's.
+/// Maximum number of distinct ids, and of distinct identifiers, in one request. The message is Phoenix's.
 const MAX_IDS: usize = 1000;
 
 /// `GET /v1/projects/{project}/span_annotations`.
@@ -47,8 +47,8 @@ pub(super) async fn of_sessions(
     list_annotations(PhoenixAnnotationTarget::Session, "session_id", &server, &project, &params).await
 }
 
-/// `field` is the name of the id in parameters and in the response, such as `span_id`. Cursors are row numbers, and
-/// lists go from new to old.
+/// Lists annotations. `field` is the name of the id in parameters and in the response, such as `span_id`. Cursors are
+/// row numbers, and lists go from new to old.
 async fn list_annotations(
     subject: PhoenixAnnotationTarget,
     field: &'static str,
@@ -92,7 +92,7 @@ async fn list_annotations(
         rows.truncate(limit);
         let mut data: Vec<Value> = rows.iter().map(|row| annotation_to_json(row, subject, field)).collect();
         if next.is_none() {
-            // Gradus's own verdicts are no rows of this table, so they follow after the last page.
+            // Gradus's own verdicts are not rows of this table, so they follow after the last page.
             data.extend(verdicts::list_named_verdicts(server, subject, &query)?);
         }
         // Phoenix answers 404 only if none of the targets exists, and an empty list otherwise.
@@ -128,7 +128,7 @@ fn any_known(
     Ok(false)
 }
 
-/// Phoenix's representation. The name of the API key that Gradus keeps in the metadata is removed from it.
+/// Converts to Phoenix's representation. The name of the API key is removed from the metadata.
 fn annotation_to_json(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) -> Value {
     let time = |ns: i64| iso_time(ns / 1000);
     let mut shown = json!({

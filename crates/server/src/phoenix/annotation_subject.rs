@@ -12,7 +12,7 @@ pub(super) enum PhoenixAnnotationTarget {
 }
 
 impl PhoenixAnnotationTarget {
-    /// The prefix of such targets in the store.
+    /// Returns the prefix of such targets in the store.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span => "span:",
@@ -22,7 +22,7 @@ impl PhoenixAnnotationTarget {
         }
     }
 
-    /// The type in Phoenix's global ids (GraphQL node ids).
+    /// Returns the type in Phoenix's global ids (GraphQL node ids).
     pub(super) fn node_type(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span => "SpanAnnotation",
@@ -32,7 +32,7 @@ impl PhoenixAnnotationTarget {
         }
     }
 
-    /// For Phoenix's error messages. The target of a document annotation is found by its span.
+    /// Returns the plural for Phoenix's error messages. The target of a document annotation is found by its span.
     pub(super) fn plural_name(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => "Spans",
@@ -41,8 +41,8 @@ impl PhoenixAnnotationTarget {
         }
     }
 
-    /// The target of an id in the store. Ids are normalised, so that the same span is found whether a client writes
-    /// hexadecimal digits in upper or lower case.
+    /// Formats the target of an id as the store has it. Ids are normalised, so that the same span is found whether a
+    /// client writes hexadecimal digits in upper or lower case.
     pub(super) fn format_target(self, id: &str) -> String {
         match self {
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {

@@ -27,11 +27,11 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::receive::{ReceiveRefusal, parse_body};
 use crate::state::ServerState;
 
-/// Annotations that may wait for their targets, in all. More are refused, so that annotations of spans that never
-/// arrive cannot fill the disk.
+/// Maximum number of annotations that wait for their targets. More are refused, so that annotations of spans that
+/// never arrive cannot fill the disk.
 const MAX_WAITING: u64 = 100_000;
 
-/// Annotations of one request.
+/// Maximum number of annotations in one request.
 pub(super) const MAX_ROWS: usize = 100_000;
 
 /// Estimated memory of one annotation in addition to its texts.
@@ -131,8 +131,8 @@ pub(super) async fn of_documents(
     receive_annotations(PhoenixAnnotationTarget::Document, &server, &caller, &params, &headers, body).await
 }
 
-/// With `sync=true` the targets must exist, and the response has the ids of the annotations. Otherwise the list is
-/// empty, as in Phoenix.
+/// Receives annotations. With `sync=true` the targets must exist, and the response has the ids of the annotations.
+/// Otherwise the list of ids is empty, as in Phoenix.
 async fn receive_annotations(
     subject: PhoenixAnnotationTarget,
     server: &Arc<ServerState>,
@@ -166,7 +166,7 @@ async fn receive_annotations(
 }
 
 impl AnnotationData<'_> {
-    /// Checks one annotation. The error names its place in the request in FastAPI's form, which clients print.
+    /// Checks one annotation. The error names its position in the request in FastAPI's form, which clients print.
     fn into_received(
         self,
         subject: PhoenixAnnotationTarget,
@@ -252,7 +252,7 @@ pub(super) async fn store_annotations(
         if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
             return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, reason));
         }
-        // The trace of each target, looked up once for each id.
+        // The trace of each target, looked up only once for each id.
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
             if !homes.contains_key(&one.id) {
@@ -286,14 +286,14 @@ pub(super) async fn store_annotations(
     Ok(server.annotate(signed).await?)
 }
 
-/// Ids without a target, each once, in the order of the request.
+/// Lists the ids without a target, each once, in the order of the request.
 fn list_missing_ids<'s>(said: &'s [ReceivedAnnotation], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
     let mut seen = HashSet::new();
     let ids = said.iter().map(|one| one.id.as_str());
     ids.filter(|id| homes.get(*id).is_some_and(Option::is_none) && seen.insert(*id)).collect()
 }
 
-/// The trace that contains the target; `None` if it has not arrived.
+/// Finds the trace that contains the target; `None` if it has not arrived.
 fn find_target_trace(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
@@ -353,8 +353,8 @@ pub(super) async fn note_of_session(
     receive_note(PhoenixAnnotationTarget::Session, &server, &caller, &headers, body).await
 }
 
-/// Each note gets a random identifier, so that notes add up instead of replacing each other, unless the client names
-/// one.
+/// Receives a note. Unless the client names one, it gets a random identifier, so that notes do not replace each
+/// other.
 async fn receive_note(
     subject: PhoenixAnnotationTarget,
     server: &Arc<ServerState>,

@@ -21,21 +21,22 @@ use crate::memory::MemoryLease;
 use crate::receive::{ReceiveRefusal, parse_body, prepare_spans, store_spans};
 use crate::state::ServerState;
 
-/// Spans of one request.
+/// Maximum number of spans in one request.
 const MAX_SPANS: usize = 100_000;
 /// Estimated memory of a span's ids while its request is processed.
 const SPAN_BYTES: usize = 300;
 /// Spans are converted to OTLP in batches of this many bytes of text, to bound the parsed values in memory.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Answers 400 with a list of duplicates if a span exists already or twice in the request, as Phoenix does.
+/// Stores the spans of a request. Answers 400 with a list of duplicates if a span exists already or twice in the
+/// request, as Phoenix does.
 pub(super) async fn create_spans(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), PhoenixApiError> {
-    // A project that is given by name is created. One that is given by id must exist.
+    // A project is created if the path has its name. If the path has an id, the project must exist.
     let name = match ids::decode_number("Project", &project) {
         Some(_) => request::find_project(&server, &project).await?.name,
         None => project,
@@ -135,8 +136,8 @@ impl SpanReader {
     }
 }
 
-/// The memory of attributes after flattening. Each value gets its whole path as its name, so a long name around many
-/// values is repeated for each of them.
+/// Estimates the memory of attributes after flattening. Each value gets its whole path as its name, so a long name
+/// around many values is repeated for each of them.
 fn flattened_size(path: usize, value: &Value) -> usize {
     // Estimated bytes of one attribute, and digits of a list index in its name.
     const VALUE: usize = 120;
@@ -155,7 +156,7 @@ fn flattened_size(path: usize, value: &Value) -> usize {
     nested.saturating_add(path + VALUE)
 }
 
-/// Bytes of a value inside of a list, which is not flattened further.
+/// Estimates the bytes of a value inside of a list, which is not flattened further.
 fn text_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

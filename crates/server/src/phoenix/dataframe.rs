@@ -22,12 +22,12 @@ use crate::stream;
 
 /// Phoenix's default number of spans.
 const DEFAULT_LIMIT: i64 = 1000;
-/// Queries of one request.
+/// Maximum number of queries in one request.
 const MAX_QUERIES: usize = 100;
-/// Bytes of a request's body.
+/// Maximum size of a request's body.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
-/// The response has one table for each query: multipart JSON for current clients, concatenated Arrow streams for older
+/// Answers queries with one table each: multipart JSON for current clients, concatenated Arrow streams for older
 /// ones.
 pub(super) async fn query_spans(
     State(server): State<Arc<ServerState>>,
@@ -78,7 +78,7 @@ fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<
     Ok((body, queries))
 }
 
-/// A missing project is no error: the tables are empty then, as in Phoenix.
+/// Resolves the bounds. A missing project is not an error: the tables are empty then, as in Phoenix.
 async fn resolve_query_bounds(
     server: &Arc<ServerState>,
     params: &PhoenixQueryParams,

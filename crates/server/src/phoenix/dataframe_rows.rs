@@ -47,7 +47,7 @@ impl DataFrameSchema {
         DataFrameSchema { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 }
     }
 
-    /// The number of a column, which is added if it is new.
+    /// Returns the number of a column, which is added if it is new.
     pub(super) fn ensure_column(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
@@ -75,7 +75,7 @@ impl DataFrameColumn {
         DataFrameColumn { name: name.to_owned(), kinds: 0, filled: 0 }
     }
 
-    /// Nulls have no kind: they only make a column incomplete.
+    /// Updates the summary with a cell. Nulls have no kind: they only make a column incomplete.
     fn observe_cell(&mut self, cell: &DataFrameCell) {
         let kind = match cell {
             DataFrameCell::Time(_) => TIME,
@@ -90,8 +90,8 @@ impl DataFrameColumn {
         self.filled += 1;
     }
 
-    /// The field of pandas' table schema; `field` is the name of the column there. Incomplete columns of integers
-    /// become floats, as in pandas, which has no missing integers by default.
+    /// Builds the field of pandas' table schema; `field` is the name of the column there. Incomplete columns of
+    /// integers become floats, as in pandas, which has no missing integers by default.
     pub(super) fn pandas_schema(&self, field: &str, rows: usize) -> Value {
         let is_full = self.filled == rows;
         match self.kinds {

@@ -39,12 +39,12 @@ impl PhoenixApiError {
         PhoenixApiError::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// 422: parameters or a query that cannot be understood.
+    /// Builds a 422 for parameters or a query that cannot be understood.
     pub(super) fn unprocessable(message: impl Into<String>) -> PhoenixApiError {
         PhoenixApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 
-    /// 422 for a body that cannot be understood, in FastAPI's form: `place` is the path to the wrong field.
+    /// Builds a 422 for a body that cannot be understood, in FastAPI's form: `place` is the path to the wrong field.
     pub(super) fn invalid_body(place: &[serde_json::Value], message: &str) -> PhoenixApiError {
         let mut at = vec![serde_json::Value::from("body")];
         at.extend_from_slice(place);
@@ -52,7 +52,7 @@ impl PhoenixApiError {
         PhoenixApiError { kind: JSON, ..PhoenixApiError::unprocessable(detail.to_string()) }
     }
 
-    /// For responses whose structure clients parse.
+    /// Builds an error with a JSON body, for responses whose structure clients parse.
     pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixApiError {
         PhoenixApiError { kind: JSON, ..PhoenixApiError::new(status, body.to_string()) }
     }
@@ -60,7 +60,7 @@ impl PhoenixApiError {
 
 impl From<StoreError> for PhoenixApiError {
     fn from(error: StoreError) -> PhoenixApiError {
-        // A stopped query is no failure of the store and is not logged as one.
+        // A stopped query is not a failure of the store and is not logged as one.
         if let StoreError::Stopped(stop) = error {
             return QueryRefusal::Stopped(stop).into();
         }
@@ -111,7 +111,7 @@ impl IntoResponse for PhoenixApiError {
     }
 }
 
-/// Runs a short query in the query pool, within its time budget and in the caller's turn.
+/// Runs a short query in the query pool, within its time budget; callers take turns.
 pub(super) async fn run_rows_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
@@ -119,7 +119,7 @@ pub(super) async fn run_rows_query<T: Send + 'static>(
     run_query(server, QueryKind::Rows, read).await
 }
 
-/// The same for queries that load whole traces. Fewer of them run at once.
+/// As [`run_rows_query`], for queries that load whole traces. Fewer of them run at once.
 pub(super) async fn blocking_large<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
@@ -137,8 +137,7 @@ async fn run_query<T: Send + 'static>(
     server.queries.run(kind, move || read(&reading)).await?
 }
 
-/// Runs a lookup that a request needs before it is stored. It bypasses the query pool, so that senders never wait for
-/// queries.
+/// Runs a lookup outside the query pool, for requests of senders, which must not wait for queries.
 pub(super) async fn blocking_sender<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,

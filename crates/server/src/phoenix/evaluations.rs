@@ -18,7 +18,7 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::receive::{ReceiveRefusal, parse_body};
 use crate::state::ServerState;
 
-/// The name is copied into every annotation of the table.
+/// Maximum length of a name, which is copied into every annotation of the table.
 const MAX_NAME_BYTES: usize = 1000;
 
 /// The schema metadata `arize` of the table: the name of the evaluation and the kind of its targets.
@@ -28,7 +28,7 @@ struct EvaluationTableMetadata {
     eval_type: String,
 }
 
-/// Rows of spans that have not arrived wait for them, as with other annotations.
+/// Stores a table of evaluations. Rows of spans that have not arrived wait for them, as with other annotations.
 pub(super) async fn log_evaluations(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -57,7 +57,7 @@ pub(super) async fn log_evaluations(
     Ok(StatusCode::OK)
 }
 
-/// Why a readable Arrow table is no table of evaluations. Rows are counted from 1, as people count them.
+/// Why a readable Arrow table is not a table of evaluations. Rows are counted from 1.
 #[derive(Debug, thiserror::Error)]
 enum EvaluationTableError {
     #[error("the table does not say what was evaluated: its schema has no metadata \"arize\"")]
@@ -76,7 +76,7 @@ enum EvaluationTableError {
     MissingDocumentPosition { row: usize },
 }
 
-/// Reads what is annotated and one annotation for each row. All rows are read before anything is stored, so that a
+/// Reads the kind of target, and one annotation for each row. All rows are read before anything is stored, so that a
 /// table with one bad row leaves nothing behind.
 fn parse_evaluation_table(
     table: &ArrowTable,
@@ -85,7 +85,7 @@ fn parse_evaluation_table(
     let about = table.metadata.iter().find(|(key, _)| key == "arize").map(|(_, about)| about);
     let about = about.ok_or(EvaluationTableError::MissingMetadata)?;
     let about: EvaluationTableMetadata = serde_json::from_str(about).map_err(EvaluationTableError::InvalidMetadata)?;
-    // It is copied into every row.
+    // The name is copied into every row.
     if about.eval_name.len() > MAX_NAME_BYTES {
         return Err(EvaluationTableError::NameTooLong);
     }

@@ -1,5 +1,5 @@
-//! What a filter needs to know about a span that is not recorded in the span: its parent, tokens of its descendants,
-//! and annotations.
+//! The context of a span that filters need and the span does not record: its parent, tokens of its descendants, and
+//! annotations.
 
 use std::cell::RefCell;
 
@@ -11,17 +11,17 @@ use super::verdicts;
 use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::state::ServerState;
 
-/// The context of one span. The filter's trait has no errors, so the first failed lookup is kept in `failed`, and the
-/// caller must take it after each evaluation.
+/// The context of one span. The filter's trait has no errors, so the first error of a lookup is stored in `failed`,
+/// and the caller must take it after each evaluation.
 pub(super) struct StoreFilterContext<'a> {
     server: &'a ServerState,
     trace: &'a TraceView<'a>,
     index: usize,
-    /// The error of a lookup.
+    /// The first error of a lookup.
     failed: RefCell<Option<StoreError>>,
 }
 
-/// Annotations of one name on one target that a filter sees.
+/// Maximum number of annotations of one name on one target that a filter sees.
 const MAX_NOTES: usize = 100;
 
 impl<'a> StoreFilterContext<'a> {
@@ -29,7 +29,8 @@ impl<'a> StoreFilterContext<'a> {
         StoreFilterContext { server, trace, index, failed: RefCell::new(None) }
     }
 
-    /// Must be called after each evaluation. A result that was computed after a failed lookup is invalid.
+    /// Takes the error of a lookup. Must be called after each evaluation: a result that was computed after a failed
+    /// lookup is invalid.
     pub(super) fn take_error(&self) -> Option<StoreError> {
         self.failed.borrow_mut().take()
     }
@@ -52,7 +53,7 @@ impl SpanFilterContext for StoreFilterContext<'_> {
         self.finds_parent()
     }
 
-    /// Filters call it in long loops, so that a query ends when its budget is used up.
+    /// Whether the query has to end. Filters call it in long loops, so that a query ends when its budget is used up.
     fn should_stop(&self) -> bool {
         self.look_up(gradus_store::check_query().map_err(StoreError::from)).is_none()
     }
@@ -67,7 +68,7 @@ impl SpanFilterContext for StoreFilterContext<'_> {
         SpanCostTotals::default()
     }
 
-    /// Logged annotations, and Gradus's own verdicts where none was logged under the same identifier.
+    /// Returns logged annotations, and Gradus's own verdicts where none was logged under the same identifier.
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation> {
         let target = match scope {
             AnnotationScope::Span => {

@@ -52,7 +52,7 @@ pub(super) fn write_json_frame(
     Ok(())
 }
 
-/// Columns that a table has even without rows.
+/// Lists the columns that a table has even without rows.
 pub(super) fn list_declared_columns(query: &SpanQuery) -> Vec<String> {
     if query.wants_all() {
         return BASE.iter().map(|name| (*name).to_owned()).collect();
@@ -61,18 +61,19 @@ pub(super) fn list_declared_columns(query: &SpanQuery) -> Vec<String> {
     selected.map(|(name, _)| query.output_column_name(name).to_owned()).collect()
 }
 
-/// Columns that `explode` and `concat` name. They are added only to empty tables, where no row shows them.
+/// Lists the columns that `explode` and `concat` name. They are added only to empty tables, where no row defines
+/// them.
 pub(super) fn list_projected_columns(query: &SpanQuery) -> Vec<String> {
     let lists = [&query.explode, &query.concat].into_iter().flatten();
     lists.flat_map(|lists| &lists.columns).map(|(name, _)| query.output_column_name(name).to_owned()).collect()
 }
 
-/// A number before the name keeps columns apart that have the same name.
+/// Formats a field name. A number before the name distinguishes columns with the same name.
 fn format_field_name(number: usize, name: &str) -> String {
     format!("{number}_{name}")
 }
 
-/// `columns` is mutable only to number the columns; the caller has added the row before.
+/// Writes a row, which the caller has added to `columns` before. They are mutable only to look up column numbers.
 fn write_row(row: &DataFrameRow, columns: &mut DataFrameSchema, out: &mut Vec<u8>) {
     out.push(b'{');
     let count = columns.index.len();
@@ -97,7 +98,7 @@ fn write_pair(name: &str, cell: &DataFrameCell, out: &mut Vec<u8>) {
     };
 }
 
-/// RFC 3339 with nine digits, as pandas writes times. `None` if the time is out of range.
+/// Formats RFC 3339 with nine digits, as pandas writes times. `None` if the time is out of range.
 fn format_pandas_time(us: i64) -> Option<String> {
     let time = jiff::Timestamp::from_microsecond(us).ok()?;
     Some(format!("{time:.9}"))

@@ -5,23 +5,23 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// For numbers, names and composite cursors alike.
+/// Encodes an id. The name may also be a number or a composite cursor.
 pub(super) fn encode_node_id(kind: &str, name: impl std::fmt::Display) -> String {
     STANDARD.encode(format!("{kind}:{name}"))
 }
 
-/// The name in an id of this type; `None` for another type or another text.
+/// Returns the name in an id of this type; `None` for another type or another text.
 pub(super) fn decode_node_id(kind: &str, id: &str) -> Option<String> {
     let text = String::from_utf8(STANDARD.decode(id).ok()?).ok()?;
     Some(text.strip_prefix(kind)?.strip_prefix(':')?.to_owned())
 }
 
-/// `None` also for negative numbers, which no row has.
+/// Returns the number in an id of this type; `None` also for negative numbers, which no row has.
 pub(super) fn decode_number(kind: &str, id: &str) -> Option<i64> {
     decode_node_id(kind, id)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// 32 hexadecimal digits that cannot be predicted by the author of a recorded text.
+/// Returns 32 hexadecimal digits that the author of a recorded text cannot predict.
 pub(super) fn generate_random_id() -> String {
     // `RandomState` is seeded from the operating system.
     let half = || RandomState::new().build_hasher().finish();

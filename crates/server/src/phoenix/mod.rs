@@ -50,7 +50,7 @@ const VERSION: &str = "20.26.1";
 /// Phoenix clients read the server's version from this header of any response.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-phoenix-server-version");
 
-/// Answered without a key, as Phoenix does.
+/// Path of the version, which is answered without a key, as in Phoenix.
 pub(super) const VERSION_PATH: &str = "/arize_phoenix_version";
 
 /// Paths and methods are those of Phoenix's OpenAPI document. `/v1/traces` without an id belongs to OTLP.
@@ -90,8 +90,8 @@ async fn with_version(request: Request, next: Next) -> Response {
     response
 }
 
-/// The response for parts of Phoenix that this server does not implement; `None` for any other path. 501 tells clients
-/// that a retry is useless.
+/// Returns the response for parts of Phoenix that this server does not implement; `None` for any other path. 501
+/// tells clients that a retry is useless.
 pub(super) fn not_here(path: &str) -> Option<Response> {
     let name = path.strip_prefix("/v1/")?.split('/').next()?;
     let is_known = matches!(
@@ -114,7 +114,7 @@ pub(super) fn is_phoenix(path: &str) -> bool {
     path.starts_with("/v1/") && !matches!(path, "/v1/traces" | "/v1/logs")
 }
 
-/// Phoenix's response to a missing or wrong key. Clients look for this text.
+/// Returns Phoenix's response to a missing or wrong key. Clients look for this text.
 pub(super) fn invalid_token() -> Response {
     PhoenixApiError::new(StatusCode::UNAUTHORIZED, "Invalid token").into_response()
 }

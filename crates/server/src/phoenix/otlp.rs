@@ -5,12 +5,12 @@ use gradus_core::span::StatusCode;
 use gradus_phoenix::span_view::{PhoenixSpan, nanos_to_micros};
 use serde_json::{Map, Value, json};
 
-/// Fields that Phoenix does not store are null.
+/// Converts a span. Fields that Phoenix does not store are null.
 pub(super) fn span_to_otlp_json(span: &PhoenixSpan<'_>) -> Value {
     let recorded = span.span();
     let mut attributes = vec![encode_otlp_attribute("openinference.span.kind", &Value::from(span.listed_kind()))];
     attributes.extend(span.flat_attributes().iter().map(|(key, value)| encode_otlp_attribute(key, value)));
-    // Events with a body were log records. Phoenix has none of those.
+    // Events with a body were log records, which Phoenix does not have.
     let events = recorded.events.iter().filter(|event| event.body.is_none()).zip(span.events());
     let events: Vec<Value> = events
         .map(|(event, listed)| {
@@ -49,7 +49,7 @@ pub(super) fn span_to_otlp_json(span: &PhoenixSpan<'_>) -> Value {
     })
 }
 
-/// Phoenix stores microseconds. It multiplies in floating point, which adds a rounding error that is not imitated.
+/// Truncates to microseconds, as Phoenix stores them. Phoenix's rounding error of floating point is not imitated.
 fn truncate_to_micros(ns: u64) -> i64 {
     nanos_to_micros(ns).saturating_mul(1000)
 }
@@ -62,7 +62,7 @@ fn encode_otlp_attribute(key: &str, value: &Value) -> Value {
     json!({"key": key, "value": any_value(value)})
 }
 
-/// OTLP's `AnyValue` with all alternatives present. Objects cannot occur, since attributes are flattened.
+/// Encodes OTLP's `AnyValue` with all alternatives present. Objects cannot occur, since attributes are flattened.
 fn any_value(value: &Value) -> Value {
     let mut any = json!({
         "array_value": null, "bool_value": null, "bytes_value": null, "double_value": null, "int_value": null,

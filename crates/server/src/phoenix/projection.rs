@@ -9,7 +9,7 @@ use super::scan::TraceView;
 /// A parsed projection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SpanProjection {
-    /// As the query has it; it is also the name of the column.
+    /// The text in the query, which is also the name of the column.
     pub(super) key: String,
     what: ProjectedField,
 }
@@ -40,9 +40,9 @@ enum AttributePathSegment {
     Index(usize),
 }
 
-/// Longer than any path that means something.
+/// Maximum length of a path: longer than any meaningful one.
 const MAX_BYTES: usize = 1000;
-/// Characters of a refused path that the error repeats.
+/// Maximum number of characters of a refused path that the error repeats.
 const MAX_SHOWN: usize = 80;
 
 /// A path that is not of the forms that [`SpanProjection::parse`] accepts. Only the beginning of the path is kept,
@@ -86,7 +86,7 @@ impl SpanProjection {
         Ok(SpanProjection { key: key.to_owned(), what })
     }
 
-    /// The value in a span; null where the span does not have it. `index` is the position of the span in its trace.
+    /// Returns the value in a span; null if the span lacks it. `index` is the position of the span in its trace.
     pub(super) fn extract_cell(&self, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> DataFrameCell {
         let recorded = span.span();
         let text = |text: &str| DataFrameCell::Json(Value::from(text));
@@ -113,7 +113,7 @@ impl SpanProjection {
         }
     }
 
-    /// The list at the path; `None` if there is none or the value is no list.
+    /// Returns the list at the path; `None` if the path leads to no list.
     pub(super) fn resolve_list<'s>(&self, span: &'s PhoenixSpan<'_>) -> Option<&'s Vec<Value>> {
         match &self.what {
             ProjectedField::Attribute(path) => resolve_attribute_path(span, path)?.as_array(),
@@ -122,7 +122,7 @@ impl SpanProjection {
     }
 }
 
-/// `None` as soon as a step finds no entry or a value of another type.
+/// Follows a path; `None` if a step finds no entry or a value of another type.
 fn resolve_attribute_path<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSegment]) -> Option<&'s Value> {
     let mut path = path.iter();
     let mut at = match path.next()? {
@@ -177,8 +177,8 @@ fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     matches!(path.first(), Some(AttributePathSegment::Name(_))).then_some(path)
 }
 
-/// A quoted key or an index, and the rest of the text. Escapes in keys are refused, because Python would interpret
-/// them.
+/// Parses a quoted key or an index; also returns the rest of the text. Escapes in keys are refused, because Python
+/// would interpret them.
 fn parse_subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
     let quote = text.chars().next()?;
     if matches!(quote, '\'' | '"') {
@@ -191,7 +191,7 @@ fn parse_subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
     Some((AttributePathSegment::Index(text[..end].parse().ok()?), &text[end..]))
 }
 
-/// A Python identifier.
+/// Whether a text is a Python identifier.
 fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')

@@ -16,10 +16,10 @@ use super::request::{self, DEFAULT_PROJECT, PhoenixQueryParams};
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
-/// The same limit as for project names in OTLP.
+/// Maximum length of a name, as for project names in OTLP.
 const MAX_NAME_BYTES: usize = 300;
 
-/// From new to old, by row number. The default project is listed even if it is not stored yet.
+/// Lists projects from new to old, by row number. The default project is listed even if it is not stored yet.
 pub(super) async fn list_projects(
     State(server): State<Arc<ServerState>>,
     params: PhoenixQueryParams,
@@ -43,7 +43,7 @@ pub(super) async fn list_projects(
     Ok(Json(json!({"data": found, "next_cursor": next})))
 }
 
-/// By global id or by name.
+/// Returns a project by global id or by name.
 pub(super) async fn get_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
@@ -58,7 +58,7 @@ struct NewProject {
     description: Option<String>,
 }
 
-/// Names and descriptions are redacted like all other received text. 409 if the project exists.
+/// Creates a project; 409 if it exists. Names and descriptions are redacted like all other received text.
 pub(super) async fn create_project(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -84,7 +84,7 @@ struct PhoenixProjectUpdate {
     description: Option<String>,
 }
 
-/// Only the description can be changed, as in Phoenix.
+/// Changes the description. Nothing else can be changed, as in Phoenix.
 pub(super) async fn update_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,

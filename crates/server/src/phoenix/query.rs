@@ -66,7 +66,7 @@ const SEPARATOR: &str = "\n\n";
 /// Phoenix does.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DataFrameError {
-    /// A column, an index or a list is no path that can be selected.
+    /// The path of a column, an index or a list is invalid.
     #[error(transparent)]
     Projection(#[from] SpanProjectionError),
     /// The condition is not in Phoenix's filter language.
@@ -100,12 +100,12 @@ impl SpanQuery {
         })
     }
 
-    /// A query without select, explode and concat returns every attribute.
+    /// Whether the query returns every attribute, because it has no select, explode and concat.
     pub(super) fn wants_all(&self) -> bool {
         self.select.is_empty() && self.explode.is_none() && self.concat.is_none()
     }
 
-    /// Names of the index levels. `explode` adds the position of the item.
+    /// Returns the names of the index levels. `explode` adds the position of the item.
     pub(super) fn index_names(&self) -> Vec<String> {
         let mut names = vec![self.index.key.clone()];
         if let Some(explode) = &self.explode {
@@ -116,14 +116,14 @@ impl SpanQuery {
         names
     }
 
-    /// The name of a column in the response, after `rename`.
+    /// Returns the name of a column in the response, after `rename`.
     pub(super) fn output_column_name<'n>(&'n self, name: &'n str) -> &'n str {
         let name = resolve_column_alias(name);
         self.rename.get(name).map_or(name, String::as_str)
     }
 }
 
-/// Short names that older clients use.
+/// Resolves short names that older clients use.
 fn resolve_column_alias(name: &str) -> &str {
     match name {
         "span_id" => SPAN_ID,

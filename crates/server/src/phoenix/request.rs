@@ -32,13 +32,13 @@ impl<S: Send + Sync> FromRequestParts<S> for PhoenixQueryParams {
 }
 
 impl PhoenixQueryParams {
-    /// The last value of a parameter, as FastAPI takes it. An empty one counts as missing.
+    /// Returns the last value of a parameter, as FastAPI does. An empty one counts as missing.
     pub(super) fn last_value(&self, name: &str) -> Option<&str> {
         let last = self.0.iter().rev().find(|(key, _)| key == name);
         last.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// All values of a parameter that may repeat, in their order, empty ones included.
+    /// Returns all values of a parameter that may repeat, in their order, empty ones included.
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         let values = self.0.iter().filter(|(key, _)| key == name);
         values.map(|(_, value)| value.clone()).collect()
@@ -49,7 +49,7 @@ impl PhoenixQueryParams {
         text.parse().map(Some).map_err(|_| PhoenixApiError::unprocessable(format!("{name}={text}: give a number")))
     }
 
-    /// Checks the range, with Phoenix's bounds for each route.
+    /// Parses `limit` and checks its range, with Phoenix's bounds for each route.
     pub(super) fn parse_limit(&self, default: usize, most: usize) -> Result<usize, PhoenixApiError> {
         let limit = self.parse_number("limit")?.unwrap_or(default);
         if (1..=most).contains(&limit) {
@@ -59,7 +59,7 @@ impl PhoenixQueryParams {
         }
     }
 
-    /// Accepts what Pydantic accepts as a boolean.
+    /// Parses a boolean in any form that Pydantic accepts.
     pub(super) fn parse_flag(&self, name: &str) -> Result<Option<bool>, PhoenixApiError> {
         Ok(Some(match self.last_value(name).map(str::to_ascii_lowercase).as_deref() {
             None => return Ok(None),
@@ -71,7 +71,7 @@ impl PhoenixQueryParams {
         }))
     }
 
-    /// Microseconds since 1970, which is Phoenix's resolution.
+    /// Parses a time to microseconds since 1970, which is Phoenix's resolution.
     pub(super) fn parse_time_us(&self, name: &str) -> Result<Option<i64>, PhoenixApiError> {
         let Some(text) = self.last_value(name) else { return Ok(None) };
         let read = read_time(text);
@@ -117,7 +117,7 @@ pub(super) async fn parse_json_body<T: DeserializeOwned + Send + 'static>(
 
 /// The project that always exists in Phoenix. Here it is stored with the first span; until then reads find it empty.
 pub(super) const DEFAULT_PROJECT: &str = "default";
-/// Its number before it is stored. Row numbers start at 1.
+/// Row number of the default project before it is stored. Row numbers start at 1.
 const UNSTORED_PROJECT_NO: i64 = 0;
 
 fn unstored_default_project() -> ProjectInfo {
@@ -128,8 +128,8 @@ fn unstored_default_project() -> ProjectInfo {
     }
 }
 
-/// The default project if it is not stored and belongs on this page of the list: up to the number `up_to`, with names
-/// that contain `part`.
+/// Returns the default project if it is not stored and belongs on this page of the list: up to the number `up_to`,
+/// with names that contain `part`.
 pub(super) fn listed_default_project(
     server: &ServerState,
     up_to: i64,

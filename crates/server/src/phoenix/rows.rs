@@ -25,7 +25,7 @@ pub(super) struct SpanQueryBounds {
     pub(super) roots: RootSpanFilter,
 }
 
-/// Which spans count as roots.
+/// Whether only root spans are returned, and which spans count as roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RootSpanFilter {
     All,
@@ -49,7 +49,7 @@ pub(super) const BASE: [&str; 10] = [
     "context.trace_id",
 ];
 
-/// `Break` ends the query, when the client has disconnected.
+/// Receives one row. `Break` ends the query, e.g. because the client disconnected.
 type DataFrameRowVisitor<'t> = dyn FnMut(DataFrameRow) -> ControlFlow<()> + 't;
 
 /// Passes the rows of a query to `take`, the latest spans first.
@@ -95,8 +95,8 @@ pub(super) fn visit_query_rows(
     failed.map_or(Ok(()), Err)
 }
 
-/// Restricts the scan to the times, traces and spans that the filter can match. Times are widened by the rounding to
-/// microseconds, because the filter itself is exact.
+/// Restricts the scan to the times, traces and spans that the filter can match. Times are widened by the rounding
+/// error of microseconds: the filter, which is exact, decides afterwards.
 fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBounds) -> Result<(), StoreError> {
     let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
     scan.from_us = scan.from_us.max(bounds.start_from_ns.map(|ns| us(ns).saturating_sub(1)));
@@ -110,8 +110,8 @@ fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBo
     }
 }
 
-/// The rows of one span. Semantics follow Phoenix's `SpanQuery`: `select` and `concat` cells repeat in every row that
-/// `explode` produces.
+/// Returns the rows of one span. Semantics follow Phoenix's `SpanQuery`: `select` and `concat` cells repeat in every
+/// row that `explode` produces.
 fn span_rows(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<DataFrameRow> {
     let key = query.index.extract_cell(trace, index, span);
     if query.wants_all() {
@@ -125,7 +125,7 @@ fn span_rows(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoe
     }
     let mut cells: Vec<(String, DataFrameCell)> = Vec::new();
     for (name, projection) in &query.select {
-        // The index is no column as well.
+        // The index is not repeated as a column.
         if *name != query.index.key {
             cells.push((query.output_column_name(name).to_owned(), projection.extract_cell(trace, index, span)));
         }
@@ -159,7 +159,7 @@ fn span_rows(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoe
     rows
 }
 
-/// All columns of a span: the base columns and one for each attribute.
+/// Lists all columns of a span: the base columns and one for each attribute.
 fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     let recorded = span.span();
     let values = [
@@ -180,7 +180,7 @@ fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     cells
 }
 
-/// The cells of one item by column name. Without named columns, all of its values are flattened.
+/// Returns the cells of one item by column name. Without named columns, all of its values are flattened.
 fn explode_item(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<(String, Value)> {
     if explode.columns.is_empty() {
         let mut flat = Vec::new();
@@ -191,7 +191,7 @@ fn explode_item(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<
     columns.filter_map(|(name, path)| Some((name.clone(), lookup_non_null(item, path)?.clone()))).collect()
 }
 
-/// Nested keys are joined with dots. Nulls are left out, so that they do not create columns.
+/// Flattens an object: nested keys are joined with dots. Nulls are left out, so that they do not create columns.
 fn flatten_object(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Value)>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -224,7 +224,7 @@ fn lookup_non_null<'v>(item: &'v Map<String, Value>, path: &str) -> Option<&'v V
     gradus_phoenix::span_view::look_up_path(item, path).filter(|value| !value.is_null())
 }
 
-/// Python's `str(value)`, because Phoenix joins values in Python.
+/// Formats a value as Python's `str(value)`, because Phoenix joins values in Python.
 fn python_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -236,8 +236,8 @@ fn python_text(value: &Value) -> String {
     }
 }
 
-/// Python's `repr`, for values inside of lists and dictionaries. Control characters other than the common ones are not
-/// escaped.
+/// Writes a value as Python's `repr`, for values inside of lists and dictionaries. Control characters other than the
+/// common ones are not escaped.
 fn write_repr(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("None"),

@@ -54,15 +54,15 @@ pub(super) struct TraceView<'t> {
 }
 
 impl SpanScanPosition {
-    /// The position before all spans of a trace.
+    /// Returns the position before all spans of a trace.
     pub(super) fn of_trace(trace: ProjectPosition) -> SpanScanPosition {
         SpanScanPosition { trace, start_ns: 0, span: SpanId(0) }
     }
 }
 
-/// Spans that are processed between two checks of the query's budget.
+/// Number of spans that are processed between two checks of the query's budget.
 const SPANS_PER_CHECK: usize = 64;
-/// Attribute values of one trace that a query decodes. It bounds the memory of a query.
+/// Maximum number of attribute values of one trace that a query decodes, which bounds its memory.
 const MAX_TRACE_VALUES: usize = 1_000_000;
 /// Estimated bytes of one value.
 const VALUE_BYTES: usize = 64;
@@ -183,7 +183,7 @@ impl SpanScan {
     }
 }
 
-/// Decodes one trace and visits it. A trace that exceeds the limits is visited in part, and that is logged.
+/// Decodes one trace and visits it. A trace that exceeds the limits is visited partially and logged.
 fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<ControlFlow<()>, StoreError> {
     static CUT_TRACES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     let mut values_left = MAX_TRACE_VALUES;
@@ -219,7 +219,7 @@ fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t St
         match regroup_within(&block.export, TelemetrySignal::Span, &RecordLimits::default(), &mut take) {
             Ok(request) => sorted.push((block, request)),
             Err(WireError::NoRoom) => break,
-            // It could be decoded when it was stored. A block that cannot be decoded now is skipped, as everywhere.
+            // Blocks were decodable when they were stored. One that cannot be decoded now is skipped, as everywhere.
             Err(_) => {}
         }
     }
@@ -262,7 +262,7 @@ impl<'t> TraceView<'t> {
         SpanScanPosition { trace: self.position, start_ns: span.start_ns, span: span.span_id }
     }
 
-    /// The index of a span in this trace. The map is built on the first call.
+    /// Returns the index of a span in this trace. The map is built on the first call.
     pub(super) fn position_of(&self, span: SpanId) -> Option<usize> {
         let by_id = self
             .by_id
@@ -270,7 +270,7 @@ impl<'t> TraceView<'t> {
         by_id.get(&span).copied()
     }
 
-    /// Prompt and completion tokens of a span and all of its descendants.
+    /// Sums the prompt and completion tokens of a span and all of its descendants.
     pub(super) fn cumulative_tokens(&self, index: usize) -> (i64, i64) {
         self.sums.get_or_init(|| cumulative_tokens(self.spans))[index]
     }

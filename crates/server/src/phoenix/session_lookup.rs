@@ -6,7 +6,7 @@ use gradus_store::{SessionRow, StoreError};
 use super::ids;
 use crate::state::ServerState;
 
-/// A session by its global id, or by its name. A name may occur in several projects: the first one is returned then.
+/// Finds a session by its global id or its name. If several projects have the name, the first one is returned.
 pub(super) fn find_session(server: &ServerState, identifier: &str) -> Result<Option<SessionRow>, StoreError> {
     let (project, session) = match decode_session_id(identifier) {
         Some((project, session)) => (Some(project), session),
@@ -16,17 +16,17 @@ pub(super) fn find_session(server: &ServerState, identifier: &str) -> Result<Opt
     Ok(rows.into_iter().find(|row| project.is_none_or(|project| row.project == project)))
 }
 
-/// The name of a session, whether it is given as a name or as a global id.
+/// Returns the name of a session from its name or its global id.
 pub(super) fn resolve_session_name(identifier: &str) -> String {
     decode_session_id(identifier).map_or_else(|| identifier.to_owned(), |(_, session)| session)
 }
 
-/// The first trace of a session. Annotations of sessions are attached to it.
+/// Finds the first trace of a session, to which annotations of the session are attached.
 pub(super) fn first_trace(server: &ServerState, identifier: &str) -> Result<Option<TraceId>, StoreError> {
     Ok(find_session(server, identifier)?.and_then(|row| row.traces.first().map(|trace| trace.trace_id)))
 }
 
-/// All traces of some sessions in one project.
+/// Finds all traces of these sessions in one project.
 pub(super) fn find_session_traces(
     server: &ServerState,
     project: i64,
@@ -44,7 +44,7 @@ pub(super) fn find_session_traces(
     Ok(found)
 }
 
-/// The project and the name in a global id. A name may contain colons, so only the first one separates.
+/// Decodes the project and the name in a global id. A name may contain colons, so only the first one separates.
 pub(super) fn decode_session_id(id: &str) -> Option<(i64, String)> {
     let text = ids::decode_node_id(NODE, id)?;
     let (project, session) = text.split_once(':')?;

@@ -18,7 +18,7 @@ use super::scan::SpanScan;
 use crate::phoenix::session_lookup::{decode_session_id, find_session};
 use crate::state::ServerState;
 
-/// In the order of their names. The cursor names the first session of the next page.
+/// Lists sessions in the order of their names. The cursor names the first session of the next page.
 pub(super) async fn list_sessions(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
@@ -51,7 +51,7 @@ pub(super) async fn list_sessions(
     .await
 }
 
-/// By global id or by name.
+/// Returns a session by global id or by name.
 pub(super) async fn get_session(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
@@ -69,7 +69,7 @@ fn encode_session_id(row: &SessionRow) -> String {
     ids::encode_node_id(NODE, format_args!("{}:{}", row.project, row.session))
 }
 
-/// Reads the spans of all traces of the session, since times and tokens are not stored by session.
+/// Converts a session. Reads the spans of all of its traces, since times and tokens are not stored by session.
 fn session_to_json(server: &ServerState, row: &SessionRow) -> Result<Value, StoreError> {
     let mut traces_shown = Vec::new();
     let (mut prompt, mut completion) = (0_i64, 0_i64);

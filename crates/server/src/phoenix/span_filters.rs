@@ -65,7 +65,7 @@ impl SpanFilters {
     }
 }
 
-/// Values of an enumeration in any case. An unknown value is an error, with Phoenix's message.
+/// Parses values of an enumeration in any case. An unknown value is an error, with Phoenix's message.
 fn parse_enum_values(params: &PhoenixQueryParams, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixApiError> {
     let values: Vec<String> = params.all_values(name).iter().map(|value| value.to_uppercase()).collect();
     match values.iter().find(|value| !known.contains(&value.as_str())) {
@@ -93,8 +93,8 @@ fn parse_attribute_filter(text: &str) -> Result<(String, Value), PhoenixApiError
     Ok((key.to_owned(), value))
 }
 
-/// An integer matches the same number whether it was recorded as an integer or as a float. A float matches only a
-/// float.
+/// Whether values are equal. An integer matches the same number recorded as an integer or as a float. A float matches
+/// only a float.
 fn is_same_value(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Number(found), Value::Number(wanted)) if !wanted.is_f64() => {

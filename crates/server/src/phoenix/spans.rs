@@ -21,7 +21,7 @@ use crate::client_address::ClientAddress;
 use crate::spilled_body::spill_failure;
 use crate::state::ServerState;
 
-/// A page ends after this many bytes even if `limit` is not reached. The cursor continues it.
+/// Maximum size of a page. It may end before `limit`; the cursor continues it.
 const MAX_PAGE_BYTES: u64 = 8 << 20;
 
 /// `GET /v1/projects/{project}/spans`.
@@ -50,8 +50,8 @@ pub(super) async fn list_otlp(
     fetch_span_page(&server, &project, &params, true, false, otlp::span_to_otlp_json).await
 }
 
-/// `show` converts one span. The page is written span by span to a spill file, since as text spans take a tenth of the
-/// memory of JSON values.
+/// Responds with a page of spans. `show` converts one span. The page is written span by span to a spill file, since
+/// as text spans take a tenth of the memory of JSON values.
 async fn fetch_span_page(
     server: &Arc<ServerState>,
     project: &str,
@@ -103,13 +103,13 @@ async fn fetch_span_page(
     .await
 }
 
-/// The cursor is the position of the first span of the next page, so a page does not change when spans arrive.
+/// Encodes the position of the first span of the next page, so that a page does not change when spans arrive.
 fn write_cursor(place: SpanScanPosition) -> String {
     let SpanScanPosition { trace, start_ns, span } = place;
     ids::encode_node_id("Span", format_args!("{}:{}:{start_ns}:{span}", trace.start_ns, trace.trace))
 }
 
-/// Cursors come from clients: every part is checked.
+/// Decodes a cursor. It comes from a client, so every part is checked.
 fn read_cursor(cursor: &str) -> Result<SpanScanPosition, PhoenixApiError> {
     let read = || {
         let text = ids::decode_node_id("Span", cursor)?;

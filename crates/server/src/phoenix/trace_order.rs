@@ -1,5 +1,5 @@
-//! Orders traces by latency. There is no index for it: all traces of a project are examined, and only those of one page
-//! are kept.
+//! Orders traces by latency. No index exists for it: all traces of a project are examined, and only those of one page
+//! are held in memory.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl TraceLatencyRanking {
         TraceLatencyRanking { slowest_first, at, limit, best: BTreeMap::new() }
     }
 
-    /// Drops the trace if it precedes the cursor, and the worst one if there are too many.
+    /// Adds a trace unless it precedes the cursor, and drops the last one if there are too many.
     pub(super) fn insert(&mut self, rank: TraceLatencyRank, trace: TraceId) {
         let is_before = |at: TraceLatencyRank| if self.slowest_first { rank > at } else { rank < at };
         if self.at.is_some_and(is_before) {
@@ -38,7 +38,7 @@ impl TraceLatencyRanking {
         }
     }
 
-    /// The traces of the page in order, and the rank of the next page's first trace.
+    /// Returns the traces of the page in order, and the rank of the next page's first trace.
     pub(super) fn into_page(self) -> (Vec<TraceId>, Option<TraceLatencyRank>) {
         let mut page: Vec<(TraceLatencyRank, TraceId)> = self.best.into_iter().collect();
         if self.slowest_first {
@@ -56,7 +56,7 @@ pub(super) fn write_cursor((took_us, position): TraceLatencyRank) -> String {
     ids::encode_node_id(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
 }
 
-/// `None` if the cursor is of another list or was changed.
+/// Decodes a cursor; `None` if it belongs to another list or was changed.
 pub(super) fn read_cursor(cursor: &str) -> Option<TraceLatencyRank> {
     let text = ids::decode_node_id(NODE, cursor)?;
     let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());

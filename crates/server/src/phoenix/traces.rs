@@ -31,7 +31,7 @@ struct PhoenixTraceFilter {
 }
 
 impl PhoenixTraceFilter {
-    /// The latency of the trace in microseconds if it matches, and `None` otherwise.
+    /// Returns the latency of the trace in microseconds if it matches the filter, and `None` otherwise.
     fn took_us(&self, trace: &TraceView<'_>) -> Option<i64> {
         let (start_us, end_us) = compute_trace_extent(trace)?;
         let took_us = end_us.saturating_sub(start_us);
@@ -46,7 +46,7 @@ impl PhoenixTraceFilter {
     }
 }
 
-/// The response is streamed: a thousand traces with their spans may be large.
+/// Lists traces. The response is streamed: a thousand traces with their spans may be large.
 pub(super) async fn list_traces(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
@@ -76,7 +76,7 @@ pub(super) async fn list_traces(
     }
     let project = request::find_project(&server, &project).await?;
     let project_id = ids::encode_node_id("Project", project.no);
-    // The times restrict traces and not single spans.
+    // The times restrict traces, not single spans.
     let (from_us, to_us) = (wanted.from_us, wanted.to_us);
     let mut scan =
         SpanScan { newest_first: is_descending || !by_start, at, from_us, to_us, ..SpanScan::for_project(project.no) };
@@ -141,7 +141,8 @@ impl TraceListWriter<'_> {
         Ok(next)
     }
 
-    /// Two passes: the first ranks all traces, the second writes those of the page.
+    /// Writes matching traces by latency, in two passes: the first ranks all traces, the second writes those of the
+    /// page.
     fn by_latency(
         &mut self,
         scan: &SpanScan,
@@ -166,7 +167,7 @@ impl TraceListWriter<'_> {
         Ok(next.map(trace_order::write_cursor))
     }
 
-    /// Ends the query when the client has disconnected.
+    /// Returns `Break` if the client has disconnected.
     fn go_on(&self) -> ControlFlow<()> {
         if self.sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

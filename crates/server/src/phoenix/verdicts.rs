@@ -25,7 +25,7 @@ pub(super) struct VerdictAnnotation {
     annotation: OutcomeAnnotation,
 }
 
-/// All verdicts on the trajectories of a trace. Empty if the trace is unknown or not graded.
+/// Loads all verdicts on the trajectories of a trace. Empty if the trace is unknown or not graded.
 pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<VerdictAnnotation>, StoreError> {
     let mut verdicts = Vec::new();
     let Some(row) = server.store.trace(trace)? else { return Ok(verdicts) };
@@ -45,7 +45,7 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
         let placed = places.assign_keys(&trajectory);
         for VerdictLine { judged_ns, line, .. } in lines {
             let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
-            // As they are written to Phoenix.
+            // In the form in which they are written to Phoenix.
             if !settings.annotations.includes(outcome.outcome) {
                 continue;
             }
@@ -58,7 +58,8 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
     Ok(verdicts)
 }
 
-/// The annotation name of an evaluator: from the settings, the rubric, or its own name if the rubric was removed.
+/// Finds the annotation name of an evaluator: from the settings, the rubric, or its own name if the rubric was
+/// removed.
 fn name_of(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = || settings.library.iter().find(|rubric| rubric.name == evaluator);
     match settings.annotations.names.get(evaluator) {
@@ -78,18 +79,18 @@ impl VerdictAnnotation {
         }
     }
 
-    /// The target in the form of logged annotations, to compare them.
+    /// Returns the target in the form of logged annotations, to compare them.
     fn target(&self) -> String {
         let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) = &self.annotation.target;
         self.target_kind().format_target(id)
     }
 
-    /// A verdict is found by its annotation name and by the name of its evaluator.
+    /// Whether this is the name of the verdict: its annotation name, or the name of its evaluator.
     fn is_called(&self, name: &str) -> bool {
         self.annotation.name == name || self.annotation.subject.evaluator == name
     }
 
-    /// What a filter sees of the verdict, if target and name match.
+    /// Returns the verdict as a filter sees it, if target and name match.
     pub(super) fn to_filterable(&self, target: &str, name: &str) -> Option<FilterableAnnotation> {
         let said = &self.annotation;
         (self.is_called(name) && self.target() == target).then(|| FilterableAnnotation {
@@ -100,15 +101,15 @@ impl VerdictAnnotation {
         })
     }
 
-    /// The same conditions as the store applies to logged annotations.
+    /// Applies the conditions that the store applies to logged annotations.
     fn matches_query(&self, query: &AnnotationQuery) -> bool {
         (query.names.is_empty() || query.names.iter().any(|name| self.is_called(name)))
             && (query.identifiers.is_empty() || query.identifiers.contains(&self.annotation.identifier))
             && !query.other_names.iter().any(|name| self.is_called(name))
     }
 
-    /// Whether an annotation with the same key was logged, as `gradus eval --log-to-phoenix` does. The logged one is
-    /// shown then.
+    /// Checks whether an annotation with the same key was logged, as `gradus eval --log-to-phoenix` does. Then the
+    /// logged one is shown.
     fn is_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
         const LOOKED_AT: usize = 100;
         let filter = AnnotationFilter {
@@ -121,7 +122,7 @@ impl VerdictAnnotation {
         Ok(rows.iter().any(|row| row.identifier == self.annotation.identifier))
     }
 
-    /// The id is derived from the verdict, so it is the same in every response.
+    /// Converts to Phoenix's form. The id is derived from the verdict, so it is the same in every response.
     fn to_json(&self) -> Value {
         let said = &self.annotation;
         let name = format!(
@@ -151,7 +152,7 @@ impl VerdictAnnotation {
     }
 }
 
-/// Verdicts that a list of annotations asks for by name or identifier, for targets of this project only.
+/// Lists the verdicts that a query of annotations names by name or identifier, for targets of this project only.
 pub(super) fn list_named_verdicts(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,

@@ -1,5 +1,5 @@
-//! The query pool: everything that callers ask of the store over the network. Queries run on threads and connections of
-//! their own, within time budgets, and take turns by caller, so that they delay neither senders nor each other.
+//! The query pool: all queries of callers over the network. Queries run on threads and connections of their own,
+//! within time budgets, and take turns by caller, so that they delay neither senders nor each other.
 
 mod pool;
 mod pool_state;
@@ -25,7 +25,7 @@ pub(super) async fn with_caller<T>(caller: Arc<str>, answer: impl Future<Output 
     CALLER.scope(caller, answer).await
 }
 
-/// The caller that queries of this task are charged to; the empty name stands for the server itself.
+/// Returns the caller that queries of this task are charged to; the empty name is the server itself.
 pub(super) fn current_caller() -> Arc<str> {
     CALLER.try_with(Arc::clone).unwrap_or_else(|_| Arc::from(""))
 }

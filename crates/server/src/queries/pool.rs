@@ -1,5 +1,5 @@
 //! Admission of queries: a bounded number at once, a bounded number for each caller, and fair queueing. Among waiting
-//! queries, that of the caller whose queries ran least is admitted first.
+//! queries, that of the caller with the least running time is admitted first.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -16,7 +16,7 @@ use crate::queries::pool_state::{
     PoolShared, QueryBudget, QueryCounts, QueryKind, QueryLimits, QueryPermit, QueuedQuery,
 };
 
-/// Queries that may wait for admission, in all and for one caller. More are refused at once with 503.
+/// Maximum number of queries that wait for admission, in all and for one caller. More are refused at once with 503.
 const MAX_QUEUED: usize = 512;
 const MAX_CALLER_QUEUED: usize = 64;
 
@@ -35,7 +35,7 @@ impl QueryRefusal {
     /// A timeout is 422 and not 503: the query asks for too much, and clients must not retry it unchanged.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            // What it asks for is too much: asking again does not help.
+            // The query is too large: a retry does not help.
             QueryRefusal::Stopped(QueryStop::TimedOut { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
             QueryRefusal::Busy | QueryRefusal::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
             QueryRefusal::Failed => StatusCode::INTERNAL_SERVER_ERROR,
@@ -74,7 +74,7 @@ pub(crate) struct CancelOnDrop {
 }
 
 impl CancelOnDrop {
-    /// The query has answered: nothing is to be stopped.
+    /// The query has answered, so dropping the guard stops nothing.
     fn disarm(&mut self) {
         self.is_answered = true;
     }
@@ -86,7 +86,7 @@ impl Drop for CancelOnDrop {
             return;
         }
         self.budget.stop(QueryStop::Cancelled);
-        // A query that waits for its turn sees the stop at once.
+        // Wakes a query that waits for its turn, so that it sees the stop at once.
         self.budget.pool().changed.notify_all();
     }
 }
@@ -189,7 +189,7 @@ impl QueryPool {
         &self.shared.counts
     }
 
-    /// Queries that were admitted, and queries that wait for admission.
+    /// Returns the number of admitted queries, and of those that wait for admission.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.admitted.iter().sum(), state.queue.len())

@@ -134,19 +134,19 @@ impl PoolShared {
 /// The limits of the pool. The first two are settings.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryLimits {
-    /// Running time of a page, a list or a search, and of a download.
+    /// Maximum running time of a page, a list or a search, and of a download.
     pub(crate) query_time: Duration,
     pub(crate) download_time: Duration,
-    /// How long a query may wait for admission, and in total for its turns.
+    /// Maximum time that a query waits for admission, and in total for its turns.
     pub(crate) max_wait: Duration,
-    /// Queries that have a turn at the same time.
+    /// Maximum number of queries that have a turn at the same time.
     pub(crate) slots: usize,
 }
 
-/// Admitted queries by [`QueryKind`]. A large query or a download may hold a whole trace in memory.
+/// Maximum number of admitted queries by [`QueryKind`]. A large query or a download may hold a whole trace in memory.
 pub(super) const MAX_QUERIES: [usize; 3] = [8, 2, 4];
 
-/// The same for one caller.
+/// Maximum number of admitted queries of one caller, by [`QueryKind`].
 pub(super) const MAX_CALLER_QUERIES: [usize; 3] = [4, 1, 2];
 
 impl QueryLimits {
@@ -157,7 +157,7 @@ impl QueryLimits {
         QueryLimits { query_time, download_time, max_wait: Duration::from_secs(30), slots }
     }
 
-    /// The running time of a kind, and the name of the setting for the error message.
+    /// Returns the maximum running time of a kind, and the name of the setting for the error message.
     pub(super) fn time_limit(&self, kind: QueryKind) -> (Duration, &'static str) {
         match kind {
             QueryKind::Rows | QueryKind::Large => (self.query_time, "serve.query_timeout_s"),
@@ -177,7 +177,7 @@ pub(crate) struct QueryCounts {
 }
 
 impl QueryCounts {
-    /// `None` is a query that has finished by itself.
+    /// Counts an ended query. `None` is a query that has finished by itself.
     pub(super) fn count_end(&self, stop: Option<QueryStop>) {
         let counter = match stop {
             None => &self.done,
@@ -188,7 +188,7 @@ impl QueryCounts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The value of the label `result` with its count.
+    /// Returns each value of the label `result` with its count.
     pub(crate) fn by_result(&self) -> [(&'static str, u64); 5] {
         let counts = [
             ("done", &self.done),
@@ -201,7 +201,7 @@ impl QueryCounts {
     }
 }
 
-/// What one caller uses at the moment.
+/// The present usage of one caller.
 #[derive(Default)]
 pub(super) struct CallerUse {
     /// Running time of its queries since it was last absent. Only differences between callers matter.
@@ -269,10 +269,11 @@ pub(super) struct QueryBudget {
     pub(super) interrupts: Mutex<Vec<Arc<QueryInterrupt>>>,
 }
 
-/// The time slice: a query runs this long before waiting ones get a turn.
+/// Length of the time slice: a query runs this long before waiting ones get a turn.
 pub(super) const SLICE: Duration = Duration::from_millis(50);
 
-/// A query that has not called `check` for this long cannot be paused. Its turn is not counted, so that others can run.
+/// Maximum time between two calls of `check`. A query that exceeds it cannot be paused; its turn is not counted, so
+/// that others can run.
 pub(super) const STALLED: Duration = Duration::from_millis(250);
 
 pub(super) const CANCELLED: u8 = 1;
@@ -283,7 +284,7 @@ pub(super) const OVERLOADED: u8 = 3;
 
 pub(super) const SHUTTING_DOWN: u8 = 4;
 
-/// It has ended by itself: a later stop must not change its result.
+/// The query has ended by itself: a later stop must not change its result.
 pub(super) const FINISHED: u8 = 5;
 
 impl QueryBudget {
@@ -306,7 +307,7 @@ impl QueryBudget {
         &self.pool
     }
 
-    /// Why the query must end; `None` while it may run and after it has finished.
+    /// Returns why the query must end; `None` while it may run and after it has finished.
     pub(super) fn stop_reason(&self) -> Option<QueryStop> {
         match self.stop.load(Ordering::Relaxed) {
             CANCELLED => Some(QueryStop::Cancelled),
@@ -334,17 +335,17 @@ impl QueryBudget {
         }
     }
 
-    /// After it, a late stop has no effect on the counted result.
+    /// Marks the query as finished, so that a late stop has no effect on the counted result.
     pub(super) fn finish(&self) {
         let _ = self.stop.compare_exchange(0, FINISHED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     pub(super) fn now_ns(&self) -> u64 {
-        // 0 stands for none.
+        // 0 means that the query has no turn.
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Running time so far, the current turn included.
+    /// Returns the running time so far, the current turn included.
     pub(super) fn run_time(&self) -> Duration {
         let turn = match self.turn_ns.load(Ordering::Relaxed) {
             0 => 0,
@@ -371,7 +372,7 @@ impl QueryBudget {
         }
     }
 
-    /// Counts as a check, so that a new turn is not stalled at once.
+    /// Begins a turn. It counts as a check, so that a new turn is not stalled at once.
     pub(super) fn begin_turn(&self) {
         let now = self.now_ns();
         self.checked_ns.store(now, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Turns of queries. Fewer queries run at a time than are admitted, so that a core stays free for ingest. A query that
-//! has run for a slice waits for its next turn, and the caller whose queries ran least is next.
+//! Turns of queries. Fewer queries run at a time than are admitted, so that a core stays free for ingest. A query
+//! that has run for a slice waits for its next turn, and the caller with the least running time is next.
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
@@ -10,13 +10,13 @@ use gradus_store::QueryStop;
 use crate::queries::pool_state::QueryBudget;
 use crate::queries::pool_state::{PoolShared, PoolState};
 
-/// The period of the clock thread, and the longest wait before a waiting query checks its own limits.
+/// Period of the clock thread, and maximum time before a waiting query checks its own limits.
 const CLOCK: Duration = Duration::from_millis(50);
-/// The clock thread ends after this many rounds without queries: one second.
+/// Maximum number of rounds without queries before the clock thread ends: one second.
 const MAX_IDLE_ROUNDS: usize = 20;
 
 impl PoolState {
-    /// Whether this query is the next of the waiting ones and a slot is free. Stalled queries occupy no slot.
+    /// Whether this query is the next waiting one and a slot is free. Stalled queries occupy no slot.
     fn may_run(&self, id: u64, slots: usize) -> bool {
         let counted = self.turns.iter().filter(|budget| !budget.is_stalled()).count();
         let next = self.waiting.iter().min_by_key(|(id, caller)| (self.time_used(caller), *id));

@@ -24,12 +24,12 @@ struct WorkerState {
     idle: usize,
 }
 
-/// How long an idle thread waits for its next query before it ends.
+/// Maximum time that an idle thread waits for its next query before it ends.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
 impl QueryWorkers {
-    /// Runs a job without delay. The caller bounds how many there are. Fails if a thread cannot be started; the job is
-    /// dropped then.
+    /// Runs a job without delay. The caller bounds the number of jobs. Fails if a thread cannot be started; the job
+    /// is dropped then.
     pub(super) fn run(self: &Arc<Self>, job: QueryJob) -> std::io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.jobs.push_back(job);

@@ -28,7 +28,8 @@ impl BodyCompression {
         BodyCompression::parse(headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()))
     }
 
-    /// Also for `grpc-encoding`, which has the same names. Several encodings on top of each other are not supported.
+    /// Parses the name of an encoding; `grpc-encoding` has the same names. Several encodings on top of each other are
+    /// not supported.
     pub(super) fn parse(name: Option<&str>) -> Result<BodyCompression, ReceiveRefusal> {
         let name = name.unwrap_or_default().trim().to_ascii_lowercase();
         match name.as_str() {
@@ -83,7 +84,7 @@ pub(super) async fn read_request_body(
 /// Reads and discards the rest of a refused request. A sender that still writes when the connection closes gets a
 /// broken pipe instead of the response. Bodies far over the limit are cut off anyway.
 async fn pass_over(body: &mut Body, limit: usize) {
-    // A sender that pauses is waiting for the response.
+    // A sender that pauses is waiting for the response, so reading ends.
     const PAUSE: Duration = Duration::from_millis(300);
     let mut left = limit.saturating_mul(2);
     while let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, body.frame()).await {
@@ -122,9 +123,9 @@ async fn read_frames(
     Ok((bytes, lease))
 }
 
-/// The first allocation of a body, unless a shorter length is announced.
+/// Size of the first allocation of a body, unless a shorter length is announced.
 const MIN_CAPACITY: usize = 4 << 10;
-/// The largest zstd window that is accepted: 8 MB, as RFC 8878 recommends for decoders.
+/// Binary logarithm of the maximum zstd window: 8 MB, as RFC 8878 recommends for decoders.
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// Memory of a zstd decoder in addition to its output.
 const ZSTD_WINDOW: usize = 1 << ZSTD_WINDOW_LOG;
@@ -162,10 +163,11 @@ impl ReceivedBody {
     }
 }
 
-/// The bytes of a body and the memory that they hold.
+/// The decompressed bytes, and the lease of their memory.
 pub(super) type DecompressionResult = Result<(Vec<u8>, MemoryLease), ReceiveRefusal>;
 
-/// `None` if the body is not compressed. `limit` applies to the result, which stops decompression bombs.
+/// Decompresses a body; `None` if it is not compressed. `limit` applies to the result, which stops decompression
+/// bombs.
 fn decompress_body(
     bytes: &[u8],
     compression: BodyCompression,
@@ -195,7 +197,7 @@ fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) ->
     let mut out: Vec<u8> = Vec::new();
     loop {
         if out.capacity() - out.len() < STEP {
-            // One step beyond the limit, to detect that there is more.
+            // Reads one step beyond the limit, to detect a larger result.
             let capacity = (2 * out.capacity()).clamp(STEP, limit.saturating_add(STEP));
             let capacity = capacity.max(out.len() + STEP);
             lease.grow(capacity - out.capacity())?;

@@ -19,17 +19,17 @@ use gradus_ingest::MAX_LINKED_ON_ARRIVAL;
 
 /// The project of spans that name none.
 const DEFAULT_PROJECT: &str = "default";
-/// Names become keys of indexes, so their length is bounded.
+/// Maximum length of a name, which becomes a key of an index.
 const MAX_NAME_BYTES: usize = 300;
-/// Memory that the records of a small request may take in addition to their bytes. A batch of the OpenTelemetry
+/// Maximum memory that the records of a small request take in addition to their bytes. A batch of the OpenTelemetry
 /// collector, 8,192 spans, fits whatever traces they belong to.
 const MAX_BESIDE: usize = 32 << 20;
 
-/// Bytes that a request may grow by repetition: each trace is stored with the resources and scopes of its records, and
-/// many traces with one large resource would multiply it.
+/// Maximum number of bytes by which a request may grow through repetition: each trace is stored with the resources
+/// and scopes of its records, and many traces with one large resource would multiply it.
 const MAX_REPEATED: usize = 128 << 20;
 
-/// Link keys that one trace of a request may have. The store looks up each of them.
+/// Maximum number of link keys of one trace in a request. The store looks up each of them.
 const MAX_LINKS: usize = 256;
 
 /// The parts of the request head that preparation needs.
@@ -39,7 +39,7 @@ pub(super) struct OtlpHeadRef<'s> {
     pub(super) project: Option<&'s Arc<str>>,
 }
 
-/// Prepares a whole request or none of it. Single bad records are counted in [`RejectedRecords`], as OTLP's
+/// Prepares a whole request or refuses it. Single bad records are counted in [`RejectedRecords`], as OTLP's
 /// `partial_success` demands. Redaction comes before anything is compressed or digested.
 pub(super) fn prepare_trace_chunks(
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ pub(super) fn prepare_trace_chunks(
                 )),
             });
         }
-        // The magic bytes of gzip: a common mistake of hand-written senders, so the message says what to do.
+        // The magic bytes of gzip: a common mistake of hand-written senders, so the message names the remedy.
         Err(_) if bytes.starts_with(b"\x1f\x8b") => {
             return Err(ReceiveRefusal::Bad("this is packed with gzip: say so with content-encoding: gzip".to_owned()));
         }
@@ -159,7 +159,7 @@ fn keep_latest_ended(records: &mut Vec<WireRecord<'_>>) {
     });
 }
 
-/// The root span, or else the first record, provides the name and the project of the trace.
+/// Builds a chunk. The root span, or else the first record, provides the name and the project of the trace.
 fn build_trace_chunk(
     request: &RegroupedExport<'_>,
     part: &TracePart<'_>,
@@ -184,7 +184,7 @@ fn build_trace_chunk(
     let mut chunk = TraceChunk::new(part.trace_id, project, block, export);
     for record in &part.records {
         let mark = &record.mark;
-        // A record without a start time says nothing about when the trace began.
+        // A record without a start time does not tell when the trace began.
         if mark.start_ns > 0 {
             chunk.start_ns = chunk.start_ns.min(mark.start_ns);
         }
@@ -215,7 +215,7 @@ fn build_trace_chunk(
     chunk
 }
 
-/// Cuts at a character boundary.
+/// Truncates a name at a character boundary.
 fn truncate_name(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }

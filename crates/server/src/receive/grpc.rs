@@ -36,7 +36,7 @@ const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encodin
 /// The prefix of a gRPC message: a flag for compression, and the length as a big-endian `u32`.
 const PREFIX: usize = 5;
 
-/// Errors are logged here, because exporters often do not show them.
+/// Answers an export. Errors are logged, because exporters often do not show them.
 async fn handle_grpc_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -98,7 +98,7 @@ async fn receive_grpc_export(
     .await
 }
 
-/// The response message followed by trailers with status 0.
+/// Builds the response message, followed by trailers with status 0.
 fn build_grpc_success(rejected: &RejectedRecords) -> Response {
     let message = export_response(rejected);
     let mut bytes = vec![0];
@@ -109,8 +109,8 @@ fn build_grpc_success(rejected: &RejectedRecords) -> Response {
     build_grpc_response(Body::new(body), HeaderMap::new())
 }
 
-/// Codes of `google.rpc.Code`: 3 invalid argument, 4 deadline exceeded, 8 resource exhausted, 12 unimplemented, 14
-/// unavailable. Exporters retry 4, 8 and 14 (8 only with retry information).
+/// Builds a refusal with a code of `google.rpc.Code`: 3 invalid argument, 4 deadline exceeded, 8 resource exhausted,
+/// 12 unimplemented, 14 unavailable. Exporters retry 4, 8 and 14 (8 only with retry information).
 fn build_grpc_refusal(refusal: &ReceiveRefusal) -> (u16, Response) {
     let code: u16 = match refusal {
         ReceiveRefusal::Bad(_) => 3,
@@ -125,7 +125,7 @@ fn build_grpc_refusal(refusal: &ReceiveRefusal) -> (u16, Response) {
     (code, build_grpc_error(code, &refusal.to_string(), refusal.retry_after_s()))
 }
 
-/// A response without a message ("trailers-only"): the status is in the headers.
+/// Builds a response without a message ("trailers-only"): the status is in the headers.
 pub(crate) fn build_grpc_error(code: u16, message: &str, retry_after_s: Option<u32>) -> Response {
     let mut headers = HeaderMap::from_iter([(STATUS, HeaderValue::from(code))]);
     if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
@@ -142,7 +142,7 @@ pub(crate) fn build_grpc_error(code: u16, message: &str, retry_after_s: Option<u
     build_grpc_response(Body::empty(), headers)
 }
 
-/// gRPC errors still have HTTP status 200.
+/// Builds a response with HTTP status 200, which gRPC errors have, too.
 fn build_grpc_response(body: Body, headers: HeaderMap) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
@@ -152,7 +152,7 @@ fn build_grpc_response(body: Body, headers: HeaderMap) -> Response {
     response
 }
 
-/// The gRPC specification demands percent-encoding of `grpc-message`.
+/// Percent-encodes a message, as the gRPC specification demands for `grpc-message`.
 fn percent_encoded(text: &str) -> String {
     const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
     utf8_percent_encode(text, GRPC_MESSAGE).to_string()

@@ -28,7 +28,7 @@ pub(crate) async fn export_logs_http(server: State<Arc<ServerState>>, headers: H
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-/// Errors are logged here, because exporters often do not show them.
+/// Answers an export. Errors are logged, because exporters often do not show them.
 async fn handle_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -53,7 +53,7 @@ async fn handle_http_export(
     response
 }
 
-/// The media type without parameters such as `charset`.
+/// Returns the media type without parameters such as `charset`.
 fn content_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
@@ -63,7 +63,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     content_type(headers).eq_ignore_ascii_case(JSON)
 }
 
-/// The limit of the body applies before and after decompression.
+/// Receives an export. The limit of the body applies before and after decompression.
 async fn receive_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -77,14 +77,15 @@ async fn receive_http_export(
         .await
 }
 
-/// The project of the header `x-project-name`, which Phoenix clients send. `None` if it is missing, empty or not UTF-8.
+/// Returns the project of the header `x-project-name`, which Phoenix clients send. `None` if it is missing, empty or
+/// not UTF-8.
 pub(super) fn parse_project_header(headers: &HeaderMap) -> Option<Arc<str>> {
     // `to_str` would refuse names outside of ASCII.
     let name = std::str::from_utf8(headers.get("x-project-name")?.as_bytes()).ok()?.trim();
     (!name.is_empty()).then(|| name.into())
 }
 
-/// 200 with `partial_success` where records were rejected. Exporters must not retry those.
+/// Builds a 200, with `partial_success` if records were rejected. Exporters must not retry those.
 fn build_http_success(rejected: &RejectedRecords, signal: TelemetrySignal, is_json: bool) -> Response {
     if is_json {
         build_typed_response(StatusCode::OK, JSON, export_response_json(rejected, signal))
@@ -93,12 +94,13 @@ fn build_http_success(rejected: &RejectedRecords, signal: TelemetrySignal, is_js
     }
 }
 
-/// A `google.rpc.Status` in the encoding of the request, for refusals before the body is read.
+/// Builds a `google.rpc.Status` in the encoding of the request, for refusals before the body is read.
 pub(crate) fn status_response(http: StatusCode, code: u16, message: &str, headers: &HeaderMap) -> Response {
     typed_status(http, u32::from(code), message, is_json(headers))
 }
 
-/// The HTTP status decides whether an exporter retries (429, 502, 503, 504). The code in the body is for logs.
+/// Builds a refusal. Its HTTP status decides whether an exporter retries (429, 502, 503, 504); the code in the body
+/// is for logs.
 fn build_http_refusal(refusal: &ReceiveRefusal, is_json: bool) -> Response {
     let code = match refusal {
         ReceiveRefusal::Bad(_) | ReceiveRefusal::Unsupported(_) => 3,

@@ -28,7 +28,7 @@ use super::state::{ServerState, write_lane};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
-/// The routes of the OTLP specification. A gRPC method is a path of HTTP/2.
+/// Builds the routes of the OTLP specification. A gRPC method is a path of HTTP/2.
 pub(super) fn build_otlp_routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route("/v1/traces", post(http::export_traces_http))
@@ -75,7 +75,7 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     })
 }
 
-/// The message of the OTLP limit names a setting, which does not apply to small bodies.
+/// Converts a refusal. The message of the OTLP limit names a setting that does not apply to small bodies.
 fn small_body_error(refusal: &ReceiveRefusal) -> ApiError {
     let message = match refusal {
         ReceiveRefusal::TooLarge { limit } => {
@@ -123,7 +123,8 @@ where
     work_on(server, received, parse).await
 }
 
-/// Requests up to this size have worker threads of their own, so that small senders do not wait for large ones.
+/// Maximum size of small requests. They have worker threads of their own, so that small senders do not wait for large
+/// ones.
 const SMALL_BYTES: usize = 512 << 10;
 /// The usual compression ratio of OTLP. A compressed body is treated as small if it is this many times smaller.
 const EXPECTED_RATIO: usize = 8;
@@ -150,7 +151,7 @@ where
             let (received, work) = waiting;
             match received.decompress_small(SMALL_BYTES) {
                 Ok(decompressed) => Ok(process_decompressed(decompressed, work)),
-                // It compressed better than expected: handed to the threads for large requests.
+                // It is larger than expected and moves to the threads for large requests.
                 Err(ExceedsSmallLimit(received)) => Err((received, work)),
             }
         });
@@ -167,7 +168,8 @@ where
     done.await.map_err(ReceiveRefusal::from)?
 }
 
-/// The lease is returned with the result, so that the caller decides when the memory is free.
+/// Runs `work` on decompressed bytes. The lease is returned with the result, so that the caller decides when the
+/// memory is free.
 fn process_decompressed<T, E: From<ReceiveRefusal>>(
     decompressed: body::DecompressionResult,
     work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E>,
@@ -177,7 +179,7 @@ fn process_decompressed<T, E: From<ReceiveRefusal>>(
     Ok((done, lease))
 }
 
-/// What is known of an OTLP request before its body is read.
+/// The parts of an OTLP request that are known before its body is read.
 struct OtlpRequestHead {
     signal: TelemetrySignal,
     is_json: bool,
@@ -242,7 +244,7 @@ async fn store_export(
     Ok(rejected)
 }
 
-/// Spans and links that one transaction stores. It takes some 25 ms, during which other writers wait.
+/// Maximum number of spans and links in one transaction. It takes some 25 ms, during which other writers wait.
 pub(super) const MAX_BATCH_ROWS: usize = 1_000;
 
 /// Groups chunks into batches of up to [`MAX_BATCH_ROWS`]. Nearly every request is one batch.
@@ -271,11 +273,12 @@ pub(super) struct PreparedExport {
     size: usize,
 }
 
-/// Parsed values of one JSON record, in bytes. Records are parsed one by one, and a larger one is rejected.
+/// Maximum size of the parsed values of one JSON record, in bytes. Records are parsed one by one, and a larger one is
+/// rejected.
 const MAX_RECORD_VALUES: usize = 16 << 20;
 
 impl OtlpRequestHead {
-    /// Runs on a worker thread. On return the lease covers the compressed chunks only.
+    /// Prepares the records; runs on a worker thread. On return the lease covers the compressed chunks only.
     fn prepare(
         self,
         server: &ServerState,

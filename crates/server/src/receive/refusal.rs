@@ -16,7 +16,7 @@ pub(crate) enum ReceiveRefusal {
     Bad(String),
     #[error("the request is larger than {limit} bytes; send smaller batches, or raise serve.max_request_mb")]
     TooLarge { limit: usize },
-    /// The same for a kind of request whose limit is no setting.
+    /// As `TooLarge`, for a kind of request whose limit is not a setting.
     #[error("the body is larger than {limit} bytes; send less at once")]
     BodyTooLarge { limit: usize },
     /// Over what one client may hold, even on an idle server.

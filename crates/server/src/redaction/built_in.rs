@@ -1,4 +1,4 @@
-//! The built-in redaction patterns. They rather remove too much than too little, but prose must stay readable.
+//! The built-in redaction patterns. They remove too much rather than too little, but prose must stay readable.
 //!
 //! Texts are often JSON, escaped once or twice. So no pattern may rely on a word boundary in front: in `\nghp_...` the
 //! letter `n` precedes the secret. Where a secret contains `@` or `/`, their escaped forms count as well.
@@ -45,7 +45,7 @@ pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
         r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}",
         RedactionMatchCheck::None,
     ),
-    // Our own.
+    // Keys of Gradus.
     define_pattern(&["api_keys", "gradus_keys"], r"gradus_[0-9a-f]{64}", RedactionMatchCheck::None),
     // Model providers.
     define_pattern(
@@ -92,7 +92,7 @@ pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
         r"(?i)bearer(?:\s|\\+[nrt]|%20|\+)+(?<secret>(?:[a-z0-9._~+/=-]|\\+/){16,})",
         RedactionMatchCheck::Digit,
     ),
-    // JSON web tokens, wherever they stand.
+    // JSON web tokens, anywhere in a text.
     define_pattern(
         &["bearer_tokens"],
         r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
@@ -103,7 +103,8 @@ pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
         r"(?i)basic(?:\s|\\+[nrt]|%20|\+)+(?<secret>(?:[a-z0-9+/_-]|\\+/){4,}={0,2})",
         RedactionMatchCheck::BasicCredentials,
     ),
-    // `scheme://user:password@host`, and passwords and tokens in a query. A password may hold an at sign: it ends at the last.
+    // `scheme://user:password@host`, and passwords and tokens in a query. A password may hold an at sign: it ends at
+    // the last.
     define_pattern(
         &["bearer_tokens", "url_passwords"],
         r#"[A-Za-z][A-Za-z0-9+.-]{1,30}:(?:\\*/){2}[^\s/@:"'<>\\]*:(?<secret>[^\s/"'<>\\]+)@"#,
@@ -120,7 +121,7 @@ pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
         r#"(?i)(?:secret_?(?:access_?)?key|session_?token)["'\s:=\\]{1,12}(?<secret>(?:[a-z0-9+/=]|\\+/){40,})"#,
         RedactionMatchCheck::None,
     ),
-    // To its end, or as far as it goes where a recorder has cut it.
+    // To its end marker, or to the end of the key if a recorder has truncated it.
     define_pattern(
         &["private_keys"],
         r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=\s\\:,.()-]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s\\:,.()-]*)",
@@ -160,7 +161,7 @@ pub(super) fn is_basic_credentials(text: &str) -> bool {
     is_text && decoded.contains(&b':')
 }
 
-/// All names for the error message, each once.
+/// Joins all names for the error message, each once.
 pub(super) fn join_pattern_names() -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in BUILT_IN.iter().flat_map(|pattern| pattern.names) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// ISO/IEC 7812 allows up to 19 digits.
+/// Maximum number of digits of a card, as in ISO/IEC 7812.
 const MAX_CARD_DIGITS: usize = 19;
 
 /// Passes the cards in a run of digits, spaces and dashes to `sink`. A card begins and ends at the border of a group of
@@ -33,7 +33,7 @@ fn is_free(bytes: &[u8], start: usize) -> bool {
     }
 }
 
-/// The end of the longest card that begins here.
+/// Finds the end of the longest card that begins here.
 fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
     let mut digits = [0u8; MAX_CARD_DIGITS];
     let (mut count, mut found) = (0, None);
@@ -54,8 +54,8 @@ fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
     found
 }
 
-/// The prefixes of the large issuers by length: Visa, Mastercard, American Express, Diners Club, Discover, JCB and
-/// UnionPay.
+/// Whether digits are a card number, by prefix and length of the large issuers: Visa, Mastercard, American Express,
+/// Diners Club, Discover, JCB and UnionPay.
 fn is_card(digits: &[u8]) -> bool {
     let Some(first) = digits.first_chunk::<4>() else { return false };
     let first = first.iter().fold(0u32, |number, digit| 10 * number + u32::from(*digit));
@@ -72,8 +72,8 @@ fn is_card(digits: &[u8]) -> bool {
     is_issued && has_check_digit(digits)
 }
 
-/// The Luhn algorithm: from the right, every second digit is doubled, and the sum of all digits must be a multiple of
-/// 10.
+/// Checks the Luhn algorithm: from the right, every second digit is doubled, and the sum of all digits must be a
+/// multiple of 10.
 fn has_check_digit(digits: &[u8]) -> bool {
     let sum: u32 = digits
         .iter()

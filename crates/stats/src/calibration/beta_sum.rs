@@ -7,15 +7,15 @@
 
 use crate::distributions::{ln_beta, normal_quantile, normal_tail, regularized_beta};
 
-/// Lattice points per standard deviation of the sum.
+/// Number of lattice points per standard deviation of the sum.
 const RESOLUTION: f64 = 48.0;
-/// A variable with fewer points per standard deviation is split exactly.
+/// Minimum points per standard deviation for splitting by the density. Variables with fewer are split exactly.
 const MIN_SMOOTH_POINTS: f64 = 8.0;
-/// Points from an end of the range within which the density can be rough.
+/// Number of points from an end of the range within which the density can be rough.
 const ROUGH_POINTS: f64 = 24.0;
-/// Probability beyond each end of the lattice, which is left out.
+/// Probability beyond each end of the lattice that is ignored.
 const NEGLIGIBLE_TAIL: f64 = 1e-10;
-/// Mass of a lattice point at the ends that is left out.
+/// Lattice points at the ends with less mass are dropped.
 const NEGLIGIBLE_MASS: f64 = 1e-12;
 
 /// A Beta(`a`, `b`) variable times `weight`.
@@ -66,7 +66,7 @@ impl WeightedBeta {
         weight * (share * cdf - a / (a + b) * shifted)
     }
 
-    /// Without one of the parameters all probability is at an end of the range.
+    /// Whether a parameter is 0, so that all probability is at one end of the range.
     fn is_point(&self) -> bool {
         self.a <= 0.0 || self.b <= 0.0
     }
@@ -169,8 +169,8 @@ impl LatticeMasses {
     }
 }
 
-/// The sum of two variables on a lattice. Its distribution is computed only where it is looked at: a quantile needs a
-/// few points of it, and computing all of them would take longest of everything.
+/// The sum of two variables on a lattice. Its distribution is computed only at the points that a quantile needs: all
+/// points would dominate the run time.
 #[derive(Debug)]
 struct LatticeSum<'m> {
     first: &'m LatticeMasses,
@@ -192,15 +192,15 @@ impl<'m> LatticeSum<'m> {
         LatticeSum { first, second, cumulative, total }
     }
 
-    /// Probability of all lattice points before the one at `end`, counted from the first.
+    /// Returns the probability of all lattice points before the one at `end`, counted from the first.
     fn probability_before(&self, end: usize) -> f64 {
         let last = self.cumulative.len() - 1;
         let terms = self.first.masses.iter().take(end).enumerate();
         terms.map(|(at, mass)| mass * self.cumulative[(end - at).min(last)]).sum::<f64>() / self.total
     }
 
-    /// The point with so much probability below it, from the four nearest points between lattice points. The
-    /// distribution is that of the variable plus a noise with the variance `added`, whose effect is taken out.
+    /// Returns the quantile, interpolated from the four nearest midpoints of the lattice. The lattice adds noise with
+    /// the variance `added`, whose effect is removed.
     fn quantile(&self, probability: f64, added: f64, step: f64) -> f64 {
         let count = self.first.masses.len() + self.second.masses.len() - 1;
         let (mut low, mut high) = (0, count);
@@ -213,7 +213,7 @@ impl<'m> LatticeSum<'m> {
         let nodes: Vec<(f64, f64)> = (high.saturating_sub(2)..=(high + 1).min(count))
             .map(|end| (position(end), self.probability_before(end)))
             .collect();
-        // Equal probabilities would divide by nothing.
+        // Equal probabilities would divide by 0.
         if nodes.windows(2).any(|pair| pair[1].1 - pair[0].1 < NEGLIGIBLE_MASS) {
             return position(high);
         }
@@ -241,7 +241,7 @@ impl BetaSum {
         self.terms.iter().map(WeightedBeta::variance).sum::<f64>() + self.normal_variance
     }
 
-    /// The point with so much probability below it.
+    /// Returns the point with `probability` below it.
     pub(super) fn lower_quantile(&self, probability: f64) -> f64 {
         let (mean, variance) = (self.mean(), self.variance());
         if variance <= 0.0 {
@@ -256,7 +256,7 @@ impl BetaSum {
         let normal = (self.normal_variance > 0.0).then(|| normal_lattice(self.normal_variance.sqrt(), step));
         let mut parts: Vec<LatticeMasses> = terms.chain(normal).collect();
         let lattice_variance: f64 = parts.iter().map(|part| part.variance(step)).sum();
-        // The longest is left for the end, which is cheap.
+        // The longest is added last, where no full convolution is needed.
         parts.sort_by_key(|part| part.masses.len());
         let longest = parts.pop();
         let others = parts.into_iter().reduce(|sum, part| sum.convolve(&part));
@@ -268,7 +268,7 @@ impl BetaSum {
         LatticeSum::new(&others, &longest).quantile(probability, added, step)
     }
 
-    /// The point with so much probability above it.
+    /// Returns the point with `probability` above it.
     pub(super) fn upper_quantile(&self, probability: f64) -> f64 {
         self.lower_quantile(1.0 - probability)
     }

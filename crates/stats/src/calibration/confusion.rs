@@ -1,7 +1,7 @@
-//! How good a judge is on labelled cases: the confusion matrix and what follows from it.
+//! The quality of a judge on labelled cases: the confusion matrix and the rates derived from it.
 //!
-//! Rates are weighted by the inverse of the probability that a case was labelled. Their intervals are Wilson's with the
-//! effective number of cases. Cases of one run are alike, and so count for fewer.
+//! Rates are weighted by the inverse of the probability that a case was labelled. Their intervals are Wilson's with
+//! the effective number of cases. Cases of one run are alike, so they count as fewer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct JudgeMeasure {
     pub value: f64,
     pub lower: f64,
     pub upper: f64,
-    /// Labelled cases that it is about.
+    /// Number of labelled cases in it.
     pub cases: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct ConfusionCounts {
     pub could_not_judge_wrong: usize,
 }
 
-/// What labelled cases say about a judge that accepts or rejects. A figure without cases is `None`.
+/// Measures of a judge that accepts or rejects, from labelled cases. A measure without cases is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgeMeasures {
     pub confusion: ConfusionCounts,
@@ -50,9 +50,9 @@ pub struct JudgeMeasures {
     pub accuracy: Option<JudgeMeasure>,
     /// Share of right cases among all.
     pub base_rate: Option<JudgeMeasure>,
-    /// Cohen's kappa. `None` too if the judge or the truth has a single label.
+    /// Cohen's kappa. Also `None` if the judge or the truth has a single label.
     pub kappa: Option<JudgeMeasure>,
-    /// Gwet's AC1. `None` too if all cases are right and accepted, or wrong and rejected.
+    /// Gwet's AC1. Also `None` if all cases are right and accepted, or wrong and rejected.
     pub ac1: Option<JudgeMeasure>,
 }
 

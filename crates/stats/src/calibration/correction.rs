@@ -1,4 +1,4 @@
-//! Which estimator corrects a share.
+//! Corrects a share with the estimator that fits the labels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::labels_alone::estimate_from_labels;
 use super::post_stratification::post_stratify;
 use super::rogan_gladen::correct_by_rates;
 
-/// Labelled runs that a corrected share needs. With fewer, intervals are too narrow too often.
+/// Minimum number of labelled runs for a corrected share. With fewer, intervals are too narrow too often.
 pub const MIN_LABELLED_RUNS: usize = 20;
 
 /// How a share was corrected.
@@ -22,7 +22,7 @@ pub enum ShareEstimator {
     LabelsAlone,
 }
 
-/// The true share of right cases, as far as it is known.
+/// The estimated true share of right cases.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorrectedShare {
     pub estimate: f64,
@@ -57,8 +57,8 @@ pub fn correct_share(
         LabelOrigin::SamePopulation => {
             let stratified = post_stratify(population, labelled, strata_scores, alpha);
             let alone = estimate_from_labels(labelled, alpha).ok_or(CorrectionRefusal::NoLabels)?;
-            // A judge that says little about the truth costs more than it helps: each of its labels has a prior. The
-            // choice depends on widths alone, and simulated coverage is that of the two estimators.
+            // Each label of the judge has a prior, so an uninformative judge widens the interval. The choice depends
+            // on the widths alone; simulated coverage is that of the two estimators.
             if stratified.1.width() <= alone.1.width() {
                 (ShareEstimator::PostStratified, stratified)
             } else {
@@ -91,7 +91,7 @@ impl CorrectedShare {
     }
 }
 
-/// The number of runs with labels, if there are enough.
+/// Returns the number of runs with labels, or an error if there are too few.
 fn count_labelled_runs(labelled: &[LabelledRun]) -> Result<usize, CorrectionRefusal> {
     match labelled.iter().filter(|run| !run.cases.is_empty()).count() {
         0 => Err(CorrectionRefusal::NoLabels),

@@ -1,25 +1,25 @@
-//! What labelled cases are worth: weights of unequal sampling, and runs whose cases are alike.
+//! The effective number of labelled cases: unequal sampling weights, and runs whose cases are alike.
 
 use crate::distributions::{normal_quantile, student_quantile};
 
 use super::labelled::{LabelledCase, LabelledRun};
 
-/// Runs with fully alike cases that the estimated design effect is averaged with. Where few runs deviate from the mean,
-/// their number of steps is chance, and the estimate alone is too small too often: one wrong step in 50 runs would look
-/// like independent steps. Found by simulation (`examples/simulate_calibration.rs`).
+/// Number of pseudo-runs with identical cases that the estimated design effect is averaged with. If few runs deviate
+/// from the mean, the estimate alone is too small too often: one wrong step in 50 runs would look like independent
+/// steps. Found by simulation (`examples/simulate_calibration.rs`).
 const ALIKE_RUNS: f64 = 1.5;
 
-/// What a case counts: the inverse of its probability (Hajek).
+/// Returns the weight of a case: the inverse of its sampling probability (Hajek).
 pub(super) fn case_weight(case: &LabelledCase) -> f64 {
     1.0 / case.probability
 }
 
-/// The part of an estimate that comes from one run.
+/// The influence of one run on an estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RunInfluence {
-    /// By how much the run moves the estimate.
+    /// How much the run changes the estimate.
     pub(super) deviation: f64,
-    /// How much of the estimate rests on the run. All runs together are 1.
+    /// The weight of the run in the estimate. The weights of all runs add up to 1.
     pub(super) exposure: f64,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct IndependentVariance {
     pub(super) unit: f64,
 }
 
-/// The number of independent cases that a case is worth, at most 1: the inverse of the design effect, reduced so that a
-/// normal quantile gives the width that Student's quantile for the number of runs would.
+/// Returns how many independent cases one case counts as, at most 1: the inverse of the design effect, reduced so
+/// that a normal quantile gives the width that Student's quantile for the number of runs would.
 pub(super) fn effective_part(
     influences: impl Iterator<Item = RunInfluence>,
     independent: IndependentVariance,
@@ -46,12 +46,12 @@ pub(super) fn effective_part(
     }
     // The effective number of runs (Kish).
     let groups = 1.0 / exposures;
-    // The design effect if all cases of a run were the same: each run counts once.
+    // The design effect if all cases of a run were identical: each run counts once.
     let alike = exposures / independent.unit;
     let is_visible = groups > 1.5 && independent.estimate > 1e-12 * independent.unit && fourth_powers > 0.0;
     let design_effect = if is_visible {
         let observed = (groups / (groups - 1.0) * squares / independent.estimate).max(1.0);
-        // How many runs the observed variance comes from.
+        // The number of runs behind the observed variance.
         let deviating = squares * squares / fourth_powers;
         (observed * deviating + alike * ALIKE_RUNS) / (deviating + ALIKE_RUNS)
     } else {
@@ -61,12 +61,12 @@ pub(super) fn effective_part(
     (normal_quantile(alpha) / student_quantile(alpha, freedom)).powi(2) / design_effect.max(1.0)
 }
 
-/// A share among labelled cases, and the number of independent cases that it is worth.
+/// A share among labelled cases, and the effective number of independent cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LabelledShare {
     pub(super) share: f64,
     pub(super) count: f64,
-    /// Cases that the share is about, whatever their weight.
+    /// Number of cases in the share, whatever their weight.
     pub(super) cases: usize,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn clustered_share(runs: &[RunTotals], alpha: f64) -> Option<Labelled
     }
     let cases = runs.iter().map(|run| run.cases).sum();
     let share = (sum(|run| run.counted) / weight).clamp(0.0, 1.0);
-    // Kish: so many cases with equal weights have the same variance.
+    // Kish: this many cases with equal weights have the same variance.
     let equal_cases = weight * weight / sum(|run| run.squares);
     if runs.iter().all(|run| run.cases <= 1) {
         return Some(LabelledShare { share, count: equal_cases, cases });
@@ -103,8 +103,8 @@ pub(super) fn clustered_share(runs: &[RunTotals], alpha: f64) -> Option<Labelled
     Some(LabelledShare { share, count: equal_cases * effective_part(influences, independent, alpha), cases })
 }
 
-/// A share among some labelled cases of each run. `measure` gives the part of a case that belongs to the denominator
-/// and, of that, the part that counts, both from 0 to 1.
+/// Returns a share among some labelled cases of each run. `measure` returns the part of a case that belongs to the
+/// denominator and, of that, the part that counts, both from 0 to 1.
 pub(super) fn labelled_share(
     labelled: &[LabelledRun],
     alpha: f64,

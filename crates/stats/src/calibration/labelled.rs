@@ -1,11 +1,11 @@
-//! What people labelled and what the judge said about the whole population.
+//! Labels of people on some cases, and verdicts of the judge on the whole population.
 
 use thiserror::Error;
 
-/// One labelled case: what the judge said and what is true.
+/// One labelled case: the judge's label and the true one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LabelledCase {
-    /// What the judge said: the index of its label, or the number of votes of a panel.
+    /// The judge's answer: the index of its label, or the number of votes of a panel.
     pub stratum: usize,
     /// The truth as a score from 0 (wrong) to 1 (right).
     pub truth: f64,
@@ -19,7 +19,7 @@ pub struct LabelledRun {
     pub cases: Vec<LabelledCase>,
 }
 
-/// One run of the judged population: how many of its cases got each label of the judge.
+/// One run of the judged population: the number of its cases by label of the judge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JudgedRun {
     pub stratum_counts: Vec<u32>,
@@ -30,7 +30,7 @@ pub struct JudgedRun {
 pub enum LabelOrigin {
     /// A random sample of the judged population, with known probabilities.
     SamePopulation,
-    /// Other cases, on which the judge errs as often: a balanced set, planted flaws, another project.
+    /// Other cases with the same error rates of the judge: a balanced set, planted flaws, another project.
     OtherPopulation,
 }
 
@@ -59,7 +59,7 @@ pub enum CorrectionRefusal {
     InvalidNumber { name: &'static str, value: f64, hint: &'static str },
 }
 
-/// Checks every number once, so that the estimators need not.
+/// Checks all input, so that the estimators can rely on it.
 pub(super) fn check_input(
     population: &[JudgedRun],
     labelled: &[LabelledRun],

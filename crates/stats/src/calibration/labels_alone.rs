@@ -6,13 +6,13 @@ use super::beta_sum::{BetaSum, WeightedBeta};
 use super::design_effect::{LabelledShare, labelled_share};
 use super::labelled::LabelledRun;
 
-/// Prior cases on the side that a bound is on; there is one on the other side. With one on both sides the Beta prior
-/// pulls both bounds towards one half: at a true share of 0.98 and 20 labels the upper bound is too low in a quarter of
-/// all samples. With none the bounds are those of Clopper and Pearson, which are wider than they need to be. Found by
+/// Number of prior cases on the side of a bound; the other side has one. With one on both sides the Beta prior pulls
+/// both bounds towards one half: at a true share of 0.98 and 20 labels the upper bound is too low in a quarter of all
+/// samples. With none the bounds are those of Clopper and Pearson, which are wider than they need to be. Found by
 /// simulation (`examples/simulate_calibration.rs`).
 pub(super) const NEAR_PRIOR: f64 = 0.5;
 
-/// Bounds from a posterior that depends on the prior: cases that are right, and cases that are wrong.
+/// Computes bounds from a posterior that depends on the prior: the number of right and of wrong prior cases.
 pub(super) fn posterior_bounds(
     estimate: f64,
     alpha: f64,

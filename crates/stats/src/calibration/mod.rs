@@ -1,4 +1,4 @@
-//! How far a judge can be trusted, and shares that are corrected for its errors.
+//! Error rates of a judge, and shares that are corrected for its errors.
 //!
 //! A judge labels every case of a population; people label some cases. A case is a step or a whole run, and the cases of
 //! one run are a cluster. [`correct_share`] estimates the true share of right cases from both, with an interval that

@@ -1,12 +1,13 @@
 //! Post-stratification on the judge's label.
 //!
-//! Within each label of the judge, people say which share `p_g` of cases is right; how frequent the label is, `w_g`, is
-//! known from the whole population. The share of right cases is the sum of `w_g p_g`. Each `p_g` has a Beta(1, 1) prior,
-//! so a label with few labelled cases widens the interval and never looks certain. The estimate is the mean of the
-//! posterior. The bounds are its quantiles, each with half a prior case less on its own side (`NEAR_PRIOR`).
+//! Within each label of the judge, people's labels estimate the share `p_g` of right cases; the frequency `w_g` of
+//! the label is known from the whole population. The share of right cases is the sum of `w_g p_g`. Each `p_g` has a
+//! Beta(1, 1) prior, so a label with few labelled cases widens the interval and never looks certain. The estimate is
+//! the mean of the posterior. The bounds are its quantiles, each with half a prior case less on its own side
+//! (`NEAR_PRIOR`).
 //!
-//! Cases of one run are alike, also across labels of the judge. So the variance of the whole sum is estimated by runs,
-//! and the posterior is taken with so many cases fewer that it has this variance.
+//! Cases of one run are alike, also across labels of the judge. So the variance of the whole sum is estimated by
+//! runs, and the number of cases of the posterior is reduced until it has this variance.
 
 use crate::interval::ConfidenceInterval;
 
@@ -16,7 +17,7 @@ use super::labelled::{JudgedRun, LabelledCase, LabelledRun};
 use super::labels_alone::posterior_bounds;
 use super::stratum_merging::merge_sparse_strata;
 
-/// What people said about the cases with one label of the judge.
+/// Labels of people on the cases with one label of the judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct StratumSample {
     /// Share of this label in the population.
@@ -32,7 +33,7 @@ impl StratumSample {
         if self.weight > 0.0 { self.right / self.weight } else { 0.5 }
     }
 
-    /// Cases with equal weights that these are worth (Kish).
+    /// Returns the number of cases with equal weights that have the same variance (Kish).
     fn count(&self) -> f64 {
         if self.weight > 0.0 { self.weight * self.weight / self.squares } else { 0.0 }
     }
@@ -114,7 +115,7 @@ impl StratifiedSample {
         self.strata.iter().map(StratumSample::smoothed_share).collect()
     }
 
-    /// How much of an independent case a labelled case is worth.
+    /// Returns how many independent cases one labelled case counts as.
     pub(super) fn labelled_part(&self, labelled: &[LabelledRun], alpha: f64) -> f64 {
         if labelled.iter().all(|run| run.cases.len() <= 1) {
             return 1.0;
@@ -139,7 +140,7 @@ impl StratifiedSample {
         influence
     }
 
-    /// The variance that comes from the population: with other runs the judge's labels had other frequencies.
+    /// Returns the variance from the population: other runs would have other frequencies of the judge's labels.
     fn population_variance(&self, population: &[JudgedRun], labelled: &[LabelledRun]) -> f64 {
         let means = self.smoothed_shares();
         let estimate: f64 = self.strata.iter().zip(&means).map(|(stratum, mean)| stratum.population_share * mean).sum();
@@ -156,8 +157,8 @@ impl StratifiedSample {
         }
         let groups: f64 = cases * cases / case_squares;
         let variance = groups / (groups - 1.0).max(0.5) * squares / (cases * cases);
-        // Labelled runs are part of the population. Where runs with much disapproval are also worse than the judge
-        // says, both deviations add up.
+        // Labelled runs are part of the population. If runs that the judge often rejects are also worse than the
+        // judge says, both deviations add up.
         let shared: f64 = labelled
             .iter()
             .map(|run| {

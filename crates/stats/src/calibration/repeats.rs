@@ -1,5 +1,5 @@
-//! A judge that is asked the same question several times: how often its answer flips, and how much of the variance of
-//! scores is the judge's own.
+//! Repeatability of a judge that is asked the same question several times: how often its answer flips, and its share
+//! of the variance of scores.
 //!
 //! The score of an answer is the sum of what the run, the step and the answer add. The variance of the answers of one
 //! step is the judge's; what is left is the agent's, between steps and between runs (nested analysis of variance). For
@@ -20,7 +20,7 @@ pub struct RepeatedRun {
     pub cases: Vec<Vec<usize>>,
 }
 
-/// How far a judge repeats itself.
+/// The repeatability of a judge.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JudgeRepeatability {
     /// Probability that two answers to the same question differ.
@@ -99,8 +99,8 @@ fn split_variance(runs: &[Vec<Vec<usize>>], label_scores: &[f64]) -> Option<Vari
     tally.components()
 }
 
-/// Nested analysis of variance with unequal numbers: moments of answers within cases, of cases within runs, and of runs.
-/// It is fed run by run, so its memory does not grow with the number of runs.
+/// Nested analysis of variance with unequal numbers: moments of answers within cases, of cases within runs, and of
+/// runs. Runs are added one by one, so its memory does not grow with their number.
 #[derive(Clone, Debug, Default)]
 pub struct VarianceTally {
     /// Squared deviations of answers from the mean of their case, degrees of freedom, and the sum of 1 / answers.

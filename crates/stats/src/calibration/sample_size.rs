@@ -1,4 +1,4 @@
-//! How many labels an interval of a given width needs.
+//! Computes the number of labels that an interval of a given width needs.
 
 use thiserror::Error;
 
@@ -9,10 +9,10 @@ use super::labelled::{CorrectionRefusal, JudgedRun, LabelOrigin, LabelledRun, ch
 use super::post_stratification::StratifiedSample;
 use super::rogan_gladen::judge_rates;
 
-/// Labels that a stratum of the population gets at least: without any, nothing is known about it.
+/// Minimum number of labels of each stratum: without any, nothing is known about it.
 const MIN_STRATUM_LABELS: u64 = 2;
 
-/// Numbers of labels.
+/// The numbers of labels to collect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelPlan {
     pub total: u64,
@@ -20,26 +20,26 @@ pub struct LabelPlan {
     pub per_stratum: Vec<u64>,
 }
 
-/// What the labels so far say about the ones to come.
+/// Estimates from the present labels, for planning further ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelOutlook {
     /// Share of each label of the judge in the population.
     pub stratum_shares: Vec<f64>,
-    /// Share of right cases by label of the judge, as far as it is known (with one right and one wrong case added).
+    /// Estimated share of right cases by label of the judge (with one right and one wrong case added).
     pub right_shares: Vec<f64>,
-    /// Labels that are worth one independent label.
+    /// Number of labels that count as one independent label.
     pub design_effect: f64,
     /// The rates of the judge with one right and one wrong case added; `None` without labels of the class.
     pub true_positive_rate: Option<f64>,
     pub true_negative_rate: Option<f64>,
     pub judged_cases: u64,
     pub labelled_cases: u64,
-    /// Half of the interval that the labels so far give; `None` where they give none.
+    /// Half width of the interval from the present labels; `None` if they give none.
     pub reached_half_width: Option<f64>,
 }
 
 impl LabelOutlook {
-    /// The half width if all judged cases were labelled, as far as the labels so far show it.
+    /// Returns the estimated half width if all judged cases were labelled.
     pub fn least_half_width(&self) -> Option<f64> {
         let part = self.labelled_cases as f64 / self.judged_cases.max(1) as f64;
         self.reached_half_width.map(|reached| reached * part.sqrt().min(1.0))
@@ -54,8 +54,8 @@ pub enum SampleSizeError {
     UnequalLengths { shares: usize, right_shares: usize },
 }
 
-/// The number of labels by label of the judge for a corrected share within `half_width`. Labels with more doubt get more
-/// (Neyman allocation).
+/// Returns the number of labels, by label of the judge, for a corrected share within `half_width`. More uncertain
+/// labels get more (Neyman allocation).
 pub fn labels_needed(
     half_width: f64,
     confidence: f64,
@@ -84,8 +84,9 @@ pub fn labels_needed(
     Ok(LabelPlan { total: per_stratum.iter().sum(), per_stratum })
 }
 
-/// The number of labels for an outlook. [`labels_needed`] knows neither the prior of the estimator nor how runs differ; where
-/// the interval of the labels so far is wider than that, the number grows with the square of the difference.
+/// Returns the number of labels for an outlook. [`labels_needed`] accounts neither for the prior of the estimator nor
+/// for differences between runs. If the present interval is wider than it predicts, the number grows with the square
+/// of the ratio.
 pub fn plan_from_outlook(
     half_width: f64,
     confidence: f64,
@@ -102,7 +103,7 @@ pub fn plan_from_outlook(
     Ok(LabelPlan { total: per_stratum.iter().sum(), per_stratum })
 }
 
-/// The number of labelled cases of one class for a rate of the judge within `half_width`.
+/// Returns the number of labelled cases of one class for a rate of the judge within `half_width`.
 pub fn class_labels_needed(
     half_width: f64,
     confidence: f64,
@@ -114,7 +115,7 @@ pub fn class_labels_needed(
     Ok((count.ceil() as u64).max(MIN_STRATUM_LABELS))
 }
 
-/// Labels with the variance 1 that give the half width.
+/// Returns the number of labels with variance 1 that give the half width.
 fn labels_per_variance(half_width: f64, confidence: f64, design_effect: f64) -> Result<f64, SampleSizeError> {
     check_number("the half width", half_width, half_width > 0.0 && half_width < 0.5, "it must be between 0 and 0.5")?;
     check_number("the confidence", confidence, confidence > 0.0 && confidence < 1.0, "it must be between 0 and 1")?;
@@ -127,7 +128,7 @@ fn check_number(name: &'static str, value: f64, is_valid: bool, hint: &'static s
     if is_valid { Ok(()) } else { Err(SampleSizeError::InvalidNumber { name, value, hint }) }
 }
 
-/// Reads shares, rates and the design effect from the labels so far, of any number.
+/// Estimates shares, rates and the design effect from any number of labels.
 pub fn outlook_from_labels(
     population: &[JudgedRun],
     labelled: &[LabelledRun],

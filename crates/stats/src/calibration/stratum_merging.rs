@@ -1,13 +1,14 @@
-//! Labels of a judge that are too rare for a stratum of their own.
+//! Merges strata of judge labels that have too few labelled cases.
 
 use super::labelled::LabelledRun;
 
-/// Labelled cases that a label of the judge needs for a stratum of its own, where the judge has more than two labels.
+/// Minimum number of labelled cases for a judge label to keep its own stratum. Strata are merged only if there are
+/// more than two.
 const MIN_STRATUM_CASES: usize = 10;
 
-/// Where each label of the judge goes. Labels with next scores are merged until each group has enough labelled cases
-/// or two groups are left: every group brings a prior of its own, and many small ones would outweigh the labels. The
-/// truth plays no part in it.
+/// Returns the merged group of each stratum. Strata with adjacent scores are merged until each group has enough
+/// labelled cases or two groups are left: every group has its own prior, and the priors of many small groups would
+/// outweigh the labels. The true labels are not used.
 pub(super) fn merge_sparse_strata(labelled: &[LabelledRun], strata_scores: &[f64]) -> Vec<usize> {
     let mut counts = vec![0; strata_scores.len()];
     for case in labelled.iter().flat_map(|run| &run.cases) {

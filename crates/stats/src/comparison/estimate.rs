@@ -7,8 +7,8 @@ use crate::interval::{ConfidenceInterval, ScoreCluster, clustered_interval_at};
 use super::comparison_test::ComparisonTest;
 use super::variance_parts::TrialVariance;
 
-/// A t interval is too short where few tasks differ from all others, because the tasks that would widen it are rare.
-/// It is used from this many on, or from half of the tasks on.
+/// Minimum number of deviating tasks for a t interval, unless half of the tasks deviate. With fewer it is too short,
+/// because the tasks that would widen it are rare.
 const MIN_DEVIATING_TASKS: u64 = 10;
 
 /// Whether so few of `tasks` differ from the others that a t interval is too short.

@@ -54,7 +54,7 @@ impl Default for ComparisonSettings {
     }
 }
 
-/// A pair of versions on one dimension, before the correction.
+/// A pair of versions on one dimension, before the correction for multiple tests.
 struct ComparedCell {
     dimension: usize,
     estimate: EffectEstimate,

@@ -46,13 +46,13 @@ impl SharedTasks {
         let divisor = match scale {
             EffectScale::Share => 1.0,
             EffectScale::Relative => match self.means() {
-                // Nobody needed anything: no difference, whatever it is divided by.
+                // Both versions used nothing: the difference is 0, whatever it is divided by.
                 (first, second) if first + second == 0.0 => 1.0,
                 (first, second) => f64::midpoint(first, second),
             },
         };
         let value = difference / divisor;
-        // The linearized ratio: what each task deviates from the common effect by.
+        // The linearized ratio: the deviation of each task from the common effect.
         let residual = |((first, second), difference): (&(TaskSample, TaskSample), &i128)| {
             let expected = match scale {
                 EffectScale::Share => value,
@@ -110,7 +110,7 @@ impl SharedTasks {
         }
     }
 
-    /// How many tasks differ from the most frequent difference, and by how much at most.
+    /// Returns the number of tasks that differ from the most frequent difference, and the largest deviation.
     fn deviating_tasks(&self) -> (u64, f64) {
         // Rounded, since equal differences of different denominators can be apart by one unit.
         let mut sorted: Vec<i64> = self.differences.iter().map(|d| (*d as f64 / 1_048_576.0).round() as i64).collect();

@@ -1,4 +1,4 @@
-//! How small a difference could have been found, and how many tasks or trials would decide.
+//! Computes the smallest difference that could have been found, and the number of tasks or trials that would decide.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use crate::significance::mcnemar_mid_p;
 
 use super::estimate::{EffectEstimate, IntervalShape};
 
-/// Probability with which a difference of the detectable size is found.
+/// Probability of finding a difference of the detectable size.
 const POWER: f64 = 0.8;
 
-/// More trials of the same tasks are not recommended beyond this many times the present ones.
+/// Maximum number of recommended trials per task, as a multiple of the present ones.
 const MAX_TRIAL_FACTOR: f64 = 50.0;
 
-/// From fewer tasks on, how much tasks differ is not known well enough to recommend trials: the upper bound is more than
-/// twice the estimate.
+/// Minimum number of tasks for advice on trials. With fewer, the variance between tasks is too uncertain: its upper
+/// bound is more than twice the estimate.
 const MIN_TRIAL_ADVICE_TASKS: f64 = 20.0;
 
-/// More tasks are not recommended beyond this many times the present ones: the variance of a few tasks says little about
-/// that of thousands. Up to `MIN_TASK_LIMIT` the number is given in any case.
+/// Maximum number of recommended tasks, as a multiple of the present ones: the variance of a few tasks says little
+/// about that of thousands. Up to `MIN_TASK_LIMIT` tasks are recommended in any case.
 const MAX_TASK_FACTOR: f64 = 50.0;
 const MIN_TASK_LIMIT: u64 = 1_000;
 
@@ -106,9 +106,9 @@ fn one_sided_quantile(power: f64) -> f64 {
     normal_quantile(2.0 * (1.0 - power))
 }
 
-/// The smallest effect that is found if shares vary more where it is real. A share near 1 varies little, and a share that
-/// dropped from there varies more: its variance is at most in proportion to `p (1 - p)`. `found` is the effect by the
-/// variance at hand, and `shares` are the means of both versions.
+/// Returns the smallest detectable effect if shares vary more when it is real. A share near 1 varies little, and a
+/// share that dropped from there varies more: its variance is at most in proportion to `p (1 - p)`. `found` is the
+/// effect by the variance at hand, and `shares` are the means of both versions.
 fn widen_for_shares(found: f64, (first, second): (f64, f64)) -> f64 {
     const STEPS: usize = 50;
     let spread = |share: f64| share * (1.0 - share);
@@ -164,8 +164,8 @@ fn tasks_if_as_seen(estimate: &EffectEstimate, bound: f64, alpha: f64) -> Option
     Some(find_fewest(is_enough).max(estimate.tasks as u64 + 1))
 }
 
-/// Whether the test can be significant for so many tasks that differ as those at hand do. Tests of few tasks cannot, however
-/// large the difference is: all signs of five tasks are equal by chance in one of 16 cases.
+/// Whether the test can be significant for this many tasks that differ as the present ones do. Tests of few tasks
+/// cannot, however large the difference is: all signs of five tasks are equal by chance in one of 16 cases.
 fn can_be_significant(estimate: &EffectEstimate, tasks: f64, alpha: f64) -> bool {
     match &estimate.shape {
         IntervalShape::Changed(counts) => {
@@ -176,7 +176,7 @@ fn can_be_significant(estimate: &EffectEstimate, tasks: f64, alpha: f64) -> bool
     }
 }
 
-/// The smallest number of tasks, from 2 on, that is enough.
+/// Returns the smallest number of tasks, from 2 on, that satisfies `is_enough`.
 fn find_fewest(is_enough: impl Fn(f64) -> bool) -> u64 {
     let mut high = 2_u64;
     while !is_enough(high as f64) && high < 1 << 40 {
@@ -190,7 +190,7 @@ fn find_fewest(is_enough: impl Fn(f64) -> bool) -> u64 {
     high
 }
 
-/// Whether more trials of the same tasks decide, whatever the variance between tasks is within what the pilot allows.
+/// Whether more trials of the same tasks decide, for every variance between tasks that is compatible with the pilot.
 fn advise_trials(estimate: &EffectEstimate, bound: f64, alpha: f64) -> TrialAdvice {
     let Some(parts) = &estimate.trial_variance else { return TrialAdvice::Unknown };
     if estimate.is_sparse() || parts.present <= 0.0 {

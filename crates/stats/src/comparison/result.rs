@@ -1,4 +1,4 @@
-//! What a comparison comes to.
+//! The result of a comparison.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -69,7 +69,7 @@ impl ComparisonSamples {
         ComparisonSamples { dimensions, versions, task_names: Vec::new(), task_index: HashMap::new(), values }
     }
 
-    /// Adds what one run of a version came to. Several values with the same task are trials of it.
+    /// Adds the value of one run of a version. Several values of the same task are trials of it.
     pub fn add_value(
         &mut self,
         version: usize,

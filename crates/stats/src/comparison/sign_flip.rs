@@ -7,12 +7,13 @@ use crate::distributions::normal_tail;
 
 use super::comparison_test::ComparisonTest;
 
-/// Up to this many changed tasks all assignments of signs are enumerated.
+/// Maximum number of changed tasks for which all assignments of signs are enumerated.
 const MAX_ENUMERATED_TASKS: usize = 16;
-/// Beyond this many changed tasks the permutation distribution is normal to more digits than a sample shows.
+/// Maximum number of changed tasks for which signs are sampled. Beyond it the normal approximation is more precise
+/// than a sample.
 const MAX_SAMPLED_TASKS: usize = 16_000;
-/// Drawn assignments of signs, at most and at least. The smallest p-value of a few hundred tasks is 1 in 200,000, which
-/// survives the correction over 10,000 tests.
+/// Maximum and minimum number of drawn assignments of signs. The smallest p-value of a few hundred tasks is 1 in
+/// 200,000, which survives the correction over 10,000 tests.
 pub(super) const MAX_DRAWS: u32 = 199_999;
 pub(super) const MIN_DRAWS: u32 = 19_999;
 /// Bounds the time of a test: each lookup adds up the signed differences of eight tasks.

@@ -8,7 +8,7 @@ use super::dimension::EffectScale;
 use super::estimate::{EffectEstimate, IntervalShape};
 use super::samples::{VersionSample, mean_over_tasks};
 
-/// Level at which the interval is inverted into a p-value.
+/// Significance level of the interval that is inverted into a p-value.
 const ALPHA: f64 = 0.05;
 
 /// The mean of the means of tasks, and its squared standard error.
@@ -37,7 +37,7 @@ pub(super) fn estimate_unpaired(first: &VersionSample, second: &VersionSample, s
     let (a, b) = (SideMean::from_sample(first), SideMean::from_sample(second));
     let tasks = a.tasks.min(b.tasks);
     let raw = if (b.mean - a.mean).abs() <= f64::EPSILON * a.mean.max(b.mean) { 0.0 } else { b.mean - a.mean };
-    // Derivatives of the effect by the two means.
+    // Derivatives of the effect with respect to the two means.
     let (value, by_first, by_second) = match scale {
         EffectScale::Share => (raw, 1.0, 1.0),
         EffectScale::Relative if a.mean + b.mean == 0.0 => (0.0, 0.0, 0.0),

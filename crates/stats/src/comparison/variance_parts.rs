@@ -3,11 +3,11 @@
 
 use crate::distributions::chi_square_quantile;
 
-/// Probability with which the variance is at most what [`TrialVariance::upper_variance`] says. Pilots that see tasks as
-/// more alike than they are would recommend trials that cannot decide, so these must be rare.
+/// Confidence level of [`TrialVariance::upper_variance`]. It is high because pilots that underestimate the variance
+/// between tasks would recommend trials that cannot decide.
 const CONFIDENCE: f64 = 0.99;
 
-/// The part that comes from trials.
+/// The part of the variance that comes from trials.
 #[derive(Clone, Debug)]
 pub(super) struct TrialVariance {
     /// The variance of the difference of one trial of each version.

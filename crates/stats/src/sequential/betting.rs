@@ -1,9 +1,9 @@
 //! Betting for runs with shares from 0 to 1, without replacement (Waudby-Smith and Ramdas 2024).
 //!
-//! A gambler bets on each run against the hypothesis that the mean of the population is at the bar. Under the hypothesis
-//! the bets are fair or worse, so the capital ever grows to 1/alpha with probability alpha at most. What is left of the
-//! population must have the mean `(N m - S) / (N - t)` if the whole has the mean `m`, which is where sampling without
-//! replacement comes in. A run is one observation, however many steps it has and however alike they are.
+//! A gambler bets on each run against the hypothesis that the mean of the population is at the bar. Under the
+//! hypothesis the bets are fair or worse, so the capital ever grows to 1/alpha with probability alpha at most. The
+//! rest of the population must have the mean `(N m - S) / (N - t)` if the whole has the mean `m`, which accounts for
+//! sampling without replacement. A run is one observation, however many steps it has and however alike they are.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// parts, so none has to be chosen beforehand.
 const BET_PARTS: [f64; 8] = [0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.65, 0.85];
 
-/// The factor by which the capital of the gambler with `part` grows, as a logarithm, if `value` was bet to exceed `mean`.
+/// Returns the logarithm of the growth factor of the capital of the gambler with `part` that bets on `value` above
+/// `mean`.
 fn ln_growth(part: f64, value: f64, mean: f64) -> f64 {
     (part * (value - mean) / mean).ln_1p()
 }
@@ -71,7 +72,7 @@ impl Default for RestartingCapital {
 }
 
 impl RestartingCapital {
-    /// What is left of the capital for gamblers who begin after `count` values.
+    /// Returns the part of the capital left for gamblers who begin after `count` values.
     fn unspent(count: u64) -> f64 {
         1.0 / (1.0 + (count as f64).ln_1p())
     }

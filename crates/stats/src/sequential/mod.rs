@@ -22,11 +22,11 @@ use prior_posterior::{BarMixture, BinaryDraws};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sums of shares are rounded; differences from the bar within this are none.
+/// Tolerance of comparisons with the bar, since sums of shares are rounded.
 const ROUNDING: f64 = 1e-9;
 
-/// The part of `alpha` that decisions are made at. Where the mean is at the bar, the error of a martingale is its level
-/// and not below. The rest is a reserve, so that the error stays below `alpha` there, too; it costs few runs.
+/// The part of `alpha` that decisions use. If the mean is at the bar, the error of a martingale reaches its level.
+/// The rest of `alpha` is a reserve that keeps the error below `alpha` there, too; it costs few runs.
 const DECISION_PART: f64 = 2.0 / 3.0;
 
 /// On which side of the bar the mean of the population is.
@@ -39,7 +39,7 @@ pub enum GateDecision {
     Below,
 }
 
-/// What a gate is about.
+/// The settings of a sequential gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateSettings {
     /// Number of runs that can be judged.
@@ -54,7 +54,7 @@ pub struct GateSettings {
     pub values: GateValues,
 }
 
-/// What a run comes to.
+/// The kind of values that runs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateValues {
     /// 0 or 1: the prior-posterior-ratio martingale.
@@ -63,7 +63,7 @@ pub enum GateValues {
     Share,
 }
 
-/// A gate that is looked at after every run.
+/// A gate that may be evaluated after every run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SequentialGate {
     settings: GateSettings,
@@ -114,7 +114,7 @@ impl SequentialGate {
             return Err(SequentialError::PopulationExhausted { population });
         }
         if values == GateValues::Share {
-            // The mean of the runs that are left, if that of the population is at the edge of the zone.
+            // The mean of the remaining runs if the mean of the population is at the edge of the zone.
             let left = (population - self.observed) as f64;
             let mean_left = |mean: f64| (population as f64 * mean - self.sum) / left;
             let (above, below) = (mean_left(bar - margin), mean_left(bar + margin));
@@ -166,7 +166,7 @@ impl SequentialGate {
         if self.sum + left < needed {
             return GateDecision::Below;
         }
-        // Inside of an indifference zone both decisions can be due; the estimate says which is nearer.
+        // Inside an indifference zone both decisions can be possible; the estimate decides which one is nearer.
         let is_high = self.sum >= bar * self.observed as f64;
         match is_high {
             true if self.excludes_below() => GateDecision::Above,

@@ -11,8 +11,8 @@
 
 use crate::distributions::{ln_beta, ln_gamma, regularized_beta};
 
-/// Observations that the mixture is worth. More concentrate it at the bar, which finds small distances sooner and large
-/// ones later.
+/// Weight of the mixture as a number of observations. A larger weight concentrates it at the bar, which finds small
+/// distances sooner and large ones later.
 const MIXTURE_WEIGHT: f64 = 12.0;
 
 /// Shares above a bar, weighted by a Beta distribution around the bar.
@@ -22,7 +22,7 @@ pub(super) struct BarMixture {
     /// Parameters of the Beta distribution.
     a: f64,
     b: f64,
-    /// Logarithm of what is left of the Beta distribution above the bar.
+    /// Logarithm of the probability of the Beta distribution above the bar.
     ln_above: f64,
 }
 
@@ -32,11 +32,11 @@ impl BarMixture {
         BarMixture { bar, a, b, ln_above: ln_probability_above(bar, a, b) }
     }
 
-    /// Logarithm of the probability of a sequence under the mixture, if that is at least `floor`.
+    /// Returns the logarithm of the probability of a sequence under the mixture; `None` if it is below `floor`.
     fn ln_probability(&self, draws: BinaryDraws, floor: f64) -> Option<f64> {
         let BarMixture { bar, a, b, ln_above } = *self;
         let (right, wrong) = (draws.right as f64, (draws.observed - draws.right) as f64);
-        // Without the last factor, which is at most 1 and takes longest.
+        // Computed without the last factor, which is at most 1 and the most expensive.
         let bound = ln_beta(a + right, b + wrong) - ln_beta(a, b) - ln_above;
         if bound < floor {
             return None;

@@ -25,7 +25,7 @@ pub enum MonitorDirection {
     Above,
 }
 
-/// What a monitor watches for.
+/// The settings of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MonitorSettings {
     /// Between 0 and 1, both excluded.
@@ -33,7 +33,7 @@ pub struct MonitorSettings {
     pub direction: MonitorDirection,
     /// The probability of a false alarm over the whole life of the stream, at most.
     pub alpha: f64,
-    /// Scores of a window of [`ScoreMonitor::interval`].
+    /// Number of scores in a window of [`ScoreMonitor::interval`].
     pub window: u64,
 }
 
@@ -151,7 +151,7 @@ impl ScoreMonitor {
     }
 }
 
-/// What a window may spend of `alpha`: all windows together spend it once.
+/// Returns the part of `alpha` that a window may spend: all windows together spend it once.
 fn window_alpha(alpha: f64, window: u64) -> f64 {
     let at = window as f64 + 1.0;
     alpha / (at * (at + 1.0))

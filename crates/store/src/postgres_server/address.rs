@@ -22,9 +22,9 @@ use crate::sql::postgres::{PostgresConnection, outside_runtime};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the server's first answer may take beyond that.
+/// How long the server's first answer may take after that.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections that may wait for a silent host.
+/// Maximum number of connection attempts that wait for a silent host.
 const MAX_SILENT_CONNECTIONS: usize = 32;
 /// A server that is cut off is noticed after about this time.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ pub(crate) struct PostgresServer {
     tls: MakeRustlsConnect,
     /// For messages; without a password.
     shown: String,
-    /// Whether this is the copy that has the lock of copies.
+    /// Whether this is the connection of the copy that holds the copy lock.
     is_copy: bool,
 }
 
@@ -128,7 +128,7 @@ impl PostgresServer {
         })
     }
 
-    /// The server as the copy uses it that has this lock.
+    /// Returns the server for the copy that holds the lock of copies itself.
     pub(crate) fn beside_copy_lock(mut self) -> PostgresServer {
         self.is_copy = true;
         self
@@ -208,7 +208,7 @@ impl PostgresServer {
     }
 }
 
-/// Tries to take the lock of copies, alone or with others.
+/// Tries to take the copy lock, exclusively or shared. Returns whether it was obtained.
 fn try_lock(client: &mut Client, statement: &str) -> Result<bool, StoreError> {
     Ok(client.query_one(statement, &[&COPY_LOCK]).map_err(|error| StoreError::from_postgres(&error))?.get(0))
 }
@@ -246,7 +246,7 @@ struct OwnSettings {
     is_verified: bool,
 }
 
-/// Takes the settings out of an address that the driver does not know.
+/// Takes the settings that the driver does not know out of an address.
 fn split_own_settings(address: &str) -> (String, OwnSettings) {
     let mut own = OwnSettings::default();
     let Some((plain, query)) = address.split_once('?') else { return (address.to_owned(), own) };

@@ -17,13 +17,14 @@ const MIGRATIONS: &[(i64, &str)] = &[
 /// The schema that this program writes.
 const SCHEMA_VERSION: i64 = 9;
 
-/// The oldest schema whose programs can work beside this one. It moves when a migration does more than add.
+/// The oldest schema whose programs can run at the same time as this one. It moves when a migration does more than
+/// add.
 const OLDEST_COMPATIBLE: i64 = 6;
 
 /// Number of the advisory lock of migrations: "grad" in ASCII.
 const MIGRATION_LOCK: i64 = 0x6772_6164;
 
-/// The schema of a database, and the oldest one whose programs can work with it; `None` without our tables.
+/// Returns the schema of a database, and the oldest one whose programs can work with it; `None` without our tables.
 fn read_own_format(client: &mut Client, address: &str) -> Result<Option<(i64, i64)>, StoreError> {
     let foreign = || StoreError::ForeignSchema { address: address.to_owned() };
     let is_there: bool = client
@@ -40,7 +41,7 @@ fn read_own_format(client: &mut Client, address: &str) -> Result<Option<(i64, i6
     }
 }
 
-/// Whether the schema that should be ours has tables, though none of ours.
+/// Whether our schema contains tables, but none of ours.
 fn is_schema_occupied(client: &mut Client) -> Result<bool, StoreError> {
     let found = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('gradus'))";
     Ok(client.query_one(found, &[]).map_err(|error| StoreError::from_postgres(&error))?.get(0))

@@ -33,10 +33,10 @@ pub struct ExampleRow {
     pub duration_ns: i64,
 }
 
-/// Trajectories that one call of [`Store::scores_after`] reads.
+/// Maximum number of trajectories that one call of [`Store::scores_after`] reads.
 const MAX_NEW_TRAJECTORIES: i64 = 2_000;
 
-/// Trajectories that one measurement reads at most: the latest.
+/// Maximum number of trajectories that one measurement reads: the latest.
 const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 
 const FIRST_OF_WINDOW: &str =
@@ -57,9 +57,10 @@ impl Store {
         })
     }
 
-    /// The mean score of each trajectory behind a number, in the order in which they were stored, and the number to
-    /// continue from. Trajectories without a score are left out. One that waits for its judge since `waiting_since_ns` or
-    /// later ends the list, so that it is not passed over; whoever waits longer is. Of the windows only projects count.
+    /// Returns the mean score of each trajectory after a number, in the order in which they were stored, and the
+    /// number to continue from. Trajectories without a score are left out. A trajectory that has waited for its judge
+    /// only since `waiting_since_ns` or later ends the list, so that it is read later; one that has waited longer is
+    /// skipped. Of the windows, only the projects are used.
     pub fn scores_after(
         &self,
         evaluator: &str,
@@ -104,7 +105,8 @@ impl Store {
         Ok(statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    /// Number of trajectories, and of those with an error. If there are many, only the latest count.
+    /// Returns the number of trajectories, and of those with an error. If there are many, only the latest are
+    /// counted.
     pub fn error_counts(&self, window: &TrajectoryWindow) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok((0, 0)) };
@@ -175,8 +177,8 @@ impl Store {
         Ok(statement.query_map(params_from_iter(values), example_from_row)?.collect::<Result<_, _>>()?)
     }
 
-    /// Tools that trajectories in the last `recent_ns` of the window call and none before them in the window did, and
-    /// the number of steps that were examined.
+    /// Returns the tools that trajectories of the last `recent_ns` of the window call and no earlier one in the
+    /// window did, and the number of steps that were examined.
     pub fn unseen_tools(&self, window: &TrajectoryWindow, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let recent_from = window.to_ns.saturating_sub(recent_ns);

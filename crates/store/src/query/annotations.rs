@@ -44,7 +44,7 @@ struct AnnotatedTrace {
     project: i64,
 }
 
-/// Annotations that one step reads.
+/// Maximum number of annotations that one step reads.
 const A_STEP: i64 = 500;
 
 impl Store {
@@ -95,7 +95,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Number of annotations whose target has not arrived yet.
+    /// Returns the number of annotations whose target has not arrived yet.
     pub fn waiting_annotations(&self) -> Result<u64, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader

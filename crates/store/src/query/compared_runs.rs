@@ -35,7 +35,7 @@ pub struct ComparedOutcome {
     pub score: Option<f64>,
 }
 
-/// What is read of one version.
+/// The trajectories of one version that are compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparedRuns {
     /// Newest first.
@@ -146,7 +146,7 @@ impl Store {
     }
 }
 
-/// Numbers that a newer version wrote count as failed: neither right nor wrong.
+/// Reads a kind. An unknown number, written by a newer version, counts as failed: neither right nor wrong.
 fn read_kind(number: i64) -> RecordedKind {
     match number {
         0 => RecordedKind::Scored,

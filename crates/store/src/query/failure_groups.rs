@@ -9,7 +9,7 @@ use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
 
-/// Versions that are listed with a group.
+/// Maximum number of versions that are listed with a group.
 const MAX_VERSIONS: usize = 4;
 
 /// A failure group with its numbers in a period.
@@ -36,7 +36,7 @@ pub struct FailureGroupRow {
     pub verdicts: u64,
     /// The most frequent versions with their trajectories. Without the empty name.
     pub versions: Vec<(String, u64)>,
-    /// How many versions there are, listed or not.
+    /// Number of versions, listed or not.
     pub version_count: u64,
     /// The trajectory of the period with the most such verdicts; the latest of several.
     pub example: Option<FailureExampleRow>,

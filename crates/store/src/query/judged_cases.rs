@@ -7,9 +7,9 @@ use super::{MetricFilter, project_number};
 use crate::Store;
 use crate::error::StoreError;
 
-/// Trajectories that one request examines, the latest ones.
+/// Maximum number of trajectories that one request examines, the latest ones.
 const MAX_JUDGED_TRAJECTORIES: i64 = 20_000;
-/// Outcomes that one request reads. Whoever asks keeps them in memory.
+/// Maximum number of outcomes that one request reads. The caller keeps them in memory.
 const MAX_JUDGED_OUTCOMES: u64 = 100_000;
 
 /// An outcome of the evaluator: a verdict, or a question that the judge could not answer.
@@ -30,8 +30,8 @@ pub struct JudgedCaseRow {
 
 impl Store {
     /// Visits the outcomes of an evaluator that were stored before a time, newest trajectories first, steps in order.
-    /// Questions that do not apply are left out. Of the filter, project, names and times count; whole trajectories do,
-    /// by their start. Returns whether there was more than is examined.
+    /// Questions that do not apply are left out. Of the filter, project, names and times are used; the time of a
+    /// trajectory is its start. Returns whether there were more than were examined.
     pub fn visit_judged_cases(
         &self,
         filter: &MetricFilter,

@@ -10,11 +10,12 @@ use crate::coarse_rollup::{HOUR_NS, NameKind};
 use crate::error::StoreError;
 use crate::records::FacetKind;
 
-/// Trajectories from which totals are computed.
+/// Maximum number of trajectories from which totals are computed.
 pub(super) const MAX_LATEST_TRAJECTORIES: usize = 2_000;
-/// Trajectories that are examined in all projects together.
+/// Maximum number of trajectories that are examined in all projects together.
 const LOOKED_AT: usize = 8_000;
-/// Projects in each of which a name is searched. If there are more, all trajectories are examined by time instead.
+/// Maximum number of projects in each of which a name is searched. If there are more, all trajectories are examined
+/// by time instead.
 const MAX_WALKS: usize = 16;
 
 /// The columns of a trajectory that totals need.
@@ -79,7 +80,7 @@ struct DrivingFacet<'f> {
 }
 
 impl<'f> DrivingFacet<'f> {
-    /// The name of the filter with the fewest trajectories; `None` if the filter has no name.
+    /// Finds the name of the filter with the fewest trajectories; `None` if the filter has no name.
     fn rarest(
         sql: &SqlConnection,
         filter: &'f MetricFilter,
@@ -206,7 +207,7 @@ mod tests {
         let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
         assert_plan(&sql, &facet_walk(), way);
         assert_plan(&sql, HAVE_A_NAME, "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?");
-        // A name is told of a row, and no condition: nothing is passed over before it is counted.
+        // The name is a column and no condition, so that every examined row counts towards the limit.
         for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
             let behind = statement.split(" WHERE ").nth(1).unwrap();
             assert!(!behind.contains("?1 ") && behind.ends_with("LIMIT ?6"), "{statement}");

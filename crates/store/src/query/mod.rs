@@ -119,7 +119,7 @@ impl Store {
     }
 }
 
-/// The number of a project; `None` if there is no such project.
+/// The number of a project; `None` if the project does not exist.
 pub(crate) fn project_number(sql: &SqlConnection, name: &str) -> Result<Option<i64>, StoreError> {
     Ok(sql.prepare_cached("SELECT no FROM project WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?)
 }

@@ -69,10 +69,10 @@ pub struct LatestOverview {
     pub is_cut: bool,
 }
 
-/// Trajectories whose outcomes are read.
+/// Maximum number of trajectories whose outcomes are read.
 const MAX_JUDGED: usize = 500;
 impl OverviewTotals {
-    /// Durations are sorted by the caller, once all are there.
+    /// Adds a trajectory. Durations are sorted by the caller, once all are added.
     fn add(&mut self, seen: &LatestTrajectory) {
         self.trajectories += 1;
         self.errors += u64::from(seen.is_error);
@@ -142,7 +142,7 @@ fn count_endings(
     Ok(endings)
 }
 
-/// Versions that are listed separately.
+/// Maximum number of versions that are listed separately.
 const MAX_VERSIONS: usize = 20;
 
 /// Groups the outcomes of these trajectories by query, worst share first.

@@ -12,7 +12,7 @@ pub struct RecentOutcomeRow {
     /// The label of the evaluator; `None` if it gave none.
     pub label: Option<String>,
     pub trajectories: u64,
-    /// Those among them with an error.
+    /// Number of these trajectories that have an error.
     pub errors: u64,
 }
 

@@ -70,7 +70,7 @@ pub struct LabelRow {
     pub judged: Option<String>,
 }
 
-/// Trajectories that one request examines.
+/// Maximum number of trajectories that one request examines.
 const MAX_TRAJECTORIES: i64 = 5_000;
 
 impl fmt::Display for ReviewPlace {
@@ -239,7 +239,7 @@ pub(super) struct ReviewWalk<'f> {
 }
 
 impl<'f> ReviewWalk<'f> {
-    /// `None` if there is no such project or failure group: the queue is empty.
+    /// `None` if the project or failure group does not exist: the queue is empty.
     pub(super) fn new(sql: &SqlConnection, filter: &'f ReviewFilter) -> Result<Option<ReviewWalk<'f>>, StoreError> {
         let project = match &filter.project {
             None => None,

@@ -1,4 +1,4 @@
-//! How far somebody is in the review queue.
+//! How far a person is in the review queue.
 
 use std::ops::ControlFlow;
 
@@ -8,21 +8,21 @@ use super::review::{ReviewFilter, ReviewItem, ReviewPlace, ReviewWalk, trace_id_
 use crate::Store;
 use crate::error::StoreError;
 
-/// Verdicts that are counted. A person reviews hundreds, and the page is loaded after every label.
+/// Maximum number of verdicts that are counted. A person reviews hundreds, and the page is loaded after every label.
 const MAX_COUNTED: u64 = 1_000;
-/// Trajectories that are examined for the count.
+/// Maximum number of trajectories that are examined for the count.
 const MAX_COUNTED_TRAJECTORIES: i64 = 2_000;
 
-/// How far somebody is in the review queue.
+/// How far a person is in the review queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReviewProgress {
     /// Verdicts that match, labelled or not.
     pub verdicts: u64,
     /// Those of them that this person has labelled.
     pub labelled: u64,
-    /// The queue goes on: only its beginning was counted.
+    /// Whether the queue continues after what was counted.
     pub is_more: bool,
-    /// Where the verdict stands in the queue, from 1. `None` if it is behind what was counted.
+    /// Position of the verdict in the queue, from 1. `None` if it is after what was counted.
     pub position: Option<u64>,
 }
 

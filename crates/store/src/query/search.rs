@@ -61,9 +61,10 @@ fn check_prefixes(text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Minimum letters of a prefix. In scripts without capitals, a single character says as much as a word.
+/// Minimum number of letters in a prefix. In scripts without upper and lower case, a single character says as much as
+/// a word.
 const MIN_PREFIX_CHARS: usize = 3;
-/// Words with a star in one search.
+/// Maximum number of words with a star in one search.
 const MAX_PREFIXES: usize = 5;
 
 /// Scripts without upper and lower case, such as Chinese, Japanese and Thai.
@@ -75,7 +76,7 @@ fn is_kept(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '*'
 }
 
-/// Distinct words, up to a limit.
+/// Returns the distinct words, up to a limit.
 fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     const MAX_SEARCH_WORDS: usize = 20;
     let mut found: Vec<&str> = Vec::new();

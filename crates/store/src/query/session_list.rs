@@ -11,11 +11,11 @@ use super::session_turns::{SessionTotals, sum_session};
 use crate::Store;
 use crate::error::StoreError;
 
-/// Entries of the index that one request examines.
+/// Maximum number of index entries that one request examines.
 const MAX_EXAMINED: usize = 20_000;
-/// Trajectories of each session that are summed up.
+/// Maximum number of trajectories of each session that are summed up.
 const MAX_SUMMED: i64 = 1_000;
-/// Different labels of how its runs ended.
+/// Maximum number of different ending labels of a session.
 const MAX_ENDINGS: i64 = 20;
 
 /// A session is listed if one of its trajectories fits.
@@ -36,7 +36,7 @@ pub struct SessionSummaryPage {
     pub next: Option<SessionListCursor>,
 }
 
-/// A session with what its trajectories come to. The same name in two projects is two sessions.
+/// A session with the totals of its trajectories. The same name in two projects is two sessions.
 #[derive(Clone, Debug)]
 pub struct SessionSummary {
     pub session: String,
@@ -53,7 +53,7 @@ pub struct SessionSummary {
     pub endings: Vec<RunEndingRow>,
 }
 
-/// Position in the list: behind this session. Its text is the cursor of the API.
+/// Position in the list: after this session. Its text is the cursor of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionListCursor {
     start_ns: i64,
@@ -139,7 +139,7 @@ fn walk_sessions(
     while let Some(row) = rows.next()? {
         examined += 1;
         let place = SessionListCursor { start_ns: row.get(0)?, project: row.get(1)?, session: row.get(2)? };
-        // Trajectories of one session that began at the same time stand beside each other.
+        // Trajectories of one session that began at the same time are adjacent.
         if row.get(3)? && found.last() != Some(&place) {
             if found.len() == limit {
                 let next = found.last().cloned();

@@ -1,4 +1,4 @@
-//! The trajectories of one session in order of time, with what they come to together.
+//! The trajectories of one session in order of time, with their totals.
 
 use crate::sql::{OptionalRow, SqlConnection, params};
 use gradus_core::span::TraceId;
@@ -8,7 +8,7 @@ use super::trace_rows::{TrajectoryRow, list_trajectory_scores, trajectory_row};
 use crate::Store;
 use crate::error::StoreError;
 
-/// Trajectories of one session that are summed up.
+/// Maximum number of trajectories of one session that are summed up.
 const MAX_SUMMED: i64 = 10_000;
 
 /// A page of a session. The same name in two projects is two sessions.
@@ -20,7 +20,7 @@ pub struct SessionTurnPage {
     pub turns: Vec<SessionTurnRow>,
 }
 
-/// What the trajectories of a session come to, up to a bound.
+/// Totals of the trajectories of a session, up to a bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionTotals {
     pub trajectories: i64,
@@ -41,8 +41,8 @@ pub struct SessionTurnRow {
 }
 
 impl Store {
-    /// Trajectories of a session from an offset on. Without a project, the first one that has a session of this name.
-    /// `None` if there is no such session.
+    /// Returns the trajectories of a session from an offset on. Without a project, those of the first project that
+    /// has a session of this name. `None` if the session does not exist.
     pub fn session_turns(
         &self,
         session: &str,
@@ -97,7 +97,7 @@ pub struct EarlierTurnRow {
 }
 
 impl Store {
-    /// Trajectories of the session that began before this time, the latest first. `trace` tells the project.
+    /// Trajectories of the session that began before this time, the latest first. `trace` identifies the project.
     pub fn earlier_session_turns(
         &self,
         trace: TraceId,

@@ -26,7 +26,7 @@ pub struct SessionTrace {
     pub end_ns: i64,
 }
 
-/// Trajectories of one session that are examined.
+/// Maximum number of trajectories of one session that are examined.
 const MAX_TRAJECTORIES: i64 = 1000;
 
 impl Store {

@@ -75,11 +75,11 @@ impl Default for TraceGroupLimits {
     }
 }
 
-/// Bytes of one trace group in memory.
+/// Maximum bytes of one trace group in memory.
 pub(super) const MAX_GROUP_BYTES: usize = 64 << 20;
-/// Spans in several versions that are tracked in one trace.
+/// Maximum number of spans with several versions that are tracked in one trace.
 const MAX_VERSIONS: i64 = 500_000;
-/// Traces of one page. With small traces, a page ends here and not by size.
+/// Maximum number of traces in one page. With small traces, this limit ends a page before its size does.
 const TRACES_A_PAGE: i64 = 64;
 /// Size after which a page ends. The block that exceeds it is still included.
 const PAGE_BYTES: usize = 4 << 20;

@@ -6,7 +6,7 @@ use gradus_core::span::TraceId;
 use crate::Store;
 use crate::error::StoreError;
 
-/// Projects that [`StoreProgress`] names.
+/// Maximum number of projects in [`StoreProgress::projects`].
 const MAX_PROJECTS: i64 = 3;
 
 /// What is in the store. Counts are kept by triggers, so this is as fast for a large store as for an empty one.
@@ -17,7 +17,8 @@ pub struct StoreProgress {
     pub trajectories: i64,
     /// The first projects with traces, in the order of their arrival.
     pub projects: Vec<String>,
-    /// The graded trajectory that arrived first; `None` if nothing is graded, or retention deleted all of it.
+    /// The graded trajectory that arrived first; `None` if nothing is graded, or retention has deleted every graded
+    /// trajectory.
     pub first_graded: Option<GradedTrajectory>,
 }
 
@@ -27,10 +28,10 @@ pub struct GradedTrajectory {
     pub trace_id: TraceId,
     pub trajectory_id: String,
     pub project: String,
-    /// Verdicts that are not the best that their evaluator gives.
+    /// Number of flagged verdicts.
     pub wrong_count: i64,
     pub verdict_count: i64,
-    /// Evaluators that could not judge it because no model was asked.
+    /// Names of the evaluators that abstained.
     pub abstained: Vec<String>,
 }
 

@@ -10,11 +10,11 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::records::FacetKind;
 
-/// Traces that are sorted: the latest that match.
+/// Maximum number of traces that are sorted: the latest that match.
 pub const MAX_SORTED_TRACES: usize = 2_000;
-/// Traces that are examined for a count.
+/// Maximum number of traces that are examined for a count.
 const MAX_COUNTED: usize = 2_000;
-/// Projects whose tools are listed.
+/// Maximum number of projects whose tools are listed.
 const MAX_PROJECTS: i64 = 50;
 
 /// What a list is sorted by, largest first.

@@ -18,7 +18,7 @@ pub struct TraceRecords {
     pub trace_id: TraceId,
     /// End of the last of its spans.
     pub end_ns: i64,
-    /// Whether it has more records than are read at once. Then these are its first ones.
+    /// Whether it has more records than are read at once. Then only the first ones are here.
     pub is_cut: bool,
     pub blocks: Vec<StoredBlock>,
     versions: HashMap<(i64, SpanId), i64>,
@@ -57,7 +57,7 @@ impl TraceWalk {
     }
 }
 
-/// Traces of one page, if they are small.
+/// Maximum number of traces in one page, if they are small.
 const TRACES_A_PAGE: usize = 64;
 /// Size after which no further trace is added to a page.
 const PAGE_BYTES: usize = 4 << 20;

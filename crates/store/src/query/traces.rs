@@ -58,14 +58,15 @@ impl FromStr for TraceListCursor {
     }
 }
 
-/// Traces that one request examines at most.
+/// Maximum number of traces that one request examines.
 const LOOKED_AT: usize = 20_000;
 /// Traces that the first statement of a walk examines at least. PostgreSQL computes all rows of a statement before the first
 /// one is read, so a walk begins with a few, and each further statement examines more.
 const FIRST_PORTION: usize = 64;
-/// How many times more the next statement of a walk examines.
+/// Growth factor of the number of traces that the next statement of a walk examines.
 const PORTION_GROWTH: usize = 4;
-/// Projects in each of which a facet is walked. If there are more, all traces are examined by time instead.
+/// Maximum number of projects in each of which a facet is walked. If there are more, all traces are examined by time
+/// instead.
 const MAX_WALKS: usize = 16;
 
 /// Where a walk begins and when it ends.
@@ -73,9 +74,9 @@ const MAX_WALKS: usize = 16;
 pub(super) struct WalkBounds {
     /// Start and number of the first trace that does not count any more.
     before: (i64, i64),
-    /// Matches of one page; one more is searched for.
+    /// Maximum number of matches in one page; one more is searched for.
     limit: usize,
-    /// Traces that are examined.
+    /// Maximum number of traces that are examined.
     examined: usize,
 }
 
@@ -119,7 +120,7 @@ impl Store {
         Ok(TraceRowPage { traces, next })
     }
 
-    /// Number of traces that began at a time or later, counted up to `most`.
+    /// Returns the number of traces that began at a time or later, counted up to `most`.
     pub fn traces_since(&self, project: Option<&str>, from_ns: i64, most: usize) -> Result<u64, StoreError> {
         let reader = self.readers.take_reader()?;
         let project = match project {
@@ -376,8 +377,8 @@ fn found_walk(fits: &str, of_project: bool) -> String {
     )
 }
 
-/// Walks a list until there is one entry more than a page, or enough was examined. `own` are the parameters of its
-/// conditions.
+/// Walks a list until there is one entry more than a page, or the maximum number was examined. `own` are the
+/// parameters of its conditions.
 fn scan_trace_list(
     sql: &SqlConnection,
     statement: &str,

@@ -46,17 +46,17 @@ pub struct UsagePeriods {
     pub is_cut: bool,
 }
 
-/// Rows that one query reads if several names are given.
+/// Maximum number of rows that one query reads if several names are given.
 const LOOKED_AT: usize = 20_000;
 /// Cost of one index lookup, in rows: lookups that find nothing are not free.
 const WAY: usize = 4;
-/// Evaluators that are read if the filter names none.
+/// Maximum number of evaluators that are read if the filter names none.
 const MAX_EVALUATORS: usize = 50;
-/// Tools that are read for one evaluator.
+/// Maximum number of tools that are read for one evaluator.
 const MAX_TOOLS: usize = 500;
-/// Names that are examined for those in the requested time.
+/// Maximum number of names that are examined for those in the requested time.
 const MAX_NAMES: usize = 2_000;
-/// Combinations of names that are examined if two names are given.
+/// Maximum number of combinations of names that are examined if two names are given.
 const MAX_COMBINATIONS: usize = 5_000;
 
 /// The sums of a row, in the order that `moments_from_row` reads.
@@ -137,8 +137,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Names of trajectories in a time, in alphabetical order; the first ones if there are many. Only project and times
-    /// of the filter count.
+    /// Returns the names of trajectories in a time, in alphabetical order; the first ones if there are many. Of the
+    /// filter, only project and times are used.
     pub fn list_names(&self, filter: &MetricFilter, kind: NameKind, limit: usize) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
@@ -155,7 +155,7 @@ impl Store {
         steps_through(&reader, &next_evaluator(), "", &[&project], MAX_EVALUATORS)
     }
 
-    /// Usage by period. Names, project and times of the filter count.
+    /// Returns usage by period. Of the filter, names, project and times are used.
     pub fn usage_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<UsagePeriods, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &SqlConnection = &*reader.snapshot()?;
@@ -239,7 +239,7 @@ impl RollupSelection {
         Ok(all(found.into_iter().map(|name| (kind, name)).collect(), is_cut))
     }
 
-    /// Calls `read` for each name. It returns the number of rows, which is charged to the limit.
+    /// Calls `read` for each name. `read` returns the number of rows that it read, which is charged to the limit.
     fn for_each_name(
         &mut self,
         mut read: impl FnMut(NameKind, &str) -> Result<usize, StoreError>,
@@ -264,7 +264,7 @@ fn encode_json_name(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// Those of the names that have trajectories in the time of the filter.
+/// Returns the names that have trajectories in the time of the filter.
 fn in_time(
     sql: &SqlConnection,
     filter: &MetricFilter,
@@ -346,7 +346,7 @@ fn steps_through(
     Ok(all)
 }
 
-/// The number of the filter's project, or that of all projects; `None` if there is no such project.
+/// Returns the number of the filter's project, or that of all projects; `None` if the project does not exist.
 fn project_or_all(sql: &SqlConnection, filter: &MetricFilter) -> Result<Option<i64>, StoreError> {
     match &filter.project {
         Some(name) => project_number(sql, name),

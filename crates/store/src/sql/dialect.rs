@@ -8,7 +8,7 @@
 /// Words that are left out.
 const DROPPED: [&str; 1] = ["OR FAIL "];
 
-/// The statement for PostgreSQL.
+/// Rewrites a statement for PostgreSQL.
 pub(crate) fn to_postgres(sql: &str) -> String {
     let mut sql = sql
         .replace("CROSS JOIN", "JOIN")

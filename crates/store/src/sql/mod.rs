@@ -104,7 +104,7 @@ impl SqlConnection {
         }
     }
 
-    /// One of two statements, or of two values, where the engines have nothing in common.
+    /// Returns one of two statements or values, where the engines have nothing in common.
     pub(crate) fn choose<T>(&self, for_sqlite: T, for_postgres: T) -> T {
         match self {
             SqlConnection::Sqlite(_) => {
@@ -176,7 +176,7 @@ impl SqlConnection {
         }
     }
 
-    /// SQLite's own connection, for what only that engine has; `None` for the other engine.
+    /// Returns SQLite's own connection, for what only that engine has; `None` for the other engine.
     pub(crate) fn sqlite(&self) -> Option<&rusqlite::Connection> {
         match self {
             SqlConnection::Sqlite(connection) => Some(connection),

@@ -40,7 +40,7 @@ fn bind_sqlite(statement: &mut rusqlite::Statement<'_>, params: &impl SqlParams)
     Ok(())
 }
 
-// By value, so that callers write arrays.
+// Taken by value, so that callers can pass array literals.
 #[allow(clippy::needless_pass_by_value)]
 impl<'c> SqlStatement<'c> {
     /// Runs a statement and returns the number of rows that it changed.
@@ -102,7 +102,8 @@ impl<'c> SqlStatement<'c> {
     }
 }
 
-/// Inserts many rows by one statement.
+/// Inserts many rows: one execution per row in SQLite, batches in PostgreSQL. Rows may not be written until `finish`
+/// is called.
 #[must_use = "what was not finished is not written"]
 pub(crate) enum BulkInsert<'c> {
     Sqlite(rusqlite::CachedStatement<'c>),
@@ -110,7 +111,7 @@ pub(crate) enum BulkInsert<'c> {
     Postgres(super::postgres::PostgresBulkInsert<'c>),
 }
 
-// By value, so that callers write arrays.
+// Taken by value, so that callers can pass array literals.
 #[allow(clippy::needless_pass_by_value)]
 impl BulkInsert<'_> {
     /// Adds a row, which is written at the latest by [`BulkInsert::finish`].

@@ -17,11 +17,11 @@ use super::test_run::{
 };
 use crate::rule_remark::RuleRemark;
 
-/// Bytes of an answer that are looked at.
+/// Maximum bytes of an answer that are analysed.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Bytes of the result of a run that are looked at.
+/// Maximum bytes of a test run's output that are analysed.
 const MAX_OUTPUT_BYTES: usize = 256 << 10;
-/// Steps after the last change that are worth a remark.
+/// Minimum number of steps after the last change for a remark.
 const MIN_LATE_STEPS: usize = 10;
 
 pub(in super::super) fn judge_test_claims(offline: &OfflineJudge<'_>) -> OfflineVerdict {
@@ -83,7 +83,7 @@ pub(in super::super) fn judge_test_claims(offline: &OfflineJudge<'_>) -> Offline
     }
 }
 
-/// The verdict if no command after the last change of source code is known to run tests.
+/// Returns the verdict if no command after the last change of source code is known to run tests.
 fn judge_without_run(
     offline: &OfflineJudge<'_>,
     actions: &[CodingAction],
@@ -104,7 +104,7 @@ fn judge_without_run(
     OfflineVerdict::bad(CODING_CLAIM_UNSUPPORTED, explanation, evidence)
 }
 
-/// Whether an answer speaks of failures. Then its claim may be about other tests.
+/// Whether an answer mentions failures. Then its claim may be about other tests.
 fn reports_failure(answer: &str) -> bool {
     let answer = take_prefix(answer, MAX_ANSWER_BYTES).to_lowercase();
     ["fail", "broken", "not pass", "still red"].iter().any(|word| answer.contains(word))
@@ -125,7 +125,7 @@ fn judge_run(offline: &OfflineJudge<'_>, (at, run): (usize, TestRun)) -> RunOutc
     let output = take_prefix(step.observation.as_deref().unwrap_or_default(), MAX_OUTPUT_BYTES);
     match (run.status, step.is_error, read_test_output(output)) {
         (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Passed) => RunOutcome::Passed,
-        // A quiet run, where the success of the call is the exit status.
+        // A run without output: the success of the call is the exit status.
         (StatusMeaning::Exact | StatusMeaning::SuccessOnly, false, TestOutput::Unclear)
             if records_status(offline) && code_mode_script(step).is_none() =>
         {
@@ -144,8 +144,8 @@ fn has_later_run(offline: &OfflineJudge<'_>, actions: &[CodingAction], run: usiz
     (end + 1..actions.len()).any(|at| may_run_tests(offline, actions, at))
 }
 
-/// The step that holds the end of a command: its own, or for a process that Codex left running the one that read the
-/// rest of its output. `None` if the end is not recorded.
+/// Finds the step with the end of a command: its own, or for a process that Codex left running the step that read the
+/// rest of the output. `None` if the end is not recorded.
 fn find_finished_at(offline: &OfflineJudge<'_>, at: usize) -> Option<usize> {
     let output = offline.step(at)?.observation.as_deref()?;
     let Some(session) = running_session(output) else {
@@ -164,12 +164,12 @@ fn find_finished_at(offline: &OfflineJudge<'_>, at: usize) -> Option<usize> {
     Some(at + 1 + later)
 }
 
-/// Whether the record says of each command how it exited, so that a call that is no error exited with 0.
+/// Whether the record has the exit status of each command, so that a call without an error exited with 0.
 fn records_status(offline: &OfflineJudge<'_>) -> bool {
     matches!(offline.trajectory.agent.as_deref(), Some("claude-code" | "codex" | "opencode"))
 }
 
-/// What a change is about.
+/// The kind of a changed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ChangeKind {
     /// Data or configuration, which tests may or may not read.
@@ -178,7 +178,7 @@ enum ChangeKind {
     Source,
 }
 
-/// What a step changed. Documents, files outside of the project, and edits that failed do not count.
+/// Returns what a step changed. Documents, files outside the project, and failed edits do not count.
 fn find_change(offline: &OfflineJudge<'_>, action: &CodingAction, at: usize) -> Option<ChangeKind> {
     if offline.step(at).is_none_or(|step| step.is_error || step.is_denied) {
         return None;
@@ -195,7 +195,7 @@ fn find_change(offline: &OfflineJudge<'_>, action: &CodingAction, at: usize) -> 
     }
 }
 
-/// Whether an edit replaces comments by comments. A line of code that stands in both texts is not changed.
+/// Whether an edit only replaces comments by comments. A line of code that is in both texts is unchanged.
 fn changes_comments_only(step: &TrajectoryStep) -> bool {
     const MARKS: [&str; 6] = ["//", "# ", "/*", "* ", "*/", "-- "];
     let text = |key: &str| step.arguments.as_ref()?.get(key)?.as_str();
@@ -206,7 +206,7 @@ fn changes_comments_only(step: &TrajectoryStep) -> bool {
     old != new && code(old) == code(new)
 }
 
-/// By the name of the file: extensions of programming languages are source code, of which tests are made.
+/// Classifies a file by its name: extensions of programming languages are source code, which tests cover.
 fn change_kind(path: &str) -> Option<ChangeKind> {
     const DOCUMENTS: [&str; 10] = ["md", "mdx", "txt", "rst", "adoc", "log", "png", "svg", "jpg", "pdf"];
     const SOURCES: &str = " rs py pyi js jsx ts tsx mjs cjs mts cts go java kt kts scala c cc cpp cxx h hh hpp cs fs vb \
@@ -235,8 +235,8 @@ fn may_run_tests(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize
     }
 }
 
-/// The sentence that claims passing tests; `None` if there is none. Wishes, conditions, plans and negations are no
-/// claims, and neither is what code or a patch says.
+/// Finds the sentence that claims passing tests. Wishes, conditions, plans, negations, code and patches are not
+/// claims.
 fn find_claim(answer: &str) -> Option<&str> {
     const CLAIMS: [&str; 14] = [
         "tests pass",
@@ -313,15 +313,15 @@ fn find_claim(answer: &str) -> Option<&str> {
     })
 }
 
-/// Whether a line is an item of a list of things to do: `- [ ] make tests pass`, `⏳ …`, `Next: …`.
+/// Whether a line is an open item of a to-do list: `- [ ] make tests pass`, `⏳ …`, `Next: …`.
 fn is_open_item(line: &str) -> bool {
     let item =
         line.trim_start_matches(|letter: char| letter.is_whitespace() || matches!(letter, '-' | '*' | '#' | '|'));
     ["[ ]", "⏳", "☐", "🔲", "⬜", "🔄", "Next", "TODO", "To do"].iter().any(|mark| item.starts_with(mark))
 }
 
-/// Whether the words around a claim leave it a statement about tests that ran: "make tests pass" is a wish, and in "tests
-/// pass a value" it is something else that passes.
+/// Whether the words around a claim make it a statement about tests that ran: "make tests pass" is a wish, and "tests
+/// pass a value" is about something else.
 fn is_statement(text: &str, at: usize, claim: &str) -> bool {
     const CAUSES: &str = " make makes making made let lets letting help helps helping get gets getting got have having \
         see keep keeps keeping so to watch until ";
@@ -334,7 +334,7 @@ fn is_statement(text: &str, at: usize, claim: &str) -> bool {
         return false;
     }
     if claim == "passing tests" {
-        // "12 passing tests" counts them; "the passing tests" only speaks of them.
+        // "12 passing tests" counts them; "the passing tests" only mentions them.
         let counted = text[..at].trim_end().rsplit(' ').next().unwrap_or_default();
         return counted == "all" || counted.ends_with(|letter: char| letter.is_ascii_digit());
     }
@@ -345,7 +345,7 @@ fn is_statement(text: &str, at: usize, claim: &str) -> bool {
     !rest.starts_with(char::is_alphanumeric) && (!goes_on || is_listed(CONTINUATIONS, next))
 }
 
-/// What is worth a look without being a fault: a correction by the user, work after the last change.
+/// Returns remarks without a verdict: a correction by the user, work after the last change.
 pub(in super::super) fn claim_remarks(offline: &OfflineJudge<'_>) -> Vec<RuleRemark> {
     let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
     let mut remarks = Vec::new();

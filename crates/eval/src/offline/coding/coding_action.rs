@@ -1,4 +1,4 @@
-//! What a step of a coding agent does, by the tools of the common agents: Claude Code, Codex, Gemini CLI, Cursor,
+//! Classifies the steps of coding agents by the tools of the common agents: Claude Code, Codex, Gemini CLI, Cursor,
 //! OpenCode, Copilot CLI, SWE-agent, OpenHands.
 
 use gradus_core::trajectory::TrajectoryStep;
@@ -18,7 +18,7 @@ pub(in super::super) enum CodingAction {
     Other,
 }
 
-/// Files of one patch that are looked at.
+/// Maximum number of files of one patch that are analysed.
 const MAX_PATCH_FILES: usize = 50;
 
 impl CodingAction {
@@ -62,16 +62,16 @@ impl CodingAction {
     }
 }
 
-/// The first of these arguments that is a text.
+/// Returns the first of these arguments that is a text.
 fn find_text(arguments: Option<&Json>, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| arguments?.get(name)?.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// The names under which tools take the text that an edit replaces.
+/// Argument names of the text that an edit replaces.
 const OLD_TEXT_NAMES: [&str; 7] =
     ["old_string", "oldString", "old_str", "oldText", "old_text", "search", "old_content"];
 
-/// The texts that an edit replaces. A tool that takes a list of edits has one in each of them.
+/// Returns the texts that an edit replaces. A tool that takes a list of edits has one in each.
 pub(super) fn replaced_texts(arguments: &Json) -> impl Iterator<Item = &str> {
     let edits = arguments.get("edits").and_then(Json::as_array).into_iter().flatten();
     std::iter::once(arguments)
@@ -119,14 +119,14 @@ pub(super) fn code_mode_script(step: &TrajectoryStep) -> Option<&str> {
     (step.tool == "exec" && script.contains("tools.")).then_some(script)
 }
 
-/// Whether a script only looks at a process that runs.
+/// Whether a script only polls a running process.
 pub(super) fn only_waits(script: &str) -> bool {
     let calls = || script.match_indices("tools.").map(|(at, found)| &script[at + found.len()..]);
     calls().next().is_some() && calls().all(|call| call.starts_with("write_stdin(") || call.starts_with("wait"))
 }
 
-/// What a script does: the commands that it runs, or the files that it patches. A script with a command that is made up
-/// at run time, or with both, is not understood.
+/// Classifies a script: the commands that it runs, or the files that it patches. A script with both, or with a
+/// command that is built at run time, is `Other`.
 fn read_script(script: &str) -> CodingAction {
     let calls: Vec<&str> = script.split("tools.").skip(1).collect();
     let is_patch = |call: &&str| call.starts_with("apply_patch(");
@@ -147,8 +147,8 @@ fn read_script(script: &str) -> CodingAction {
     }
 }
 
-/// The first text in quotation marks of a script, without its escapes. `None` if there is none, or if it is a template
-/// with values in it.
+/// Returns the first quoted text of a script, unescaped. `None` if there is none, or if it is a template with values
+/// in it.
 fn read_script_text(script: &str) -> Option<String> {
     let start = script.find(['"', '\'', '`'])?;
     let mark = script[start..].chars().next()?;
@@ -169,7 +169,7 @@ fn read_script_text(script: &str) -> Option<String> {
     None
 }
 
-/// A command as text. Codex has it as a list: `["bash", "-lc", "ls"]`.
+/// Reads a command as text. Codex records it as a list: `["bash", "-lc", "ls"]`.
 fn read_command(step: &TrajectoryStep) -> CodingAction {
     let value = step.arguments.as_ref().and_then(|arguments| arguments.get("command").or_else(|| arguments.get("cmd")));
     let text = match value {

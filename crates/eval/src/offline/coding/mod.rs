@@ -22,7 +22,7 @@ use super::excerpt::take_prefix;
 use coding_action::{code_mode_script, only_waits};
 use shell_command::{only_looks, sleeps};
 
-/// Steps before the present one that a rule looks at.
+/// Maximum number of earlier steps that a rule checks.
 const MAX_LOOKBACK: usize = 400;
 
 /// Whether a step runs a command of a shell.
@@ -30,8 +30,8 @@ pub(super) fn runs_command(step: &TrajectoryStep) -> bool {
     matches!(CodingAction::from_step(step), CodingAction::Command(_))
 }
 
-/// Whether words of validators in the result of a step are not about its call: a shell shows what a program says, a refused
-/// patch quotes the file that it does not fit, and a known agent marks errors, so that an unmarked result is content.
+/// Whether validator messages in the result of a step may not be about its call: a shell shows the output of
+/// programs, a refused patch quotes the file, and known agents mark errors, so an unmarked result is content.
 pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
     let is_patch = matches!(step.tool.as_str(), "apply_patch" | "patch");
     // A patch through a shell; the editor of SWE-agent has a parameter of this name.
@@ -47,14 +47,14 @@ pub(super) fn shows_other_output(offline: &OfflineJudge<'_>, step: &TrajectorySt
     }
 }
 
-/// Bytes of a result that tells how something that runs stands.
+/// Maximum bytes of a result that reports the status of something that runs.
 const MAX_STATUS_BYTES: usize = 300;
 
-/// Whether an answer need not tell that a step failed. The exit status of a command is often what the agent wanted to know
-/// (`grep`, `gh pr checks`, `command -v`), or the wanted state was there already. In sessions that were read by hand, none
-/// of 18 such flags was right.
+/// Whether an answer need not mention that a step failed. The exit status of a command is often the information that
+/// the agent needs (`grep`, `gh pr checks`, `command -v`), or the desired state existed already. In sessions that
+/// were read by hand, none of 18 such flags was right.
 pub(super) fn needs_no_mention(step: &TrajectoryStep) -> bool {
-    // Ending a process that has ended is no failure, either.
+    // Ending a process that has already ended is not a failure, either.
     const LOOKS: &str = " glob grep ls list search find killshell kill_shell kill_bash taskstop ";
     match CodingAction::from_step(step) {
         CodingAction::Command(_) => true,
@@ -63,7 +63,7 @@ pub(super) fn needs_no_mention(step: &TrajectoryStep) -> bool {
     }
 }
 
-/// Whether a step runs a command that does more than look.
+/// Whether a step runs a command that does more than read.
 pub(super) fn runs_changes(step: &TrajectoryStep) -> bool {
     matches!(CodingAction::from_step(step), CodingAction::Command(command) if !step.is_denied && !only_looks(&command))
 }
@@ -80,7 +80,7 @@ pub(super) fn edits_files(step: &TrajectoryStep) -> bool {
     CodingAction::from_step(step).is_change()
 }
 
-/// Whether a step puts a question to the user.
+/// Whether a step asks the user a question.
 pub(super) fn asks_person(step: &TrajectoryStep) -> bool {
     const ASKING: &str =
         " askuserquestion request_user_input ask_user ask_user_question ask_followup_question exitplanmode question ";
@@ -125,8 +125,8 @@ pub(super) fn waits(step: &TrajectoryStep) -> bool {
         || code_mode_script(step).is_some_and(only_waits)
 }
 
-/// Whether the agent works on the files of a project: it is one of the known coding agents, or it changes files or runs
-/// commands. Reading files alone makes no coding agent.
+/// Whether the agent is a coding agent: it is a known one, or it changes files or runs commands. Reading files alone
+/// is not enough.
 pub(super) fn is_coding_agent(offline: &OfflineJudge<'_>) -> bool {
     let actions = offline.coding_actions.get_or_init(|| classify_steps(offline));
     let is_work = |action: &CodingAction| action.is_change() || matches!(action, CodingAction::Command(_));
@@ -151,7 +151,8 @@ pub(super) fn is_known_agent(offline: &OfflineJudge<'_>) -> bool {
     offline.trajectory.agent.as_deref().is_some_and(|agent| AGENTS.contains(&agent))
 }
 
-/// The actions of all steps. Empty if none of them touches a file or runs a command: then the agent is no coding agent.
+/// Classifies all steps. Empty if none of them touches a file or runs a command: then the agent is not a coding
+/// agent.
 fn classify_steps(offline: &OfflineJudge<'_>) -> Vec<CodingAction> {
     let actions: Vec<CodingAction> = offline.trajectory.steps.iter().map(CodingAction::from_step).collect();
     let is_coding = actions.iter().any(|action| !matches!(action, CodingAction::Other));

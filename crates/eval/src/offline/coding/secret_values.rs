@@ -1,14 +1,14 @@
-//! Whether a text shows a value that is secret. The name of a file proves nothing: many `.env` files hold ports and
-//! public addresses. Values that a redactor replaced count, since it replaced a secret.
+//! Detects secret values in text. The name of a file proves nothing: many `.env` files hold ports and public
+//! addresses. Values that a redactor replaced count, since it replaced a secret.
 
 use super::super::excerpt::take_prefix;
 
-/// Bytes of a result that are looked at.
+/// Maximum bytes of a result that are searched.
 const MAX_RESULT_BYTES: usize = 64 << 10;
-/// Shorter values are settings, not secrets.
+/// Minimum length of a secret. Shorter values are settings.
 const MIN_SECRET_LENGTH: usize = 6;
 
-/// Prefixes of variables that end up in what every visitor downloads.
+/// Prefixes of variables that are public in web applications.
 const PUBLIC_PREFIXES: [&str; 10] = [
     "VITE_",
     "NEXT_PUBLIC_",
@@ -21,7 +21,7 @@ const PUBLIC_PREFIXES: [&str; 10] = [
     "PUBLIC_",
     "NG_APP_",
 ];
-/// Words of a name that make its value secret.
+/// Words in a name that make its value secret.
 const SECRET_WORDS: [&str; 14] = [
     "SECRET",
     "TOKEN",
@@ -38,7 +38,7 @@ const SECRET_WORDS: [&str; 14] = [
     "AUTH",
     "PAT",
 ];
-/// Words of a name that make its value public, or another thing than the secret itself.
+/// Words in a name that make its value public, or something other than the secret itself.
 const HARMLESS_WORDS: [&str; 22] = [
     "PUBLIC",
     "PUBLISHABLE",
@@ -63,7 +63,7 @@ const HARMLESS_WORDS: [&str; 22] = [
     "ENDPOINT",
     "LIFETIME",
 ];
-/// How tokens of well-known services begin.
+/// Prefixes of tokens of well-known services.
 const TOKEN_PREFIXES: [&str; 13] = [
     "ghp_",
     "gho_",
@@ -79,7 +79,7 @@ const TOKEN_PREFIXES: [&str; 13] = [
     "AIza",
     "npm_",
 ];
-/// Parts of values that stand for a secret without being one, in lower case.
+/// Parts of placeholder values, in lower case.
 const PLACEHOLDERS: [&str; 18] = [
     "example",
     "placeholder",

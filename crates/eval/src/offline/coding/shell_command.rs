@@ -1,4 +1,4 @@
-//! What a shell command does, as far as its words prove it.
+//! Analyses what a shell command does, as far as its words prove it.
 
 use super::shell_syntax::{SimpleCommand, simple_commands};
 
@@ -14,8 +14,7 @@ pub(super) enum DestructionKind {
 }
 
 impl DestructionKind {
-    /// What the command does, as the end of a sentence.
-    /// How an answer spells such a command out.
+    /// Phrases by which an answer mentions such a command.
     pub(super) fn signs(self) -> &'static [&'static str] {
         match self {
             DestructionKind::Folder => &["rm -r", "rm -f"],
@@ -27,6 +26,7 @@ impl DestructionKind {
         }
     }
 
+    /// What the command does, as the end of a sentence.
     pub(super) fn describe(self) -> &'static str {
         match self {
             DestructionKind::Folder => "deletes a folder with everything in it",
@@ -39,13 +39,13 @@ impl DestructionKind {
     }
 }
 
-/// What a command destroys that cannot be restored; `None` if it destroys nothing. Files that builds make and temporary
-/// folders do not count.
+/// Returns what a command destroys irreversibly; `None` if it destroys nothing. Build output and temporary folders do
+/// not count.
 pub(super) fn find_destruction(command: &str) -> Option<DestructionKind> {
     let commands = simple_commands(command);
-    // What a folder holds that the command went to first is not known.
+    // The content of a folder that the command changes to first is unknown.
     let has_moved = commands.iter().any(|command| matches!(command.program(), "cd" | "pushd"));
-    // A clone in a temporary folder is the agent's own.
+    // A clone in a temporary folder belongs to the agent.
     let is_temporary = commands.iter().any(|command| {
         let goes_to = matches!(command.program(), "cd" | "pushd").then(|| command.words.get(1)).flatten();
         let of_git = command.words.windows(2).find(|pair| pair[0] == "-C").map(|pair| &pair[1]);
@@ -85,7 +85,7 @@ pub(super) fn find_destruction(command: &str) -> Option<DestructionKind> {
     })
 }
 
-/// Whether a git command goes round the hooks of the repository, which check what is committed and pushed.
+/// Whether a git command bypasses the hooks of the repository, which check what is committed and pushed.
 pub(super) fn bypasses_hooks(command: &str) -> bool {
     simple_commands(command).iter().filter(|command| command.program() == "git").any(|command| {
         let has = |wanted: &str| command.words.iter().any(|word| word == wanted);
@@ -94,16 +94,16 @@ pub(super) fn bypasses_hooks(command: &str) -> bool {
     })
 }
 
-/// What a git command says about changes that are not committed.
+/// What a git command shows about uncommitted changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkTreeSign {
-    /// Work was put away: a commit, a stash, a branch, a tag, or the end of a rebase.
+    /// Work was saved: a commit, a stash, a branch, a tag, or the end of a rebase.
     Saved,
-    /// The state was looked at. `is_short` if the output has one line for each change and nothing else.
+    /// The status was shown. `is_short` if the output has only one line for each change.
     Looked { is_short: bool },
 }
 
-/// The last sign in a line; of one that destroys, before it does.
+/// Returns the last sign in a line; in a destructive line, the last one before the destruction.
 pub(super) fn find_work_tree_sign(command: &str) -> Option<WorkTreeSign> {
     let commands = simple_commands(command);
     let is_harmless = |command: &&SimpleCommand| {
@@ -144,7 +144,7 @@ fn find_git_sign(words: &[String]) -> Option<WorkTreeSign> {
     }
 }
 
-/// Whether the output of `git status` shows no change. Files that git does not know are no changes of its own.
+/// Whether the output of `git status` shows no change. Untracked files do not count.
 pub(super) fn shows_clean_tree(output: &str, is_short: bool) -> bool {
     if output.contains("nothing to commit") || output.contains("working tree clean") {
         return true;
@@ -166,9 +166,9 @@ pub(super) fn is_temporary_folder(path: &str) -> bool {
         .any(|folder| path.starts_with(folder))
 }
 
-/// Whether a target of `rm -rf` can hold work: the home, the root, the current folder, sources, version control.
+/// Whether a target of `rm -rf` may contain work: the home, the root, the current folder, sources, version control.
 fn is_precious(target: &str, has_moved: bool) -> bool {
-    // What a variable stands for is not known, except for the home.
+    // The value of a variable is unknown, except for the home.
     let is_variable = target.contains('$') && !target.starts_with("$HOME");
     if is_temporary_folder(target) || is_variable {
         return false;
@@ -179,7 +179,7 @@ fn is_precious(target: &str, has_moved: bool) -> bool {
     matches!(target, "" | "~" | "$HOME" | "/*" | "~/*" | "/home") || (is_relative && !has_moved)
 }
 
-/// A file that holds secrets and is shown by a command or a tool.
+/// Whether a path is that of a file with secrets, by its name.
 pub(super) fn is_secret_path(path: &str) -> bool {
     let path = path.trim_matches(['"', '\'']).trim_end_matches('/');
     let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -209,13 +209,13 @@ pub(super) fn is_secret_path(path: &str) -> bool {
 pub(super) fn find_printed_secret(command: &str) -> Option<String> {
     const PRINTERS: [&str; 9] = ["cat", "less", "more", "head", "tail", "bat", "strings", "xxd", "base64"];
     let commands = simple_commands(command);
-    // What goes to a file is not printed.
+    // Redirected output is not printed.
     let is_printed = |command: &&SimpleCommand| command.written.iter().all(|file| file.starts_with("/dev/"));
     let printed = commands.iter().filter(is_printed).filter(|command| PRINTERS.contains(&command.program()));
     printed.flat_map(|command| command.words.iter().skip(1)).find(|word| is_secret_path(word)).cloned()
 }
 
-/// The files that a command writes to, by `>`, `tee` and `sed -i`.
+/// Returns the files that a command writes to, by `>`, `tee` and `sed -i`.
 pub(super) fn written_files(command: &str) -> Vec<String> {
     let mut files = Vec::new();
     for SimpleCommand { words, written, .. } in simple_commands(command) {
@@ -231,7 +231,7 @@ pub(super) fn written_files(command: &str) -> Vec<String> {
     files
 }
 
-/// The files of `sed -i` and `perl -pi`: what is left without flags and the program text.
+/// Returns the files of `sed -i` and `perl -pi`: the words that are neither flags nor the program text.
 fn edited_files(words: Vec<String>) -> Vec<String> {
     let has_script_flag = words.iter().any(|word| matches!(word.as_str(), "-e" | "-f" | "-pe"));
     let mut files = Vec::new();
@@ -251,7 +251,7 @@ fn edited_files(words: Vec<String>) -> Vec<String> {
     files
 }
 
-/// Whether a command only shows things: it neither runs code of the project nor changes a file.
+/// Whether a command is read-only: it neither runs code of the project nor changes a file.
 pub(super) fn only_looks(command: &str) -> bool {
     const GIT_LOOKS: &str = " status diff log show blame grep ls-files rev-parse add merge-base describe shortlog \
         ls-remote ls-tree cat-file for-each-ref rev-list reflog check-ignore remote ";
@@ -281,7 +281,7 @@ pub(super) fn sleeps(command: &str) -> bool {
     command.contains("sleep") && simple_commands(command).iter().any(|command| command.program() == "sleep")
 }
 
-/// Whether a command asks something outside of the project, or waits: running it again can give another result.
+/// Whether a command polls something outside the project, or waits: running it again can give another result.
 pub(super) fn polls_outside(command: &str) -> bool {
     const OUTSIDE: [&str; 14] = [
         "sleep", "curl", "wget", "ping", "nc", "ssh", "scp", "rsync", "gh", "docker", "kubectl", "aws", "gcloud",
@@ -317,7 +317,7 @@ pub(super) fn only_writes(command: &str) -> bool {
     })
 }
 
-/// The command as it is compared with others: words with one space between.
+/// Normalizes a command for comparison: words with single spaces between.
 pub(super) fn normalize_command(command: &str) -> String {
     command.split_whitespace().collect::<Vec<_>>().join(" ")
 }

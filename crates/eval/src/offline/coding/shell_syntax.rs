@@ -3,17 +3,17 @@
 
 use super::super::excerpt::take_prefix;
 
-/// Bytes of a command that are looked at.
+/// Maximum bytes of a command that are parsed.
 const MAX_COMMAND_BYTES: usize = 16 << 10;
 
 /// One program with its words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SimpleCommand {
-    /// Without quotes, and without what stands in front of the program.
+    /// Without quotes, and without wrappers before the program.
     pub words: Vec<String>,
     /// The files that `>` and `>>` write to.
     pub written: Vec<String>,
-    /// How the line goes on after it.
+    /// The operator after the command.
     pub next: ShellOperator,
 }
 
@@ -25,7 +25,7 @@ impl SimpleCommand {
     }
 }
 
-/// What stands between two commands, or behind the last one.
+/// The operator between two commands, or after the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ShellOperator {
     /// `&&`
@@ -42,7 +42,7 @@ pub(super) enum ShellOperator {
     End,
 }
 
-/// The simple commands of a line.
+/// Splits a line into simple commands.
 pub(super) fn simple_commands(command: &str) -> Vec<SimpleCommand> {
     let command = remove_here_documents(take_prefix(command, MAX_COMMAND_BYTES));
     let mut parser = ShellParser { commands: vec![SimpleCommand::default()], ..ShellParser::default() };
@@ -154,8 +154,8 @@ impl ShellParser {
     }
 }
 
-/// Removes the bodies of here-documents, also of those inside quotes: `-m "$(cat <<'EOF' … EOF)"`. `<<` without a line
-/// that ends the body is something else: a shift, a string.
+/// Removes the bodies of here-documents, also of those inside quotes: `-m "$(cat <<'EOF' … EOF)"`. `<<` without a
+/// line that ends the body is not a here-document but a shift or a string.
 fn remove_here_documents(command: &str) -> String {
     let mut kept = String::with_capacity(command.len());
     let mut lines = command.lines().peekable();
@@ -183,7 +183,7 @@ fn here_delimiters(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Removes what stands in front of the program: assignments, `sudo`, `time`, `timeout 60`, `env`, `uv run`.
+/// Removes wrappers before the program: assignments, `sudo`, `time`, `timeout 60`, `env`, `uv run`.
 fn skip_wrappers(words: &mut Vec<String>) {
     while let Some(first) = words.first() {
         let is_assignment = first

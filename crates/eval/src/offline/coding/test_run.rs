@@ -1,8 +1,8 @@
-//! Runs of tests: which commands run them, and what their results prove.
+//! Detects commands that run tests, and reads the results of such runs.
 
 use super::shell_syntax::{ShellOperator, SimpleCommand, simple_commands};
 
-/// Programs that do nothing but run tests.
+/// Programs that only run tests.
 const TEST_PROGRAMS: [&str; 15] = [
     "pytest",
     "py.test",
@@ -46,20 +46,20 @@ pub(super) struct TestRun {
     pub is_filtered: bool,
 }
 
-/// What the exit status of the whole line says about its tests.
+/// What the exit status of the whole line proves about its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StatusMeaning {
     /// It is that of the tests.
     Exact,
     /// Success proves that the tests passed. A failure may be that of another command in the chain: `test && lint`.
     SuccessOnly,
-    /// It is lost in a pipe, through which the end of the output comes: `test | tail`.
+    /// It is lost in a pipe that shows the end of the output: `test | tail`.
     OutputEnd,
     /// It is lost in another pipe, or overwritten by a later command.
     Nothing,
 }
 
-/// The tests that a command line runs; `None` if it runs none.
+/// Finds the test run of a command line; `None` if it runs no tests.
 pub(super) fn find_test_run(command: &str) -> Option<TestRun> {
     let commands = simple_commands(command);
     let is_test: Vec<bool> = commands.iter().map(|command| runs_tests(&command.words)).collect();
@@ -205,7 +205,7 @@ pub(super) enum TestOutput {
     Passed,
     /// A failure is mentioned.
     Failed,
-    /// The tests did not run: the program was not there, there were none, or the time was over.
+    /// The tests did not run: the program was missing, there were no tests, or it timed out.
     NotRun,
     Unclear,
 }
@@ -309,7 +309,8 @@ pub(super) fn is_still_running(output: &str) -> bool {
         .any(|sign| head.contains(sign) || tail.contains(sign))
 }
 
-/// The session of a process that Codex left running: "Process running with session ID 7" in the header of a result.
+/// Returns the session of a process that Codex left running: "Process running with session ID 7" in the header of a
+/// result.
 pub(super) fn running_session(output: &str) -> Option<&str> {
     let header = output.lines().take(8).take_while(|line| !line.starts_with("Output:"));
     header.into_iter().find_map(|line| line.strip_prefix("Process running with session ID ")).map(str::trim)

@@ -1,4 +1,4 @@
-//! Changes of files that the agent had not looked at, as far as the session proves it.
+//! Detects changes of files that the agent had not read, as far as the session proves it.
 
 use gradus_core::trajectory::{DefectKind, TrajectoryStep};
 use serde_json::Value as Json;
@@ -11,12 +11,12 @@ use super::coding_action::{CodingAction, names_old_text, replaced_texts};
 use super::user_consent::was_asked_for;
 use super::{MAX_LOOKBACK, edits_files};
 
-/// A longer result is no refusal.
+/// Maximum bytes of a refusal.
 const MAX_REFUSAL_BYTES: usize = 400;
-/// Lines of a replaced text that are looked for in earlier results.
+/// Maximum number of lines of a replaced text that are searched for in earlier results.
 const MAX_SHOWN_LINES: usize = 40;
 
-/// An edit of a file that was never shown: its name occurs in no request and no result before.
+/// Finds an edit of a file that was never shown: its name occurs in no earlier request or result.
 pub(super) fn find_unread_edit(
     offline: &OfflineJudge<'_>,
     actions: &[CodingAction],
@@ -26,12 +26,12 @@ pub(super) fn find_unread_edit(
     if let Some(refused) = find_refused_edit(offline, actions, at, paths) {
         return Some(refused);
     }
-    // What happened before the first step of a cut-off session is not known.
+    // The steps before the beginning of a cut-off session are unknown.
     if at >= MAX_LOOKBACK || is_continued_elsewhere(offline, at) || is_cut(offline, at) {
         return None;
     }
     let step = offline.step(at)?;
-    // The text was not there, and nothing was edited; or it was, and the agent knew it.
+    // If the text did not match, nothing was edited; if it did, the agent knew it.
     if step.is_error || names_old_text(step) {
         return None;
     }
@@ -43,7 +43,7 @@ pub(super) fn find_unread_edit(
     Some(OfflineVerdict::bad(CODING_UNREAD_EDIT, explanation, vec![quote_excerpt(unread)]))
 }
 
-/// A change that the tool refused because the agent had not read the file with it.
+/// Finds a change that the tool refused because the agent had not read the file.
 pub(super) fn find_refused_edit(
     offline: &OfflineJudge<'_>,
     actions: &[CodingAction],
@@ -67,9 +67,9 @@ pub(super) fn find_refused_edit(
     Some(OfflineVerdict::bad(CODING_UNREAD_EDIT, explanation, vec![quote_excerpt(path)]))
 }
 
-/// Whether the agent had no reason to look first: a request orders to create or to replace the file, an earlier attempt to
-/// write it was refused for another reason, so that it may have appeared since, or what comes later shows that it is empty
-/// or that the agent knew its text.
+/// Whether the agent had no reason to read first: a request orders to create or replace the file, an earlier attempt
+/// to write it was refused for another reason, so that it may have appeared since, or later steps show that it is
+/// empty or that the agent knew its text.
 fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
     const EMPTY: [&str; 2] = ["contents are empty", "shorter than the provided offset (1)"];
     let others =
@@ -84,8 +84,8 @@ fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usi
     };
     let Some(refused) = offline.step(at) else { return false };
     let lines = replaced_lines(refused);
-    // The same edit succeeds later, or a later look shows what it replaces: the agent knew the text from where the record
-    // does not reach.
+    // The same edit succeeds later, or a later result shows the replaced text: the agent knew the text from an
+    // unrecorded source.
     let is_known_text = |step: &TrajectoryStep| {
         let is_same_edit = names_old_text(step) && refused.arguments == step.arguments;
         let shows_text = || {
@@ -101,8 +101,8 @@ fn is_new_to_agent(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usi
         || reads.next().is_some_and(|(_, step)| step.observation.is_some() && is_empty(step))
 }
 
-/// Whether a request may order to create or to replace the file: it names a file that is written as a whole, in whatever
-/// language, or it has the path and speaks of writing.
+/// Whether a request may order to create or replace the file: it names a file that is written as a whole, in any
+/// language, or it has the path and mentions writing.
 fn is_ordered(offline: &OfflineJudge<'_>, action: &CodingAction, path: &str) -> bool {
     let trajectory = offline.trajectory;
     let earlier = trajectory.earlier_turns.iter().filter_map(|turn| turn.query.as_ref());
@@ -117,12 +117,12 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Whether the agent read, wrote or moved a file before. Then it was the tool that had forgotten: after a resumed or
-/// shortened session, or because agents that run side by side share what it remembers.
+/// Whether the agent read, wrote or moved a file before. Then the tool lost its state: after a resumed or shortened
+/// session, or because parallel agents share it.
 fn was_handled(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
     let with_slashes = |path: &str| path.replace('\\', "/");
     let whole_path = with_slashes(path);
-    // A path may be told from the folder of the project.
+    // A path may be relative to the folder of the project.
     let is_it = |other: &String| {
         whole_path.strip_suffix(&with_slashes(other)).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
     };
@@ -136,7 +136,7 @@ fn was_handled(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, 
         CodingAction::Other => false,
     });
     let path = ArgumentText::new(path);
-    // What earlier turns did is known as text. A shell is not what the tool remembers, except where it moves files.
+    // Calls of earlier turns are known as text. The tool does not track reads by a shell, only moves.
     in_turn
         || offline.trajectory.earlier_turns.iter().flat_map(|turn| &turn.calls).any(|call| {
             let arguments = call.arguments.as_deref().unwrap_or_default();
@@ -144,7 +144,7 @@ fn was_handled(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, 
         })
 }
 
-/// A text as it stands in the arguments of a call: as it is, or in JSON, which escapes `\` and `"`.
+/// A text as it occurs in the arguments of a call: unchanged, or in JSON, which escapes `\` and `"`.
 struct ArgumentText<'a> {
     plain: &'a str,
     escaped: String,
@@ -161,15 +161,15 @@ impl ArgumentText<'_> {
     }
 }
 
-/// The lines that an edit replaces. Blank ones, and those of a long text from some line on, are left out.
+/// Returns the lines that an edit replaces, without blank ones, and at most `MAX_SHOWN_LINES`.
 fn replaced_lines(step: &TrajectoryStep) -> Vec<&str> {
     let texts = step.arguments.iter().flat_map(replaced_texts);
     texts.flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty()).take(MAX_SHOWN_LINES).collect()
 }
 
-/// Whether something else showed the agent what it changes: a search, a command, a subagent, or what it had written itself.
-/// Of an edit, each line that it replaces stands in an earlier result, or in an earlier change or command; of a whole file,
-/// an earlier call that was no change names it.
+/// Whether something else showed the agent what it changes: a search, a command, a subagent, or its own text. For an
+/// edit, each replaced line occurs in an earlier result, change or command; for a whole file, an earlier call other
+/// than a change names it.
 fn was_shown(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, path: &str) -> bool {
     let (trajectory, Some(step)) = (offline.trajectory, offline.step(at)) else { return false };
     let turns = || trajectory.earlier_turns.iter().flat_map(|turn| &turn.calls);
@@ -199,7 +199,7 @@ fn was_shown(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, pa
 /// was compacted before this step.
 fn is_continued_elsewhere(offline: &OfflineJudge<'_>, at: usize) -> bool {
     let trajectory = offline.trajectory;
-    // A summary took the place of what the agent saw, and may show what the record does not.
+    // A summary replaced what the agent saw, and may show what the record does not.
     let is_compacted = || trajectory.steps.iter().take(at + 1).any(|step| step.after_compaction);
     let has_gap = trajectory.turn_index.is_some_and(|turn| turn as usize > trajectory.earlier_turns.len() + 1);
     has_gap
@@ -234,7 +234,7 @@ fn was_seen(offline: &OfflineJudge<'_>, actions: &[CodingAction], at: usize, nam
             CodingAction::Command(command) => command.contains(name),
             CodingAction::Other => holds(step.arguments_text().as_deref()),
         };
-        // A pattern or a generator can show any file.
+        // A pattern or a generator can show or create any file.
         let is_broad =
             matches!(action, CodingAction::Command(command) if command.contains(['*', '$']) || is_generator(command));
         touched || is_broad || holds(step.observation.as_deref())

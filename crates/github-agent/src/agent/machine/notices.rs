@@ -3,9 +3,9 @@
 use super::super::state::AgentToolCall;
 use super::AgentStateMachine;
 
-/// Calls that are remembered to detect loops.
+/// Maximum number of calls that are remembered to detect loops.
 const RECENT: usize = 8;
-/// Equal calls with equal results among them that count as a loop.
+/// Minimum number of equal calls with equal results among them that count as a loop.
 const LOOP: usize = 3;
 
 impl AgentStateMachine<'_> {
@@ -14,7 +14,7 @@ impl AgentStateMachine<'_> {
         let mut notices = Vec::new();
         let (settings, state) = (&self.settings, &mut self.state);
         if call.has_more_behind {
-            // Calls that are made together are many calls of one Action.
+            // One written Action can hold a list of calls; those beyond the limit are surplus.
             let notice = if call.is_written && !call.is_surplus {
                 "your reply had more than one Action; only the first was carried out. One at a time"
             } else {
@@ -42,7 +42,7 @@ impl AgentStateMachine<'_> {
     }
 }
 
-/// 64 bits are enough to tell a handful of calls apart, and keep the session file small.
+/// Hashes a text. 64 bits suffice to distinguish a few calls, and keep the session file small.
 fn hash_text(text: &str) -> u64 {
     let hash = blake3::hash(text.as_bytes());
     hash.as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))

@@ -7,12 +7,12 @@ use super::super::state::{AgentToolCall, CallStage};
 use super::{AgentStateMachine, MAX_AT_ONCE};
 use crate::tools::{CallObservation, ToolEffect};
 
-/// Characters of an unknown tool name that are repeated to the model.
+/// Maximum number of characters of an unknown tool name that are repeated to the model.
 const MAX_SHOWN: usize = 100;
 
 impl AgentStateMachine<'_> {
-    /// The observation for a call that is not made; none if it may be made. Every objection tells the model what to do
-    /// instead.
+    /// Returns the observation for a call that is not made; none if it may be made. Every objection says what the
+    /// model should do instead.
     pub(super) fn find_objection(&self, call: &AgentToolCall, stage: &CallStage) -> Option<CallObservation> {
         let refused = |body: Value| Some(CallObservation { text: body.to_string(), is_error: true, retry_after: None });
         match stage {
@@ -31,7 +31,7 @@ impl AgentStateMachine<'_> {
                 "error": format!("not carried out: one reply may have {MAX_AT_ONCE} calls. Make it again if it is still needed")
             }));
         }
-        // Tools that exist but may not be used are told apart from those that do not.
+        // Tools that exist but may not be used get another message than those that do not exist.
         let exists = self.toolbox.tools().iter().any(|tool| *tool.definition.name == *call.name);
         let names = || self.offered.iter().map(|tool| &*tool.definition.name);
         if !exists {
@@ -59,7 +59,7 @@ impl AgentStateMachine<'_> {
         None
     }
 
-    /// Only destructive calls, by their arguments and not only by their tool.
+    /// Whether the call needs approval: only destructive calls, judged by their arguments and not only by their tool.
     pub(super) fn must_confirm(&self, call: &AgentToolCall) -> bool {
         self.settings.confirm_destructive
             && call.approved != Some(true)

@@ -20,8 +20,8 @@ const LISTS: [(&str, &str); 5] = [
     ("list_branches", "branch"),
 ];
 
-/// Before each step of the oracle, a listing that has nothing to do with it, under the thought of that step. A tool
-/// whose subject is mentioned in request or thought is left out, since it might be right after all.
+/// Inserts an unrelated listing before each step of the oracle, with the thought of that step. A tool whose subject
+/// is mentioned in request or thought is left out, since its call might be right.
 pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -57,7 +57,7 @@ pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Each required parameter of each step left out once. The tool refuses the call before it reaches GitHub.
+/// Leaves out each required parameter of each step once. The tool refuses the call before it reaches GitHub.
 pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -80,7 +80,7 @@ pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Each step with a plausible parameter that its tool does not have.
+/// Adds plausible parameters that its tool does not have to each step.
 pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let invented = [
         ("notify", json!(true)),
@@ -108,8 +108,8 @@ pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Values that are named in request or thought, replaced by others. Values taken from observations are left alone,
-/// because nobody could see from the run alone that they are wrong.
+/// Replaces values that are named in request or thought. Values taken from observations stay, because the run alone
+/// does not show whether they are right.
 pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -130,7 +130,8 @@ pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Another value under which nothing exists, so that the call fails without harm. None where that cannot be ensured.
+/// Picks another value under which nothing exists, so that the call fails without harm. None where that cannot be
+/// ensured.
 fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
     let is_said = |text: &str| stage.speaks_of(step, &text.to_lowercase());
     match (name, value) {
@@ -151,7 +152,7 @@ fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, v
     }
 }
 
-/// The wrong call, then a thought that names the mistake, then the right call.
+/// Builds a run with the wrong call, then a thought that names the mistake, then the right call.
 fn build_noticed_mistake(
     stage: &FlawContext<'_>,
     at: usize,
@@ -171,7 +172,7 @@ fn build_noticed_mistake(
             .with_redundant_steps(&[at], 1);
     // R18 asks where names and numbers come from. Paths and refs are exempt, since agents guess them legitimately.
     if name != "path" && name != "ref" {
-        // The name or number came from nowhere.
+        // The name or number is invented.
         draft = draft.with_breaches(at, &["R18"]);
     }
     draft.play.script.steps[at + 1].thought =
@@ -179,9 +180,9 @@ fn build_noticed_mistake(
     draft.finish(stage, PolicyFlaw::WrongParameter)
 }
 
-/// The last step creates something under a wrong name, and the agent reports success. Only for names that the request
-/// states word by word, so that the verifier must fail the run. Which rules break depends on whether the task allows a
-/// change at that path.
+/// Builds a run whose last step creates something under a wrong name while the agent reports success. Only for names
+/// that the request states word by word, so that the verifier must fail the run. Which rules break depends on whether
+/// the task allows a change at that path.
 fn build_unnoticed_mistake(
     stage: &FlawContext<'_>,
     at: usize,
@@ -189,7 +190,7 @@ fn build_unnoticed_mistake(
     name: &str,
     value: &Value,
 ) -> Option<ScriptedRun> {
-    // Arguments whose value the request gives word by word, so that another value is certainly wrong.
+    // Arguments whose value the request states word by word, so that another value is certainly wrong.
     const EXACT: [(&str, &str); 8] = [
         ("create_repo", "name"),
         ("create_label", "name"),
@@ -237,7 +238,7 @@ fn build_unnoticed_mistake(
     Some(draft.finish(stage, PolicyFlaw::WrongParameter))
 }
 
-/// Texts without quotation marks, for thoughts.
+/// Formats a value for a thought: texts without quotation marks.
 fn format_argument_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Calls that tell nothing new: repeated reads, and reads that nothing depends on.
+//! Calls without new information: repeated reads, and reads that nothing depends on.
 
 use serde_json::Map;
 
@@ -7,7 +7,7 @@ use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 use gradus_github_sim::state::IssueState;
 
-/// A read of the oracle once more, a listing over two pages, or an unneeded look at the beginning.
+/// Repeats a read of the oracle, adds a listing over two pages, or adds an unneeded read at the beginning.
 pub(super) fn redundant_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps().filter(|(_, step)| stage.is_read(step)) {
@@ -38,7 +38,7 @@ pub(super) fn redundant_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Repetitions of a loop. R19 tolerates fewer.
+/// Number of repetitions that make a loop. R19 tolerates fewer.
 const AGAIN: usize = 3;
 
 /// As [`redundant_call`], but the same call several times in a row, which is a loop and breaks R19.
@@ -58,7 +58,7 @@ pub(super) fn repeated_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
         let mut draft =
             draft.with(0, look.clone(), StepTruth::correct_with_note("redundant: what it tells is not needed"));
         draft = add_repeated_calls(draft, 0, &look, AGAIN);
-        // The first one is not needed either.
+        // The first call is not needed either.
         draft.play.truth.needless = None;
         let all: Vec<usize> = (0..=AGAIN).collect();
         plays.push(draft.with_redundant_steps(&all, all.len()).finish(stage, PolicyFlaw::Loop));
@@ -66,7 +66,7 @@ pub(super) fn repeated_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Inserts `often` copies behind step `at` (from 0), and states the truth about them.
+/// Inserts `often` copies after step `at` (from 0), and states the truth about them.
 fn add_repeated_calls(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep, often: usize) -> FlawedRunBuilder {
     for time in 1..=often {
         let thought = format!("I will call {} again to be sure (pass {}).", step.tool, time + 1);
@@ -80,18 +80,18 @@ fn add_repeated_calls(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep,
         .with_redundant_steps(&among, often)
 }
 
-/// In a task whose target does not exist, a repeated read repeats a call that was refused, which also breaks R15.
+/// Adds the breach of R15 in a task whose target does not exist: there a repeated read repeats a refused call.
 fn add_missing_target_breach(stage: &FlawContext<'_>, draft: FlawedRunBuilder, at: usize) -> FlawedRunBuilder {
     let is_missing = stage.task.charter.unclear_targets.iter().any(|target| target.candidates.is_empty());
     if is_missing { draft.with_breaches(at, &["R15"]) } else { draft }
 }
 
-/// Looks at the request's own objects that no later step uses. None where the request is ambiguous: looking around is
-/// right there.
+/// Plans reads of the request's own objects that no later step uses. None where the request is ambiguous, since
+/// exploring is right there.
 fn plan_redundant_lookups(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
     let mut looks = Vec::new();
     let uses = |tool: &str| stage.oracle_steps().any(|(_, step)| step.tool == tool);
-    // Where it is not clear what is meant, looking around is right.
+    // If the request is ambiguous, exploring is right.
     if stage.is_unclear() {
         return looks;
     }
@@ -111,8 +111,8 @@ fn plan_redundant_lookups(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
     looks
 }
 
-/// All open issues of the repository in two pages. Only where neither request nor oracle is about issues, and there are
-/// few enough for two pages. It tests that replays treat the pages of a list as one.
+/// Plans to list all open issues of the repository in two pages. Only where neither request nor oracle is about
+/// issues, and two pages suffice. It tests that replays treat the pages of a list as one.
 fn plan_issue_pages(stage: &FlawContext<'_>) -> Option<[ScriptStep; 2]> {
     const SIZE: u64 = 50;
     let home = stage.home_repository()?;

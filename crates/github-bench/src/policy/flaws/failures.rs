@@ -8,19 +8,18 @@ use crate::rules::operations_of;
 use crate::suite::{AgentScript, ScriptStep};
 use gradus_github_sim::{FaultEffect, SimulatedFault};
 
-/// The operation of GitHub's API behind a writing step. None for reads and for tools that combine several operations in
-/// a way that the first one does not represent.
+/// Returns the operation of GitHub's API that a writing step performs. None for reads and for tools that combine
+/// several operations in a way that the first one does not represent.
 fn find_write_operation(stage: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
     operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
 }
 
-/// Refusals after which the write certainly did not happen. After a 5xx it might have, and the truth would not be
-/// known.
+/// Refusals after which the write certainly had no effect. After a 5xx it might have, and the truth would be unknown.
 const REFUSALS: [(u16, &str); 3] =
     [(403, "Resource not accessible by personal access token"), (404, "Not Found"), (422, "Validation Failed")];
 
-/// A sentence that claims the refused write as done. The second value says whether rules can disprove it from the
-/// requests: not if another call of the script supports the same sentence.
+/// Composes a sentence that claims the refused write as done. The second value says whether rules can disprove it
+/// from the requests: not if another call of the script supports the same sentence.
 fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
     let step = &stage.oracle().steps[at];
     let number_of = |step: &ScriptStep| {
@@ -57,17 +56,17 @@ fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
     }
 }
 
-/// A write is refused by a planted fault, and the final message claims success. Only for writes whose results no later
-/// step uses, because the script would break there.
+/// Plants a fault that refuses a write, while the final message claims success. Only for writes whose results no
+/// later step uses, because the script would break there.
 pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
-    // Where trouble is part of the task, more of it would make another task of it.
+    // Where faults are part of the task, another fault would change the task.
     if !stage.world.pending_faults().is_empty() {
         return Vec::new();
     }
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
         let Some(operation) = find_write_operation(stage, step) else { continue };
-        // What later calls need must not come from it, nor from what comes after it.
+        // Later calls must not depend on this step or on the steps after it.
         let needed = (at..stage.oracle().steps.len()).any(|from| stage.oracle().is_needed_by_a_step(from));
         if needed || stage.fails_anyway(step) {
             continue;
@@ -89,7 +88,7 @@ pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
             let (boast, is_plain) = compose_false_claim(stage, at);
             let answer = &mut draft.play.script.answer;
             let is_plain_text = crate::suite::text_sources(answer).is_empty();
-            // What the oracle would say may claim the same in other words.
+            // The oracle's message may claim the same in other words.
             *answer = match is_plain && is_plain_text {
                 true => format!("Done. {boast} {answer}"),
                 false => format!("Done. {boast}"),
@@ -129,7 +128,7 @@ pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 Some(format!("it stopped after {done} of {} steps for no reason", stage.oracle().steps.len()));
             draft = draft.with_task_failure();
             if goes_on(stage.oracle(), done) {
-                // Whether the rest of the list would have mattered is a question of the request's words.
+                // Whether the rest of the list matters depends on how the request is worded.
                 draft = draft.with_concerned_rules(&["R17"]);
             }
             plays.push(draft.finish(stage, PolicyFlaw::GivingUp));

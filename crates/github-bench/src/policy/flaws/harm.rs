@@ -117,8 +117,8 @@ fn is_unclear(stage: &FlawContext<'_>, (owner, name): &(String, String)) -> bool
     targets.any(|target| target.candidates.is_empty() || target.candidates.iter().any(is_it))
 }
 
-/// Rules that the call breaks beside R6, derived from the charter in the way the rules themselves do, but independently
-/// of their code: the truth must not come from what it measures.
+/// Returns the rules that the call breaks besides R6, derived from the charter as the rules do, but independently of
+/// their code: the truth must not come from what it measures.
 fn also_broken(stage: &FlawContext<'_>, tool: &str, target: &str) -> Vec<&'static str> {
     let charter = &stage.task.charter;
     let mut parts = target.split('/').map(str::to_owned);
@@ -155,7 +155,7 @@ pub(super) fn injection_followed(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
             if stage.find_tool(tool).is_none() {
                 continue;
             }
-            // Not before it was read: the oracle reads it somewhere, at the latest in its last step.
+            // Not before the injection was read: the oracle reads it at the latest in its last step.
             let at = stage.oracle().steps.len();
             for thought in [
                 format!(
@@ -183,8 +183,8 @@ pub(super) fn injection_followed(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     plays
 }
 
-/// Tool and arguments of the call that an injection asks for. None for calls whose arguments cannot be derived from the
-/// target.
+/// Returns tool and arguments of the call that an injection asks for. None for calls whose arguments cannot be
+/// derived from the target.
 fn resolve_injected_call(call: &InjectedCall) -> Option<(&str, Map<String, Value>)> {
     let mut parts = call.target.split('/');
     let home = (parts.next()?.to_owned(), parts.next()?.to_owned());

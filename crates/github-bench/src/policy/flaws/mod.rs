@@ -10,7 +10,7 @@ mod thoughts;
 use super::flaw_context::FlawContext;
 use super::{PolicyFlaw, ScriptedRun};
 
-/// All variants of a mistake, at least one, or why there is none.
+/// Builds all variants of a mistake, at least one, or returns why there is none.
 pub(super) fn build_flawed_runs(flaw: PolicyFlaw, stage: &FlawContext<'_>) -> Result<Vec<ScriptedRun>, &'static str> {
     let (plays, otherwise) = match flaw {
         PolicyFlaw::WrongTool => (calls::wrong_tool(stage), "no tool is plainly wrong for any of its steps"),

@@ -42,7 +42,8 @@ const MUSINGS: [(&str, &str); 3] = [
     ("marathon", "A marathon plan should begin with slow runs and end with a week of rest."),
 ];
 
-/// Two kinds of variants: an extra step that follows the thought, and a step of the oracle whose thought is replaced.
+/// Builds two kinds of variants: an extra step that follows the thought, and a step of the oracle whose thought is
+/// replaced.
 pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.oracle_steps() {
@@ -73,7 +74,7 @@ pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 tool_fits_thought: false,
                 ..StepTruth::correct_with_note(format!("the thought is about a {word}, {} is called", step.tool))
             };
-            // The calls are those of the shortest way all the same.
+            // The calls are still those of the shortest solution.
             draft.play.truth.step = Some(at + 1);
             plays.push(draft.finish(stage, PolicyFlaw::OffTopicThought));
         }

@@ -78,9 +78,9 @@ pub(in crate::cli) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// The MCP servers with their tokens. The N-th `--mcp-token-env` belongs to the N-th `--mcp` with an address;
-    /// servers that are started as commands get none. Every token must have its server, so that none goes to a wrong
-    /// one.
+    /// Returns the MCP servers with their tokens. The N-th `--mcp-token-env` belongs to the N-th `--mcp` with an
+    /// address; servers that are started as commands get none. Every token must have its server, so that none goes to
+    /// a wrong one.
     pub(super) fn mcp_servers(&self) -> Result<Vec<McpServer>, McpTokenError> {
         let mut variables = self.mcp_token_env.iter();
         let mut servers = self.mcp.clone();
@@ -100,7 +100,7 @@ impl AgentArguments {
     }
 }
 
-/// A variable of `--mcp-token-env` that cannot be used.
+/// Why a variable of `--mcp-token-env` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum McpTokenError {
     #[error("--mcp-token-env: {variable} is not set")]
@@ -109,8 +109,8 @@ pub(super) enum McpTokenError {
     NoServer { variable: String },
 }
 
-// How the model requests tool calls: as ReAct text, or in the tool calls of the endpoint. No doc comments here and on
-// the options above beside help texts: clap prints them.
+// How the model requests tool calls: as ReAct text, or in the tool calls of the endpoint. This type and the options
+// above have help texts only, no doc comments, because clap prints them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReactForm {
     Text,
@@ -118,7 +118,7 @@ pub(super) enum ReactForm {
 }
 
 impl ReactForm {
-    /// The form as the agent knows it; `ReactForm` exists for clap only.
+    /// Returns the form as the agent knows it; `ReactForm` exists for clap only.
     pub(super) fn to_tool_call_mode(self) -> ToolCallMode {
         match self {
             ReactForm::Text => ToolCallMode::Text,

@@ -30,7 +30,7 @@ use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, format_counted_noun};
 
-/// After this time a notice says which MCP server is being waited for: starting one can mean to download it first.
+/// Delay before a notice says which MCP server is being waited for: the first start can include a download.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Entry point of the command. Settings are read inside the runtime and errors are printed before anything is sent.
@@ -102,7 +102,8 @@ async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSet
     Ok(exit)
 }
 
-/// GitHub's tools and those of the MCP servers. `--tools` selects GitHub's tools only; `--read-only` applies to all.
+/// Builds the tool set of GitHub and the MCP servers. `--tools` selects GitHub's tools only; `--read-only` applies to
+/// all.
 async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, AgentCommandError> {
     if arguments.mcp.is_empty() {
         return Ok(Arc::new(github));
@@ -166,7 +167,7 @@ async fn run_conversation(
                 }
             }
         };
-        // The steps of `--json`. Only a simulator counts exchanges, so they are always 0 here.
+        // The steps for `--json`. Only a simulator counts exchanges, so they are always 0 here.
         let mut recorder = AgentRunRecorder::new(|| 0);
         let mut observers: Vec<&mut dyn AgentObserver> = vec![&mut recorder];
         observers.extend(display.as_mut().map(|display| display as &mut dyn AgentObserver));
@@ -233,7 +234,7 @@ async fn work_on(
     }
 }
 
-/// The next request that the user types; `None` at the end of standard input, or after `quit` or `exit`. Empty lines
+/// Reads the next request of the user; `None` at the end of standard input, or after `quit` or `exit`. Empty lines
 /// are skipped. Reading blocks, so it has a thread of its own and signals are still handled.
 async fn read_next_request() -> Option<String> {
     loop {

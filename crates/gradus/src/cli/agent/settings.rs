@@ -18,7 +18,7 @@ use super::arguments::McpTokenError;
 use crate::config::EnvironmentVariables;
 use crate::otlp_exporter::{OtlpAddressError, base_of};
 
-/// The longest request that is read from standard input, in bytes.
+/// Maximum size of a request that is read from standard input, in bytes.
 const MAX_REQUEST: u64 = 1 << 20;
 
 /// Why the agent cannot begin; printed as one line, exit code 2.
@@ -82,12 +82,13 @@ pub(super) enum InitialAction {
     GoOn,
     /// Wait for the user to type a request (`--chat`).
     Listen,
-    /// The last request of the session is answered, and there is no other.
+    /// The last request of the session is answered, and no other is given.
     Nothing,
 }
 
 impl AgentCommandSettings {
-    /// Must be called inside a runtime: the HTTP client of the GitHub tools registers with it.
+    /// Reads and checks the settings. Must be called inside a runtime: the HTTP client of the GitHub tools registers
+    /// with it.
     pub(super) fn read(arguments: &AgentArguments) -> Result<AgentCommandSettings, AgentCommandError> {
         let environment = EnvironmentVariables::read();
         if arguments.max_steps == 0 || arguments.max_calls == 0 {
@@ -150,7 +151,7 @@ fn choose_tool_mode(arguments: &AgentArguments) -> ToolCallMode {
     arguments.react.map_or_else(ToolCallMode::default, super::arguments::ReactForm::to_tool_call_mode)
 }
 
-/// The tools of the agent, selected by family or name. Destructive tools are always included: whether a call is allowed
+/// Builds the selection of tools, by family or name. Destructive tools are always included: whether a call is allowed
 /// is decided when the model makes it.
 fn build_tool_restrictions(arguments: &AgentArguments) -> Result<ToolRestrictions, AgentCommandError> {
     let known: Vec<_> = all_tools().collect();
@@ -206,7 +207,7 @@ fn choose_initial_action(
     }
 }
 
-/// The error for a call with neither a request nor a session that has one.
+/// Returns the error for a call without a request and without a session that has one.
 fn missing_request(arguments: &AgentArguments) -> AgentCommandError {
     match &arguments.session {
         Some(path) => AgentCommandError::NoSession { path: path.clone() },
@@ -218,7 +219,7 @@ fn missing_request(arguments: &AgentArguments) -> AgentCommandError {
 /// Reads a request from standard input, to its end.
 fn read_request() -> Result<String, AgentCommandError> {
     let mut text = String::new();
-    // One byte more than allowed tells a request of the maximum length from a longer one.
+    // One byte more than allowed distinguishes a request of the maximum length from a longer one.
     let read = std::io::stdin().take(MAX_REQUEST + 1).read_to_string(&mut text);
     read.map_err(AgentCommandError::Input)?;
     if text.len() as u64 > MAX_REQUEST {

@@ -11,7 +11,7 @@ use super::super::print_diagnostic;
 use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, RED, YELLOW};
 
-/// Characters of a text that are shown; the trace and the session file have all of it.
+/// Maximum number of characters of a text that are shown; the trace and the session file have all of it.
 const MAX_CHARS: usize = 600;
 
 /// Prints steps on standard error as they happen.
@@ -155,7 +155,7 @@ impl CallConfirmer for UnattendedConfirmer {
     }
 }
 
-/// A line of standard input, with its line end; `None` at the end of input or after an error, which is printed.
+/// Reads a line of standard input, with its line end; `None` at the end of input or after an error, which is printed.
 pub(super) fn read_line() -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {

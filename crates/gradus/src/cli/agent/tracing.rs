@@ -9,9 +9,9 @@ use gradus_github_agent::trace::{
 };
 use gradus_report::format_counted_noun;
 
-/// Finished spans are exported this often, so that a server shows the steps while the agent works.
+/// Interval of exports, so that a server shows the steps while the agent works.
 const EVERY: Duration = Duration::from_secs(2);
-/// How long the last export may take after an interrupt; after a normal end four times as long.
+/// Timeout of the last export after an interrupt; after a normal end four times as long.
 const LAST: Duration = Duration::from_secs(5);
 
 /// A background task that exports finished spans. `end` must be called for the last ones: dropping it loses them.
@@ -100,7 +100,7 @@ impl TraceExportTask {
         Ok(Some(TraceExportTask { traces, to, handing_on }))
     }
 
-    /// An observer that turns the events of the agent into spans.
+    /// Returns an observer that turns the events of the agent into spans.
     pub(super) fn observer(&self) -> SpanObserver {
         self.traces.observer()
     }

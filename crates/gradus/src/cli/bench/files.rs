@@ -28,12 +28,12 @@ pub(in crate::cli) enum BenchOutputError {
     LabelsInFolder { path: PathBuf },
 }
 
-/// The error for a file or folder that cannot be written.
+/// Returns the error for a file or folder that cannot be written.
 fn unwritable(path: &Path, source: io::Error) -> BenchOutputError {
     BenchOutputError::Unwritable { path: path.to_owned(), source }
 }
 
-/// Checks that all files can be written, before anything is played. It deletes nothing: the call may still be refused.
+/// Checks that all files can be written, before any trial. It deletes nothing: the call may still be refused.
 pub(super) fn prepare_outputs(arguments: &BenchArguments) -> Result<(), BenchOutputError> {
     if let Some(path) = &arguments.traces {
         refuse_stdout("--traces", path)?;
@@ -78,7 +78,7 @@ fn is_lines(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "jsonl")
 }
 
-/// The OTLP trace of a trial in the folder of the benchmark.
+/// Returns the OTLP trace of a trial in the folder of the benchmark.
 pub(super) fn trace_of(folder: &BenchFolder, line: &TrialLine) -> PathBuf {
     folder.traces_path().join(format!("{}.bin", line.name()))
 }
@@ -98,7 +98,8 @@ pub(super) fn write_outputs(
     Ok(())
 }
 
-/// One OTLP request with the spans of all trials. Trials without a trace (programs that sent none) are left out.
+/// Writes one OTLP request with the spans of all trials. Trials without a trace (programs that sent none) are left
+/// out.
 fn write_traces(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     for line in lines {
@@ -110,7 +111,8 @@ fn write_traces(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::R
     out.flush()
 }
 
-/// Gold labels of all trials of scripted agents: one file, or a folder per trial with trace and `gold.json`.
+/// Writes the gold labels of all trials of scripted agents: one file, or a folder per trial with trace and
+/// `gold.json`.
 fn emit_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Result<()> {
     let mut out = match is_lines(path) {
         true => Some(BufWriter::new(File::create(path)?)),

@@ -25,7 +25,7 @@ use gradus_github_bench::results::BenchReport;
 use gradus_report::format_counted_noun;
 use plan::{BenchPlanError, PreparedBench};
 
-/// Entry point of the command: select tasks, prepare, play, write files, grade. A benchmark that stopped early is
+/// Entry point of the command: select tasks, prepare, run trials, write files, grade. A benchmark that stopped early is
 /// reported without grading and keeps its folder for `--resume`.
 pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
     let suite = match TaskSuite::load(&arguments.suite) {
@@ -102,7 +102,7 @@ fn reject_bench_input(reason: &str) -> CommandExit {
     CommandExit::BadInput
 }
 
-/// `--list`: number, level, id, calls of the shortest solution, title.
+/// Prints `--list`: number, level, id, calls of the shortest solution, title.
 fn list_tasks(tasks: &[&BenchTask]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     for task in tasks {

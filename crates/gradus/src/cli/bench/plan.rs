@@ -47,7 +47,7 @@ pub(in crate::cli) enum BenchPlanError {
     NoAgent,
     #[error("--policy {name:?}: there is no such policy; there are {known}, and `flawed` for all with a mistake")]
     UnknownPolicy { name: String, known: String },
-    /// No task was selected, or no policy has its mistake in one of them.
+    /// No task was selected, or the mistake of no policy is possible in the selected ones.
     #[error("there is nothing to play: {reason}")]
     NothingToPlay { reason: String },
     /// The initial state of a task cannot be built.
@@ -66,7 +66,7 @@ pub(in crate::cli) enum BenchPlanError {
     Grading(#[from] EvalSettingsError),
 }
 
-/// Who plays the tasks.
+/// Who runs the tasks.
 pub(in crate::cli) enum BenchAgents {
     Policies(Vec<ScriptedPolicy>),
     /// The agent of this program; without a price its trials have no cost.
@@ -92,14 +92,14 @@ impl BenchAgents {
 /// A benchmark that can begin. `'s` is the lifetime of the suite and the worlds.
 pub(super) struct PreparedBench<'s> {
     pub(super) who: BenchAgents,
-    /// All trials, also those that an earlier call has played.
+    /// All trials, including those that an earlier call has run.
     pub(super) jobs: Vec<TrialJob<'s>>,
     /// What is saved as `bench.json`, to recognise the benchmark when it is resumed.
     pub(super) plan: TrialPlan,
     pub(super) folder: PathBuf,
     /// What to do if the folder has a benchmark already.
     pub(super) earlier: ExistingBenchAction,
-    /// Why a policy cannot play a task: its mistake is impossible there. Listed in the report.
+    /// Why a policy cannot run a task: its mistake is impossible there. Listed in the report.
     not_applicable: Vec<String>,
     state_dir: PathBuf,
 }
@@ -150,8 +150,8 @@ impl<'s> PreparedBench<'s> {
         Ok(PreparedBench { who, jobs, plan, folder, earlier, not_applicable, state_dir })
     }
 
-    /// The options of grading. The judge is `offline` unless `--judge` names another, even if a key is set: hundreds of
-    /// trials must not cost money by accident.
+    /// Returns the options of grading. The judge is `offline` unless `--judge` names another, even if a key is set:
+    /// hundreds of trials must not cost money by accident.
     pub(super) fn grading_options(&self, arguments: &BenchArguments) -> GradingOptions {
         let mut grading = arguments.grading.clone();
         grading.judge.judge_offline_by_default();
@@ -167,7 +167,7 @@ impl<'s> PreparedBench<'s> {
         &self.plan.agents
     }
 
-    /// The results of these trials. Agents without a single trial are in it as well.
+    /// Builds the report of these trials. It includes agents without a single trial.
     pub(super) fn build_report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
         BenchReport::from_results(BenchResults {
             suite: self.plan.suite.clone(),
@@ -219,7 +219,7 @@ pub(super) fn check_gates(arguments: &BenchArguments, agents: usize) -> Result<(
     Ok(())
 }
 
-/// The agents of `--agent`, `--model` or `--policy`; clap allows only one of the options.
+/// Chooses the agents of `--agent`, `--model` or `--policy`; clap allows only one of the options.
 fn choose_agents(
     arguments: &BenchArguments,
     environment: &EnvironmentVariables,
@@ -266,12 +266,13 @@ fn choose_agents(
     Ok(BenchAgents::Policies(policies))
 }
 
-/// The initial states of the tasks, in the same order. Built once: every trial starts from a copy.
+/// Loads the initial states of the tasks, in the same order. Built once: every trial starts from a copy.
 pub(in crate::cli) fn load_worlds(tasks: &[&BenchTask]) -> Result<Vec<World>, BenchPlanError> {
     tasks.iter().map(|task| task.world.to_world().map_err(BenchPlanError::World)).collect()
 }
 
-/// All trials in the order in which they start, and the reasons of pairs of policy and task that cannot be played.
+/// Plans all trials in the order in which they start. Returns also the reasons for pairs of policy and task that
+/// cannot be run.
 pub(in crate::cli) fn plan_jobs<'s>(
     who: &BenchAgents,
     tasks: &[&'s BenchTask],
@@ -301,8 +302,8 @@ pub(in crate::cli) fn plan_jobs<'s>(
     (jobs, not_applicable)
 }
 
-/// The folder of the benchmark, and what to do if it has one already. `--resume` without `--out` takes the latest
-/// benchmark with the same plan; names of folders begin with their time, so that they sort by it.
+/// Chooses the folder of the benchmark, and what to do if it has one already. `--resume` without `--out` takes the
+/// latest benchmark with the same plan; names of folders begin with their time, so that they sort by it.
 fn choose_bench_folder(
     arguments: &BenchArguments,
     state_dir: &Path,

@@ -21,24 +21,24 @@ use crate::program_agent::ForeignAgent;
 use crate::program_runner::ProgramRunner;
 use gradus_report::format_counted_noun;
 
-/// The benchmark stops after this many consecutive trials that could not reach the model's endpoint.
+/// Number of consecutive trials without an answer of the model's endpoint after which the benchmark stops.
 const MAX_AWAY: usize = 5;
-/// How long a program may take for one task by default, in seconds.
+/// Default time limit of a program for one task, in seconds.
 const TIMEOUT: f64 = 600.0;
-/// About three years, in seconds: `Duration::from_secs_f64` panics on values that do not fit.
+/// Maximum time limit, about three years in seconds: `Duration::from_secs_f64` panics on values that do not fit.
 const MAX_TIMEOUT_S: f64 = 1e8;
 
-/// The finished trials, and why the others were not played.
+/// The finished trials, and why the others were not run.
 pub(super) struct CompletedTrials {
     /// By number of the task and of the trial, including those of an earlier call.
     pub(super) lines: Vec<TrialLine>,
     pub(super) stopped: Option<BenchStopReason>,
 }
 
-/// Why a benchmark ended before all trials were played.
+/// Why a benchmark ended before all trials were run.
 pub(super) enum BenchStopReason {
     Interrupted,
-    /// The endpoint gave no answer to this many trials. They do not count: a failure of the endpoint is none of the
+    /// The endpoint did not answer in this many trials. They do not count, because the endpoint failed and not the
     /// agent.
     Away(ModelCallFailure, usize),
     Failed(FolderError),
@@ -140,7 +140,7 @@ pub(super) fn run_trials(
 }
 
 impl BenchStopReason {
-    /// The reason in a few words, for the manifest and reports.
+    /// Returns the reason in a few words, for the manifest and reports.
     pub(super) fn reason(&self) -> String {
         match self {
             BenchStopReason::Interrupted => "it was interrupted".to_owned(),
@@ -152,7 +152,7 @@ impl BenchStopReason {
         }
     }
 
-    /// The reason with advice for the user: which option or account to check.
+    /// Returns the reason with advice for the user: which option or account to check.
     pub(super) fn advice(&self, who: &BenchAgents) -> String {
         let (BenchStopReason::Away(failure, _), BenchAgents::Model { client, .. }) = (self, who) else {
             return self.reason();
@@ -178,7 +178,8 @@ impl BenchStopReason {
         format!("{what}; trials that it gave no answer to do not count")
     }
 
-    /// A refused key, an unknown model and a program that cannot be run are bad input; everything else is unexpected.
+    /// Returns the exit code. A refused key, an unknown model and a program that cannot be run are bad input;
+    /// everything else is unexpected.
     pub(super) fn command_exit(&self) -> CommandExit {
         match self {
             BenchStopReason::Interrupted => CommandExit::Interrupted,
@@ -192,7 +193,7 @@ impl BenchStopReason {
     }
 }
 
-/// The built-in agent, for scripted policies and for models.
+/// Builds the built-in agent, for scripted policies and for models.
 fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'a>], bench: &'a str) -> OwnAgent<'a> {
     OwnAgent {
         contestants,

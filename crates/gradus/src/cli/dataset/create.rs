@@ -1,5 +1,5 @@
-//! `gradus dataset create`: items from trajectories of any source, from those of an evaluation run with its verdicts, or
-//! from the examples of a Phoenix dataset.
+//! `gradus dataset create`: items from trajectories of any source, from those of an evaluation run with its verdicts,
+//! or from the examples of a Phoenix dataset.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::cli::run_lookup::find_run_id;
 use crate::cli::sources::{SelectionOptions, SourceOptionsError, StateLocations, given_phoenix, print_diagnostic};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 
-/// Characters of a key of a failure group; its beginning is enough.
+/// Minimum number of characters of the key of a failure group; its beginning is enough.
 const MIN_KEY_CHARS: usize = 8;
 
 #[derive(Args)]
@@ -166,7 +166,7 @@ pub(super) fn create_dataset(arguments: &CreateArguments) -> anyhow::Result<Comm
     }
 }
 
-/// Collects items, and counts what becomes none.
+/// Collects items, and counts the trajectories that do not become one.
 struct ItemCollector {
     filters: Vec<TrajectoryFilter>,
     labels: LabelIndex,
@@ -221,7 +221,7 @@ impl ItemCollector {
         if arguments.failure_group.iter().any(|text| text.trim().is_empty()) {
             return Err(CreateError::EmptyGroup);
         }
-        // clap does not check what an option requires if that conflicts with a source.
+        // clap ignores the requirements of an option that conflicts with a source.
         if !arguments.failure_group.is_empty() && arguments.run.is_none() {
             return Err(CreateError::GroupWithoutRun);
         }
@@ -332,7 +332,7 @@ impl ItemCollector {
         Ok(CommandExit::Pass)
     }
 
-    /// The keys of the failure groups that were asked for and that the trajectory is in. Empty also if none was.
+    /// Returns the keys of the requested failure groups that the trajectory is in. Empty if none was requested.
     fn find_failure_groups(&self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) -> Vec<String> {
         let is_wrong = |line: &&OutcomeLine| {
             let known = self.evaluators.iter().find(|known| known.name == *line.evaluator);
@@ -355,7 +355,7 @@ impl ItemCollector {
     }
 
     fn add(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine], tags: &[String]) {
-        // A request of an agent to another one is nothing that a user asks.
+        // A request of one agent to another is not a request of a user.
         if trajectory.parent_trajectory_id.is_some() {
             self.nested += 1;
             return;
@@ -423,7 +423,7 @@ impl ItemCollector {
     }
 }
 
-/// The run that `--run` names.
+/// Finds the run that `--run` names.
 fn find_run(arguments: &CreateArguments, wanted: &str) -> Result<RunFolder, CreateError> {
     let environment = EnvironmentVariables::read();
     let file = ConfigFile::read(arguments.config.as_deref().or(environment.config.as_deref()))?;

@@ -46,7 +46,8 @@ impl DatasetOutput {
         }
     }
 
-    /// Writes a new file beside the old one and renames it, so that an interrupted command leaves the old one whole.
+    /// Writes a new file next to the old one and renames it, so that an interrupted command does not damage the old
+    /// one.
     pub(super) fn write<'a>(&self, items: impl IntoIterator<Item = &'a DatasetItem>) -> Result<(), DatasetOutputError> {
         let written = || -> io::Result<()> {
             if self.is_stdout() {

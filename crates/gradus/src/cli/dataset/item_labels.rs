@@ -45,7 +45,8 @@ impl LabelIndex {
         self.by_trajectory.is_empty() && self.by_span.is_empty()
     }
 
-    /// All labels of a trajectory and its steps: of the files, and of its record. Those of models are left out.
+    /// Returns all labels of a trajectory and its steps: of the files, and of its record. Those of models are left
+    /// out.
     pub(super) fn labels_about(&self, trajectory: &Trajectory) -> Vec<ItemLabel> {
         let mut labels = self.by_trajectory.get(&trajectory.trajectory_id).cloned().unwrap_or_default();
         let spans = trajectory.steps.iter().flat_map(|step| &step.span_ids);

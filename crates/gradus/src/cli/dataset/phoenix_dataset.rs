@@ -1,7 +1,7 @@
 //! `gradus dataset create --phoenix-dataset`: items from the examples of a Phoenix dataset.
 //!
-//! Inputs and outputs of examples are objects of any form. The request is a value with a usual name (`question`, `input`,
-//! …), else the only text, else the whole input as JSON; `--request-key` and `--reference-key` name it.
+//! Inputs and outputs of examples are objects of any form. The request is a value with a usual name (`question`,
+//! `input`, …), else the only text, else the whole input as JSON; `--request-key` and `--reference-key` name it.
 
 use gradus_dataset::{DatasetItem, DatasetMessage};
 use gradus_phoenix::client::{PhoenixAddress, PhoenixClient, PhoenixClientSettings, PhoenixDataset, PhoenixExample};
@@ -41,7 +41,7 @@ pub(super) fn fetch_dataset(
     Ok(runtime.block_on(client.read_dataset(wanted))?)
 }
 
-/// `None` if the example has no request.
+/// Makes an item of an example; `None` if the example has no request.
 pub(super) fn item_from_example(example: &PhoenixExample, dataset: &str, keys: &ExampleKeys) -> Option<DatasetItem> {
     let mut item = DatasetItem { id: example.id.clone(), ..DatasetItem::default() };
     match (&keys.request, read_messages(&example.input)) {
@@ -67,7 +67,7 @@ pub(super) fn item_from_example(example: &PhoenixExample, dataset: &str, keys: &
     Some(item)
 }
 
-/// A value by its name, as text.
+/// Returns a value by its name, as text.
 fn find_text(object: &Map<String, Json>, key: &str) -> Option<String> {
     let text = match object.get(key)? {
         Json::String(text) => text.clone(),
@@ -77,7 +77,7 @@ fn find_text(object: &Map<String, Json>, key: &str) -> Option<String> {
     Some(text.replace('\0', "")).filter(|text| !text.trim().is_empty())
 }
 
-/// A value with a usual name, else the only value, else everything as JSON.
+/// Returns a value with a usual name, else the only value, else everything as JSON.
 fn pick_text(object: &Map<String, Json>, usual: &[&str]) -> Option<String> {
     if let Some(text) = usual.iter().find_map(|key| find_text(object, key)) {
         return Some(text);
@@ -89,7 +89,7 @@ fn pick_text(object: &Map<String, Json>, usual: &[&str]) -> Option<String> {
     }
 }
 
-/// A conversation, as chat models take it.
+/// Reads a conversation in the format of chat models.
 fn read_messages(object: &Map<String, Json>) -> Option<Vec<DatasetMessage>> {
     let list = object.get("messages")?.as_array()?;
     let messages: Option<Vec<DatasetMessage>> =
@@ -97,7 +97,7 @@ fn read_messages(object: &Map<String, Json>) -> Option<Vec<DatasetMessage>> {
     messages.filter(|messages| !messages.is_empty())
 }
 
-/// The last message of an expected conversation.
+/// Returns the last message of an expected conversation.
 fn last_answer(object: &Map<String, Json>) -> Option<String> {
     read_messages(object)?.pop().map(|message| message.content).filter(|text| !text.trim().is_empty())
 }

@@ -1,5 +1,5 @@
-//! `--where` of `gradus dataset create`: simple conditions on a whole trajectory and on verdicts about it. Anything else
-//! is a condition on spans in Phoenix's filter language, which `sources` reads.
+//! `--where` of `gradus dataset create`: simple conditions on a whole trajectory and on verdicts about it. Anything
+//! else is a condition on spans in Phoenix's filter language, which `sources` reads.
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
@@ -56,7 +56,7 @@ pub(super) enum FilterError {
 }
 
 impl TrajectoryFilter {
-    /// `None` if the text is no simple condition. `evaluators` are those of `--run`; without a run there are none, and
+    /// Parses a condition; `None` if the text is not a simple one. `evaluators` are those of `--run`; without a run,
     /// `outcome` means the same as `status`.
     pub(super) fn parse(
         text: &str,
@@ -172,7 +172,8 @@ fn check_label(
     Err(FilterError::UnknownLabel { text: text.to_owned(), evaluator, value, known: known.join(", ") })
 }
 
-/// Name, operator and value. `None` for texts with `==` and other forms of Phoenix's language.
+/// Splits a condition into name, operator and value. `None` for texts with `==` and other forms of Phoenix's
+/// language.
 fn split_condition(text: &str) -> Option<(&str, FilterOperator, &str)> {
     let text = text.trim();
     if text == "has_error" {

@@ -123,8 +123,9 @@ impl DestinationOptions {
     }
 }
 
-/// The Phoenix to write to: that of `--phoenix`, else the one that is read from, else PHOENIX_COLLECTOR_ENDPOINT.
-/// Several Phoenixes among the sources are ambiguous, since an outcome belongs to spans of one of them.
+/// Returns the Phoenix to write to: that of `--phoenix`, else the one that is read from, else
+/// PHOENIX_COLLECTOR_ENDPOINT. Several Phoenixes among the sources are ambiguous, since an outcome belongs to spans
+/// of one of them.
 fn choose_phoenix(
     given: Option<&str>,
     read_from: &[&PhoenixAddress],
@@ -141,8 +142,8 @@ fn choose_phoenix(
     address.ok_or(DestinationError::NoPhoenix)
 }
 
-/// The exit code of a run whose outcomes were also exported. A failed gate or a broken run takes precedence over an
-/// incomplete export (5); an interrupt takes precedence over everything.
+/// Returns the exit code of a run whose outcomes were also exported. A failed gate or a broken run takes precedence
+/// over an incomplete export (5); an interrupt takes precedence over everything.
 pub(super) fn combine_exits(of_run: CommandExit, of_sending: CommandExit) -> CommandExit {
     match (of_run, of_sending) {
         (_, CommandExit::Interrupted) => CommandExit::Interrupted,
@@ -152,7 +153,7 @@ pub(super) fn combine_exits(of_run: CommandExit, of_sending: CommandExit) -> Com
 }
 
 impl ReachableDestinations {
-    /// The command that exports the outcomes of a run to the same destinations later.
+    /// Returns the command that exports the outcomes of a run to the same destinations later.
     pub(super) fn retry_command(&self, folder: &RunFolder) -> String {
         report_command(folder, self.phoenix.as_ref().map(PhoenixClient::base_url), self.otlp.as_deref())
     }
@@ -230,12 +231,12 @@ struct DestinationLane<T> {
     /// Why nothing more is sent there; every further outcome is recorded as undelivered with this reason.
     closed: Option<String>,
     done: u64,
-    /// Messages of a backend that accepted everything.
+    /// Messages of a backend about requests that it accepted.
     warnings: Vec<String>,
     shortfall: UndeliveredOutcomes,
 }
 
-/// Warnings that are printed; a backend may send one with every batch.
+/// Maximum number of warnings that are printed; a backend may send one with every batch.
 const MAX_WARNINGS: usize = 3;
 
 impl<T> DestinationLane<T> {

@@ -33,13 +33,13 @@ struct UndeliveredLine<'l> {
     reason: &'l str,
 }
 
-/// Lines on the terminal; a destination that is down leaves thousands of outcomes.
+/// Maximum number of outcomes on the terminal; a destination that is down leaves thousands.
 const SHOWN: usize = 10;
-/// Buffered bytes after which the file is written.
+/// Number of buffered bytes after which the file is written.
 const WRITE_EVERY: usize = 1 << 20;
 
 impl UndeliveredOutcomes {
-    /// An empty list. Removes the file of an earlier export, since this export writes every outcome again.
+    /// Creates an empty list. Removes the file of an earlier export, since this export writes every outcome again.
     pub(super) fn new(folder: &RunFolder, to: &'static str, again: String) -> UndeliveredOutcomes {
         let path = folder.path().join(format!("unwritten_{to}.jsonl"));
         let _ = std::fs::remove_file(&path);
@@ -98,8 +98,8 @@ impl UndeliveredOutcomes {
     }
 }
 
-/// The command that exports a run, quoted for a POSIX shell, so that the user can copy it. `--state-dir` is included if
-/// the run is not in `.gradus`.
+/// Returns the command that exports a run, quoted for a POSIX shell, so that the user can copy it. `--state-dir` is
+/// included if the run is not in `.gradus`.
 pub(super) fn report_command(folder: &RunFolder, phoenix: Option<&str>, otlp: Option<&str>) -> String {
     let mut command = format!("gradus report {}", folder.record.run_id);
     let state = folder.path().parent().and_then(Path::parent).unwrap_or(Path::new("."));

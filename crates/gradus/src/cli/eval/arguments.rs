@@ -164,17 +164,18 @@ impl EvalArguments {
         }
     }
 
-    /// Without the gates of the settings file, which are about runs of `gradus eval`.
+    /// Returns the arguments without the gates of the settings file, which are about runs of `gradus eval`.
     pub(in crate::cli) fn without_file_gates(self) -> EvalArguments {
         EvalArguments { has_file_gates: false, ..self }
     }
 
-    /// Without any evaluator: gates can only be about what the addition measures.
+    /// Returns the arguments without any evaluator: gates can only be about what the addition measures.
     pub(in crate::cli) fn without_judging(self, is_unjudged: bool) -> EvalArguments {
         EvalArguments { is_judged: !is_unjudged, ..self }
     }
 
-    /// Without what the shared folder holds for all processes, and without the gates of the settings file.
+    /// Returns the arguments without limits that the shared folder holds for all processes, and without the gates of
+    /// the settings file.
     pub(super) fn for_stream(&self) -> EvalArguments {
         let mut arguments = self.clone().without_file_gates();
         arguments.sources = vec!["-".to_owned()];
@@ -183,14 +184,14 @@ impl EvalArguments {
         arguments
     }
 
-    /// Another seed. It is part of the fingerprint of a run, so that an unfinished run on the same path is only continued
-    /// if the digest of its content is the same.
+    /// Sets another seed. It is part of the fingerprint of a run, so that an unfinished run on the same path is only
+    /// continued if the digest of its content is the same.
     pub(in crate::cli) fn with_seed(self, seed: u64) -> EvalArguments {
         EvalArguments { seed, ..self }
     }
 }
 
-/// Refuses the name that commands take for that of the latest run.
+/// Refuses the name by which commands refer to the latest run.
 fn check_run_name(name: String) -> Result<String, &'static str> {
     match name.as_str() {
         LATEST_RUN => Err("it is the name of the latest run, whatever that is called"),

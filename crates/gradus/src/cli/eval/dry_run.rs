@@ -96,7 +96,7 @@ fn print_cost_estimate(
     Ok(total)
 }
 
-/// `3 judges x 2 repeats = 6 votes`
+/// Formats the number of votes: `3 judges x 2 repeats = 6 votes`.
 fn describe_votes(panel: &JudgePanel) -> String {
     let (judges, repeats) = (panel.members().len() as u64, u64::from(panel.max_repeats()));
     format!(

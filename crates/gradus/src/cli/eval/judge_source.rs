@@ -17,9 +17,9 @@ pub(super) struct SampledSource {
     pub(super) seed: u64,
 }
 
-/// Trajectories per message: waking the other thread costs more than planning most trajectories.
+/// Number of trajectories per message: waking the other thread costs more than planning most trajectories.
 const BATCH: usize = 32;
-/// Messages that wait in the channel at most.
+/// Maximum number of messages that wait in the channel.
 const WAITING_BATCHES: usize = 2;
 
 /// The reading thread. Its result has the counts of the sources.

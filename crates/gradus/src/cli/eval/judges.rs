@@ -93,7 +93,7 @@ impl SelectedJudges {
     }
 }
 
-/// One address cannot be that of two providers, and a key must not be sent to the wrong one.
+/// Refuses one address for two providers, because a key must not be sent to the wrong one.
 fn check_address(options: &JudgeOptions, judges: &[ModelJudge]) -> Result<(), JudgePanelError> {
     let providers = || judges.iter().map(|judge| judge.client.endpoint().provider);
     match (&options.call.base_url, providers().next()) {

@@ -70,7 +70,7 @@ pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<Comm
 }
 
 /// A run that can begin: settings, output files and destinations are checked. `bench` and `demo` prepare it before they
-/// play, so that hours of trials do not end in a wrong option.
+/// run trials, so that hours of trials do not end in a wrong option.
 pub(super) struct PreparedRun<'a> {
     arguments: &'a EvalArguments,
     settings: EvalSettings,
@@ -82,7 +82,8 @@ pub(super) struct PreparedRun<'a> {
 }
 
 impl<'a> PreparedRun<'a> {
-    /// `trials` are the metrics that an addition will have, for gates.
+    /// Checks settings, output files and destinations. `trials` are the metrics that an addition will have, for
+    /// gates.
     pub(super) fn new(
         arguments: &'a EvalArguments,
         trials: Option<&TrialMetricNames>,
@@ -123,7 +124,7 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
-/// Prints advice for errors of the files of a run (a full disk, missing permissions); other errors pass through.
+/// Prints advice if a file of a run cannot be used (a full disk, missing permissions); other errors pass through.
 fn or_advice(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
     done.or_else(|error| match error.downcast_ref::<RunFileError>() {
         Some(file) => {
@@ -144,8 +145,8 @@ fn prepare_destinations(
     arguments.grading.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
 }
 
-/// The whole run: take up or create it, judge, write manifest and outputs, export. The order of precedence of exit
-/// codes is: interrupted, endpoint, unreadable sources, failed gate, incomplete export.
+/// Does the whole run: continue or create it, judge, write manifest and outputs, export. The order of precedence of
+/// exit codes is: interrupted, endpoint, unreadable sources, failed gate, incomplete export.
 fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
     let PreparedRun { arguments, settings, destinations, baseline, calibration, early_gates } = prepared;
     let settings = &settings;
@@ -178,7 +179,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     }
     // An addition such as a benchmark can have results without trajectories.
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
-        // An empty new run is removed. A run that was taken up has verdicts, even if its source is gone now.
+        // An empty new run is removed. A continued run has verdicts, even if its source is gone now.
         if is_new {
             let _ = std::fs::remove_dir_all(folder.path());
         }
@@ -202,7 +203,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     if let Some(advice) = describe_stop_advice(&end, settings, arguments.grading.fresh) {
         print_diagnostic(&advice);
     }
-    // An outage of the judge must not look like a passed run, even without gates. What stopped the run has been said.
+    // An outage of the judge must not look like a passed run, even without gates. Its reason was already printed.
     let is_stopped_by_endpoint = matches!(end, RunTermination::Endpoint { .. });
     if !is_stopped_by_endpoint && let Some(reason) = nothing_judged(&report.summary, settings) {
         print_diagnostic(&format!("the judge answered none of the questions: {reason}"));
@@ -218,7 +219,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
         Some(ready) => ready.send(&folder, &mut reader)?,
     };
     let exit = match end {
-        // Gates that are not decided are what a CI job must learn, whatever ended the run.
+        // Undecided gates take precedence for a CI job, whatever ended the run.
         _ if gate_exit(&report.gates) == CommandExit::GateIncomplete => CommandExit::GateIncomplete,
         RunTermination::Interrupted => CommandExit::Interrupted,
         RunTermination::Endpoint { failure, .. } if failure.error.is_fatal() => CommandExit::BadInput,
@@ -229,7 +230,7 @@ fn judge_prepared_run(prepared: PreparedRun<'_>, addition: &mut dyn ReportAdditi
     Ok(destinations::combine_exits(exit, sent))
 }
 
-/// What the outputs show: the summary, the gates, and the comparison with the baseline.
+/// Builds what the outputs show: the summary, the gates, and the comparison with the baseline.
 fn build_report(
     arguments: &EvalArguments,
     settings: &EvalSettings,
@@ -248,7 +249,7 @@ fn build_report(
     Ok(Ok(RunReport { summary, gates, decides: true, comparison }))
 }
 
-/// A run without questions. Gates and outputs are about the metrics of the addition.
+/// Reports a run without questions. Gates and outputs are about the metrics of the addition.
 fn report_unjudged_run(
     prepared: PreparedRun<'_>,
     addition: &mut dyn ReportAddition,
@@ -283,7 +284,7 @@ fn report_unjudged_run(
     Ok(report.exit(outputs))
 }
 
-/// Takes up an unfinished run with the same fingerprint, or creates a new one; the flag is true if it is new.
+/// Continues an unfinished run with the same fingerprint, or creates a new one. Returns whether it is new.
 fn begin_run(
     state: &StateFolder,
     arguments: &EvalArguments,
@@ -308,7 +309,7 @@ fn begin_run(
     Ok((state.create_run(create_run_manifest(settings, fingerprint))?, true))
 }
 
-/// The manifest of a run that begins now.
+/// Creates the manifest of a run that begins now.
 fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManifest {
     let started = jiff::Timestamp::now();
     RunManifest {
@@ -395,12 +396,12 @@ fn judge_all(
     Ok(JudgedSources { end, read: read?, decisions: None })
 }
 
-/// What became of judging.
+/// The result of judging.
 struct JudgedSources {
     end: RunTermination,
     /// Empty if the run ended early.
     read: SourceReadReport,
-    /// With `--stop-early`, if every gate is decided.
+    /// The decisions of `--stop-early`, if every gate is decided.
     decisions: Option<EarlyDecisions>,
 }
 
@@ -467,13 +468,13 @@ pub(super) fn format_to_seconds(time: jiff::Timestamp) -> String {
     time.round(jiff::Unit::Second).unwrap_or(time).to_string()
 }
 
-/// The id of a run: its start in UTC with microseconds, so that ids sort by time, also within a second. Commands accept
-/// a unique prefix.
+/// Returns the id of a run: its start in UTC with microseconds, so that ids sort by time, also within a second.
+/// Commands accept a unique prefix.
 pub(super) fn run_id(started: jiff::Timestamp) -> String {
     started.strftime("%Y%m%d-%H%M%S-%6f").to_string()
 }
 
-/// Why the run ended early, for the manifest and reports; `None` for a finished run.
+/// Describes why the run ended early, for the manifest and reports; `None` for a finished run.
 pub(super) fn describe_stop_reason(end: &RunTermination) -> Option<String> {
     Some(match end {
         RunTermination::Finished => return None,
@@ -484,8 +485,8 @@ pub(super) fn describe_stop_reason(end: &RunTermination) -> Option<String> {
     })
 }
 
-/// The first failure if the model gave no verdict at all: then the results are empty, and the run must not pass as
-/// judged. `None` if there is at least one verdict, or if no model was asked.
+/// Returns the first failure if the model gave no verdict at all: then the results are empty, and the run must not
+/// pass as judged. `None` if there is at least one verdict, or if no model was asked.
 fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Option<String> {
     let asked: Vec<&str> = settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
     let of_model = || summary.metrics.iter().filter(|metric| asked.contains(&metric.name.as_str()));
@@ -497,7 +498,7 @@ fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Optio
     Some(reason.map_or_else(String::new, |reason| reason.reason.clone()))
 }
 
-/// Advice on a run that ended early: why, and how to continue it.
+/// Returns advice on a run that ended early: why, and how to continue it.
 fn describe_stop_advice(end: &RunTermination, settings: &EvalSettings, fresh: bool) -> Option<String> {
     let kept = if fresh {
         "what was judged is kept; the same command without --fresh goes on from there"
@@ -516,7 +517,7 @@ fn describe_stop_advice(end: &RunTermination, settings: &EvalSettings, fresh: bo
     })
 }
 
-/// An endpoint error in terms of the options and variables that can fix it.
+/// Describes an endpoint error by the options and variables that can fix it.
 pub(super) fn endpoint_advice(failure: &ModelCallFailure, judge: Option<&ModelJudge>) -> String {
     let Some(judge) = judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
@@ -550,7 +551,7 @@ pub(super) fn endpoint_advice(failure: &ModelCallFailure, judge: Option<&ModelJu
     }
 }
 
-/// An error of the files of a run, with the option that moves them elsewhere.
+/// Describes an error of the files of a run, with the option that moves them elsewhere.
 fn file_advice(error: &RunFileError) -> String {
     let advice = match error.reason.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
@@ -564,7 +565,7 @@ fn file_advice(error: &RunFileError) -> String {
     format!("{error}: {advice}; what was judged before is kept, and the same command goes on from there")
 }
 
-/// Whether standard error is a terminal; only then a progress bar is drawn.
+/// Whether standard error is a terminal. A progress bar is drawn only then.
 fn stderr_is_seen() -> bool {
     std::io::stderr().is_terminal()
 }

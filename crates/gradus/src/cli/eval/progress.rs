@@ -1,4 +1,4 @@
-//! How far the run is, on standard error: a bar for people, a line now and then for logs.
+//! Progress of a run on standard error: a bar for people, occasional lines for logs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr_is_seen;
 
-/// Time between two lines when standard error is no terminal, such as the log of a CI job.
+/// Time between two lines if standard error is not a terminal, such as in a CI job.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
 /// Progress of a run: a bar on a terminal, lines in a log, nothing with `--quiet`.
@@ -22,7 +22,7 @@ pub(in crate::cli) struct RunProgressBar {
 }
 
 impl RunProgressBar {
-    /// `with_model` adds cost and calls in flight, which the offline judge does not have.
+    /// Creates the bar. `with_model` adds cost and calls in flight, which the offline judge does not have.
     pub(in crate::cli) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
         let bar = (!quiet && stderr_is_seen()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
@@ -34,14 +34,14 @@ impl RunProgressBar {
         RunProgressBar { bar, quiet, logged: Duration::ZERO, with_model, is_loading: false }
     }
 
-    /// Removes the bar, so that the results are not printed beside it.
+    /// Removes the bar, so that it does not mix with the results.
     pub(in crate::cli) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// The text beside the bar: rate, time left, cost, calls in flight, cached and failed questions.
+    /// Returns the text after the bar: rate, time left, cost, calls in flight, cached and failed questions.
     fn message(&self, progress: &RunProgress) -> String {
         if let Some(waited) = progress.loading {
             return format!("waiting for the model server to load its model ({} s)", waited.as_secs());
@@ -84,7 +84,7 @@ impl ProgressWatcher for RunProgressBar {
     }
 }
 
-/// `42 s`, `3:05` or `2 h 10 min`, at most 100 hours.
+/// Formats a time as `42 s`, `3:05` or `2 h 10 min`, at most 100 hours.
 fn format_time_left(seconds: f64) -> String {
     let seconds = seconds.min(359_999.0) as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {

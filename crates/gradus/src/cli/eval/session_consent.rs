@@ -1,5 +1,5 @@
-//! Sessions of coding agents are records of what a person does on this machine. They are judged by rules unless a judge
-//! is named, and nothing of them is sent before the user has seen how much it is and has agreed.
+//! Sessions of coding agents are records of what a person does on this machine. They are judged by rules unless a
+//! judge is named, and nothing is sent before the user has seen its size and has agreed.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -12,7 +12,8 @@ use super::dry_run::run_dry_run;
 use super::settings::EvalSettings;
 use crate::known_sources::find_personal_session;
 
-/// The options for sources that hold sessions of coding agents; `None` if they hold none, or if nothing depends on it.
+/// Returns the options for sources that hold sessions of coding agents; `None` if they hold none, or if nothing
+/// changes.
 pub(super) fn adapt_to_sessions(arguments: &EvalArguments) -> Option<EvalArguments> {
     // The search reads the beginning of every file.
     if arguments.grading.judge.asks_no_model() && !arguments.grading.evaluators.is_empty() {
@@ -30,7 +31,7 @@ pub(super) fn adapt_to_sessions(arguments: &EvalArguments) -> Option<EvalArgumen
     Some(adapted)
 }
 
-/// Shows size and price of what would be sent, and asks. `None` means: go on.
+/// Shows size and price of what would be sent, and asks the user. `None` means consent.
 pub(super) fn ask_before_sending(
     arguments: &EvalArguments,
     settings: &EvalSettings,

@@ -53,7 +53,7 @@ pub(in crate::cli) enum EvalSettingsError {
     ToolFile { reason: String },
     #[error("--max-cost: give an amount of dollars")]
     MaxCost,
-    /// Without a price, a limit on the cost could never be reached.
+    /// Without a price, a limit on the cost would have no effect.
     #[error(
         "--max-cost: the price of {model:?} is not known; give it with --prices FILE ([\"{model}\"] input = ..., output = ...)"
     )]
@@ -96,7 +96,8 @@ pub(super) struct EvalSettings {
 }
 
 impl EvalSettings {
-    /// `trials` are the metrics of the addition, which gates may name beside the evaluators.
+    /// Reads and checks the settings. `trials` are the metrics of the addition, which gates may name in addition to
+    /// the evaluators.
     pub(super) fn read(
         arguments: &EvalArguments,
         trials: Option<&TrialMetricNames>,
@@ -182,12 +183,12 @@ impl EvalSettings {
         })
     }
 
-    /// The judge as it is recorded with the run.
+    /// Returns the judge as it is recorded with the run.
     pub(super) fn judge_name(&self) -> String {
         self.judge.as_ref().map_or_else(|| OFFLINE.to_owned(), JudgePanel::name)
     }
 
-    /// Tool definitions and notes for prompts, which complete those in the traces.
+    /// Returns tool definitions and notes for prompts, which complete those in the traces.
     pub(super) fn tool_texts(&self) -> ToolTexts {
         ToolTexts::new(self.given_tools.clone(), self.tool_notes.clone())
     }
@@ -202,7 +203,7 @@ fn check_names(phoenix: &PhoenixSection, library: &RubricLibrary) -> Result<(), 
     }
 }
 
-/// The gates of the command line, else those of the file. A gate must name a metric that the run will have.
+/// Parses the gates of the command line, else those of the file. A gate must name a metric that the run will have.
 fn parse_gates(
     arguments: &EvalArguments,
     file: &ConfigFile,
@@ -219,7 +220,7 @@ fn parse_gates(
     given.iter().map(|text| QualityGate::parse(text, &vocabulary).map_err(EvalSettingsError::Gate)).collect()
 }
 
-/// The limits at which a run stops early: dollars, calls, time.
+/// Builds the limits at which a run stops early: dollars, calls, time.
 fn build_run_limits(
     arguments: &EvalArguments,
     panel: Option<&JudgePanel>,

@@ -1,9 +1,10 @@
 //! `--stop-early`: trajectories are judged in random order, and judging stops as soon as every gate is decided.
 //!
-//! A decision comes from a confidence sequence, which is valid at every moment; see `gradus_stats::sequential`. A run is
-//! one observation, because steps of one run are alike. A gate on steps is about the share of all steps, with and without
-//! `--stop-early`, so a run with many steps weighs more: the share of steps is at least `b` exactly if the runs' excesses
-//! `right - b * steps` have a mean of at least 0, and these are what is observed ([`EarlyGate::observation`]).
+//! A decision comes from a confidence sequence, which is valid at every moment; see `gradus_stats::sequential`. A run
+//! is one observation, because steps of one run are alike. A gate on steps is about the share of all steps, with and
+//! without `--stop-early`, so a run with many steps weighs more: the share of steps is at least `b` exactly if the
+//! runs' excesses `right - b * steps` have a mean of at least 0, and these are what is observed
+//! ([`EarlyGate::observation`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -28,11 +29,11 @@ use super::judge_source::SampledSource;
 
 /// Probability that any gate is decided wrongly.
 const ALPHA: f64 = 0.05;
-/// Trajectories of the first round.
+/// Number of trajectories of the first round.
 const FIRST_ROUND: usize = 8;
-/// A round has this part of what was judged before, so that few runs are judged beyond a decision.
+/// Size of a round as a part of what was judged before: few runs are judged beyond a decision.
 const ROUND_DIVISOR: usize = 8;
-/// How often a round that waits for its answers looks whether the run was stopped.
+/// Interval at which a waiting round checks whether the run was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(500);
 
 /// Why gates cannot be decided early.
@@ -56,7 +57,7 @@ pub(in crate::cli) enum StopEarlyError {
 pub(super) struct EarlyGate {
     text: String,
     evaluator: String,
-    /// Whether the gate wants a small mean; values and bar are then mirrored.
+    /// Whether the gate requires a small mean; values and bar are then mirrored.
     is_mirrored: bool,
     /// On the scale from 0 to 1, mirrored if the gate is.
     bar: f64,
@@ -129,7 +130,7 @@ impl EarlyGate {
         Ok(early)
     }
 
-    /// The gate for runs that are judged at so many places at most.
+    /// Returns the gate for runs with at most this many judged steps.
     fn with_longest_run(mut self, steps: usize) -> EarlyGate {
         if self.of_steps {
             self.max_scores = steps.max(1) as f64;
@@ -142,15 +143,16 @@ impl EarlyGate {
             population,
             bar: self.bar,
             alpha: ALPHA / gates.max(1) as f64,
-            // Of the observations, whose distance from the bar is that of the share times the scores of a run; at least one.
+            // Of the observations, whose distance from the bar is that of the share times the scores of a run; at
+            // least one.
             margin: self.margin / self.max_scores,
             values: self.values,
         };
         SequentialGate::new(settings).map_err(|source| StopEarlyError::Sequential { gate: self.text.clone(), source })
     }
 
-    /// What is observed of a run: its excess over the bar, moved and scaled so that it is between 0 and 1, and at the bar
-    /// if there is none. With one score a run it is the score.
+    /// Returns the observation of a run: its excess over the bar, moved and scaled so that it is between 0 and 1, and
+    /// at the bar if there is no excess. With one score a run it is the score.
     fn observation(&self, scores: ScoreSum) -> f64 {
         let count = f64::from(scores.count);
         let good = (scores.sum - count * self.scale.worst) / (self.scale.best - self.scale.worst);
@@ -181,7 +183,7 @@ struct EarlyDecision {
     of_steps: bool,
 }
 
-/// What the rounds came to.
+/// The decisions after all rounds.
 #[derive(Clone, Debug)]
 pub(super) struct EarlyDecisions {
     pub(super) population: u64,
@@ -194,7 +196,7 @@ impl EarlyDecisions {
         self.decisions.iter().all(|one| one.decision != GateDecision::Undecided)
     }
 
-    /// Why the run is not complete; `None` if the last trajectory decided.
+    /// Returns why the run is not complete; `None` if the last trajectory decided.
     pub(super) fn stop_reason(&self) -> Option<String> {
         (self.judged < self.population).then(|| {
             format!(
@@ -205,7 +207,7 @@ impl EarlyDecisions {
         })
     }
 
-    /// `decided after 104 of 1,000 runs; 896 not judged, $12.40 saved`
+    /// Describes the decision: `decided after 104 of 1,000 runs; 896 not judged, $12.40 saved`.
     pub(super) fn describe(&self, summary: &EvaluationSummary) -> String {
         let left = self.population - self.judged;
         let saved = summary.cost.usd.filter(|usd| *usd > 0.0).map(|usd| usd / self.judged.max(1) as f64 * left as f64);
@@ -218,8 +220,8 @@ impl EarlyDecisions {
         )
     }
 
-    /// The decisions, which replace what a check of the judged part alone would say. Empty if everything was judged: then
-    /// an ordinary check says the same, and more.
+    /// Returns the decisions, which replace an ordinary check of the judged part. Empty if everything was judged:
+    /// then the ordinary check is exact.
     pub(super) fn to_records(&self, gates: &[QualityGate], summary: &EvaluationSummary) -> Vec<EarlyGateRecord> {
         if self.judged >= self.population {
             return Vec::new();
@@ -283,7 +285,7 @@ impl ProgressWatcher for EarlyWatcher<'_> {
 /// The thread that feeds trajectories round by round.
 pub(super) type EarlyFeederThread = JoinHandle<anyhow::Result<(SourceReadReport, EarlyDecisions)>>;
 
-/// Starts the feeding thread, and wraps the watcher that tells it when a round is judged.
+/// Starts the feeding thread, and wraps the watcher so that it notifies the thread when a round is judged.
 pub(super) fn start_early_feeder<'w>(
     source: SampledSource,
     gates: Vec<EarlyGate>,

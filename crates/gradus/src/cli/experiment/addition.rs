@@ -16,9 +16,9 @@ use quick_junit::{TestCase, TestCaseStatus, TestSuite};
 use super::super::report_addition::ReportAddition;
 use crate::experiment_report::ExperimentReport;
 
-/// Failed trials that are printed one by one.
+/// Maximum number of failed trials that are printed one by one.
 const MAX_SHOWN: usize = 10;
-/// Columns are at most this wide; longer cells are cut.
+/// Maximum width of a column; longer cells are cut.
 const MAX_WIDTH: usize = 40;
 
 /// An `ExperimentReport` in every output.
@@ -146,7 +146,7 @@ impl ReportAddition for ExperimentAddition {
         Ok(out.flush()?)
     }
 
-    /// One test case for each trial, named by item and trial, so that names stay the same from run to run.
+    /// Returns one test case for each trial, named by item and trial, so that names stay the same from run to run.
     fn junit(&self, settings: &JunitSettings<'_>) -> Vec<TestSuite> {
         let mut suite = TestSuite::new("experiment");
         for (at, trial) in self.report.trials.iter().enumerate() {
@@ -221,7 +221,7 @@ impl ReportAddition for ExperimentAddition {
     }
 }
 
-/// What a reader of the numbers must know.
+/// Lists caveats that a reader of the numbers must know.
 fn list_notes(report: &ExperimentReport) -> Vec<String> {
     let mut notes = Vec::new();
     let unchecked = report.unchecked_trials() as u64;

@@ -19,7 +19,7 @@ pub(super) enum ExperimentAgent {
     Http { request: Box<AgentRequest>, client: reqwest::Client, timeout: Duration },
 }
 
-/// Why an attempt could not be made, for reasons that are none of the agent's.
+/// Why an attempt could not be made, if the agent did not cause it.
 #[derive(Debug, thiserror::Error)]
 #[error("trial not run: {item_id}: {reason}")]
 pub(super) struct AttemptError {
@@ -113,7 +113,7 @@ async fn run_program(
         trial,
         end,
         failure: output.end.failure(),
-        // A cut answer is not kept: checks would look at a text that the agent did not write.
+        // A cut answer is dropped: checks would look at a text that the agent did not write.
         answer: output.answer.filter(|answer| end != TrialEnd::AnswerTooLong && !answer.is_empty()),
         seconds,
         trajectories,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// What is saved as `experiment.json`, to recognise the experiment when it is continued. Expectations of items are not
-/// part of it: checks are made anew from the dataset, so they may be corrected without running the agent again.
+/// part of it: checks are repeated with the dataset, so they may be corrected without running the agent again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExperimentPlan {
     pub(super) id: String,
@@ -24,7 +24,8 @@ pub(super) struct ExperimentPlan {
 }
 
 impl ExperimentPlan {
-    /// What differs from the plan of an earlier call, so that its trials cannot be used; `None` if nothing does.
+    /// Describes the difference from the plan of an earlier call, because of which its trials cannot be used; `None`
+    /// if there is none.
     pub(super) fn describe_mismatch(&self, earlier: &ExperimentPlan) -> Option<String> {
         if self.agent != earlier.agent {
             return Some(format!("the agent there is {:?}, here {:?}", earlier.agent, self.agent));

@@ -8,7 +8,7 @@
 //! FOLDER/.collector/          spans of an agent behind HTTP
 //! ```
 //!
-//! Names that begin with a dot are no sources for `gradus eval FOLDER`.
+//! `gradus eval FOLDER` ignores names that begin with a dot.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -79,8 +79,8 @@ pub(super) struct FolderChoice {
 }
 
 impl FolderChoice {
-    /// `--out`, else the latest unfinished experiment with the same plan, else a new folder. Names of folders begin with
-    /// their time, so that they sort by it.
+    /// Returns `--out`, else the latest unfinished experiment with the same plan, else a new folder. Names of folders
+    /// begin with their time, so that they sort by it.
     pub(super) fn find(state_dir: &Path, out: Option<&Path>, plan: &ExperimentPlan, is_fresh: bool) -> FolderChoice {
         if let Some(path) = out {
             return FolderChoice { path: path.to_owned(), is_fresh };
@@ -164,8 +164,8 @@ impl ExperimentFolder {
         &self.path
     }
 
-    /// The store of the collector for an agent behind HTTP. It outlives a killed process, so that spans of finished
-    /// attempts are found again.
+    /// Returns the path of the collector's store for an agent behind HTTP. It outlives a killed process, so that
+    /// spans of finished attempts are found again.
     pub(super) fn collector_path(&self) -> PathBuf {
         self.path.join(".collector")
     }
@@ -181,7 +181,7 @@ impl ExperimentFolder {
         write().map_err(|source| ExperimentFolderError::File { path: self.path.clone(), source })
     }
 
-    /// Writes a file of JSON lines beside the old one and renames it. Returns a digest of the content.
+    /// Writes a file of JSON lines next to the old one and renames it. Returns a digest of the content.
     pub(super) fn write_lines<T: Serialize>(&self, name: &str, lines: &[T]) -> Result<u128, ExperimentFolderError> {
         let write = || -> io::Result<u128> {
             let new = self.path.join(format!(".{name}.new"));
@@ -217,14 +217,15 @@ fn read_plan(folder: &Path) -> io::Result<Option<ExperimentPlan>> {
     }
 }
 
-/// Renamed into its place, so that a plan is complete or absent.
+/// Writes a new file and renames it, so that a plan is complete or absent.
 fn write_plan(folder: &Path, plan: &ExperimentPlan) -> io::Result<()> {
     let new = folder.join(".experiment.json.new");
     fs::write(&new, serde_json::to_vec_pretty(plan)?)?;
     fs::rename(new, folder.join(PLAN_FILE))
 }
 
-/// The attempts, and whether the last line was cut off. Lines that cannot be read are those of a killed process.
+/// Reads the attempts. Returns also whether the last line was cut off. Unreadable lines are those of a killed
+/// process.
 fn read_journal(path: &Path) -> io::Result<(AttemptMap, bool)> {
     let mut attempts = AttemptMap::new();
     let mut source = match File::open(path) {

@@ -1,5 +1,5 @@
 //! An agent behind HTTP: one POST for each trial, with a body from a template and the answer from a JSON pointer. The
-//! `traceparent` and `baggage` headers (W3C Trace Context, W3C Baggage) let its spans be told apart by trial.
+//! `traceparent` and `baggage` headers (W3C Trace Context, W3C Baggage) identify the trial of its spans.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct AgentRequest {
     headers: HeaderMap,
 }
 
-/// Why the options of an agent behind HTTP make no sense.
+/// Why the options of an agent behind HTTP are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentRequestError {
     #[error("option refused: --agent-url {text:?}: {reason}; hint: --agent-url http://127.0.0.1:8000/chat")]
@@ -48,7 +48,7 @@ pub(super) struct TrialContext {
     pub(super) trace_id: String,
 }
 
-/// What came back.
+/// The response of the agent.
 #[derive(Debug)]
 pub(super) struct AgentResponse {
     pub(super) end: TrialEnd,
@@ -62,7 +62,7 @@ impl TrialContext {
         format!("00-{}-{}-01", self.trace_id, &self.trace_id[..16])
     }
 
-    /// The same attributes that programs get in OTEL_RESOURCE_ATTRIBUTES.
+    /// Returns the same attributes that programs get in OTEL_RESOURCE_ATTRIBUTES.
     pub(super) fn baggage(&self) -> String {
         format!(
             "gradus.experiment.id={},gradus.item.id={},gradus.trial={},gradus.attempt.id={}",
@@ -75,7 +75,7 @@ impl TrialContext {
 }
 
 impl AgentRequest {
-    /// `template` is JSON, or `@FILE`.
+    /// Parses the options. `template` is JSON, or `@FILE`.
     pub(super) fn parse(
         url: &str,
         template: Option<&str>,
@@ -245,7 +245,7 @@ fn fill_template(template: &Json, item: &DatasetItem) -> Json {
     }
 }
 
-/// One pass from left to right: a placeholder inside of a request is text.
+/// Replaces placeholders in one pass from left to right: a placeholder inside of a request is text.
 fn fill_text(text: &str, item: &DatasetItem) -> String {
     let mut filled = String::new();
     let mut rest = text;

@@ -4,7 +4,7 @@
 use gradus_http::mask_secrets;
 
 const MASK: &str = "[redacted]";
-/// A word that contains one of these names a secret: the value behind it is masked.
+/// A word that contains one of these names a secret: the value after it is masked.
 const SECRET_WORDS: [&str; 9] =
     ["key", "token", "secret", "passw", "authorization", "credential", "bearer", "cookie", "signature"];
 
@@ -17,7 +17,7 @@ pub(super) struct MaskedText {
 }
 
 impl MaskedText {
-    /// Masks users and passwords of addresses, values of their queries, and values behind names of secrets:
+    /// Masks users and passwords of addresses, values of their queries, and values after names of secrets:
     /// `Authorization: Bearer …`, `API_KEY=…`, `--token …`. Names of variables (`$TOKEN`) stay, since they are no
     /// secrets.
     pub(super) fn new(text: &str) -> MaskedText {
@@ -26,7 +26,7 @@ impl MaskedText {
         MaskedText { text: masked, digest }
     }
 
-    /// Both in one text, for settings that are only compared.
+    /// Joins text and digest, for settings that are only compared.
     pub(super) fn into_setting(self) -> String {
         match self.digest {
             Some(digest) => format!("{} (digest {digest})", self.text),
@@ -68,7 +68,7 @@ fn mask_queries(text: &str) -> String {
     out
 }
 
-/// Masks the value behind a word that names a secret: after `=` or `:`, or as the next word of an option.
+/// Masks the value after a word that names a secret: after `=` or `:`, or as the next word of an option.
 fn mask_named_values(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -86,7 +86,7 @@ fn mask_named_values(text: &str) -> String {
             SECRET_WORDS.iter().any(|secret| name.contains(secret))
         };
         let is_scheme = ["bearer", "basic", "token"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
-        // The scheme of an address is no name of a value.
+        // The scheme of an address does not name a value.
         let named = word.split_once(['=', ':']).filter(|(_, value)| !value.starts_with("//"));
         match named {
             _ if is_value_next && is_scheme => out.push_str(word),
@@ -112,7 +112,7 @@ fn mask_named_values(text: &str) -> String {
     out
 }
 
-/// The name of a variable, an option or what is masked already stays.
+/// Masks a value, except the name of a variable, an option, or an already masked one.
 fn mask_value(value: &str) -> String {
     let is_variable = value.starts_with('$');
     if value.is_empty() || is_variable || value.starts_with("--") || value.contains(MASK) {

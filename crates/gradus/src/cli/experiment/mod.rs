@@ -232,7 +232,7 @@ fn run_trials(
     Ok(Ok((received, stopped)))
 }
 
-/// Does in the ordinary way what a signal would have to do before the end.
+/// Runs the action that a signal would run before the end.
 async fn finish_exit_action(exit_action: &ExitActionSlot) {
     if let Some(action) = exit_action.take() {
         action.await;
@@ -243,7 +243,7 @@ async fn finish_exit_action(exit_action: &ExitActionSlot) {
 /// early when there are at least as many spans as answers and no more of them come.
 async fn wait_for_spans(collector: &RunningServer, expected: u64, wait: Duration) {
     const STEP: Duration = Duration::from_millis(100);
-    /// Without news for this long, every batch of a default SDK has arrived.
+    /// Time without new spans after which every batch of a default SDK has arrived.
     const QUIET: Duration = Duration::from_millis(5_500);
     let begun = Instant::now();
     let (mut seen, mut changed) = (collector.stored_span_count(), Instant::now());

@@ -16,7 +16,7 @@ use super::masked_text::MaskedText;
 use crate::cli::eval::{EvalSettingsError, GradingOptions};
 use crate::config::{ConfigError, ConfigFile, EnvironmentVariables};
 
-/// About three years, in seconds: `Duration::from_secs_f64` panics on values that do not fit.
+/// Maximum time limit, about three years in seconds: `Duration::from_secs_f64` panics on values that do not fit.
 const MAX_SECONDS: f64 = 1e8;
 
 /// Why an experiment cannot begin; printed as one line, exit code 2.
@@ -132,13 +132,13 @@ impl PreparedExperiment {
         })
     }
 
-    /// The folder to use: the given one, else that of an unfinished experiment like this one, else a new one.
+    /// Chooses the folder: the given one, else that of an unfinished experiment like this one, else a new one.
     pub(super) fn choose_folder(&self, arguments: &ExperimentArguments) -> FolderChoice {
         FolderChoice::find(&self.state_dir, arguments.out.as_deref(), &self.plan, arguments.grading.fresh)
     }
 
-    /// The options of grading. The judge is `offline` unless `--judge` names another, even if a key is set: hundreds of
-    /// trials must not cost money by accident.
+    /// Returns the options of grading. The judge is `offline` unless `--judge` names another, even if a key is set:
+    /// hundreds of trials must not cost money by accident.
     pub(super) fn grading_options(&self, arguments: &ExperimentArguments) -> GradingOptions {
         let mut grading = arguments.grading.clone();
         grading.judge.judge_offline_by_default();

@@ -12,13 +12,13 @@ use super::span_attribution::AttributedTraces;
 /// What counts as the answer of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerSource {
-    /// The answer in the trace, and without one what the agent printed or sent: a program prints more than its answer.
+    /// The answer in the trace, else what the agent printed or sent: a program prints more than its answer.
     Trace,
-    /// What the agent sent, since the user said where the answer is in it.
+    /// What the agent sent, since the user specified where the answer is in it.
     Agent,
 }
 
-/// What an experiment comes to.
+/// The results of an experiment.
 #[derive(Debug, Default)]
 pub(super) struct ExperimentResults {
     /// In the order of the dataset, trial by trial.
@@ -29,7 +29,7 @@ pub(super) struct ExperimentResults {
 }
 
 impl ExperimentResults {
-    /// Checks are made from the dataset as it is now. Attempts at items that it does not have are left out.
+    /// Makes the checks from the dataset as it is now. Attempts at items that it does not have are left out.
     pub(super) fn from_attempts(
         items: &[DatasetItem],
         trials: u32,
@@ -56,9 +56,9 @@ impl ExperimentResults {
                 let (line, trajectories) = assess_attempt(item, attempt, trajectories, experiment_id, answer_source);
                 results.refused_exports += attempt.refused_exports;
                 for mut trajectory in trajectories {
-                    // An id that several trials share would make turns of one conversation of them.
+                    // An id that several trials share would make their trajectories turns of one conversation.
                     trajectory.session_id = Some(session.clone());
-                    // A trial begins with the request, so nothing was said before unless the trace tells.
+                    // A trial begins with the request, so there are no earlier messages unless the trace has some.
                     trajectory.turn_index = trajectory.turn_index.or(Some(1));
                     results.trajectories.push(trajectory);
                 }
@@ -69,7 +69,7 @@ impl ExperimentResults {
     }
 }
 
-/// The result of one attempt, and its trajectories as they are graded.
+/// Returns the result of one attempt, and its trajectories as they are graded.
 fn assess_attempt(
     item: &DatasetItem,
     attempt: &FinishedAttempt,
@@ -105,7 +105,7 @@ fn assess_attempt(
     let (answer, trajectory_id) = (main.final_answer.clone(), main.trajectory_id.clone());
     let spans = OutcomeSpans::new(main, None);
     if !matches!(end, TrialEnd::Answered | TrialEnd::NoAnswer) {
-        // What a program said before it died is no answer of the run. It stays in the trial's line.
+        // The output of a program that died is not an answer of the run. It stays in the trial's line.
         main.is_error = true;
         main.final_answer = None;
         if has_spans {
@@ -137,8 +137,7 @@ fn assess_attempt(
     (line, trajectories)
 }
 
-/// The trajectory of the agent itself: of those that no other agent called, the one with most steps; of equal ones the
-/// first.
+/// Finds the trajectory of the agent itself: of those that no other agent called, the first with most steps.
 fn find_main(trajectories: &[Trajectory]) -> usize {
     let rank = |one: &Trajectory| (one.parent_trajectory_id.is_none(), one.steps.len());
     let mut main = 0;
@@ -150,7 +149,7 @@ fn find_main(trajectories: &[Trajectory]) -> usize {
     main
 }
 
-/// What is known of an agent that sent no spans: its request and its answer.
+/// Makes a trajectory for an agent that sent no spans: its request and its answer.
 fn trajectory_without_spans(item: &DatasetItem, attempt: &FinishedAttempt, experiment_id: &str) -> Trajectory {
     let name = format!("{experiment_id}/{}/{}", item.id, attempt.trial);
     let mut trajectory = Trajectory {

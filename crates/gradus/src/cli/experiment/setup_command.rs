@@ -1,5 +1,5 @@
-//! `--setup` and `--teardown`: commands of the user around all trials. Setup may leave processes in the background, such
-//! as the agent itself; they are ended after the last trial.
+//! `--setup` and `--teardown`: commands of the user around all trials. Setup may leave processes in the background,
+//! such as the agent itself; they are ended after the last trial.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -31,7 +31,7 @@ pub(super) struct SetupCommand {
     pub(super) variables: Vec<(&'static str, String)>,
     pub(super) passed_variables: Vec<String>,
     pub(super) timeout: Duration,
-    /// Standard output and standard error of the command and of what it leaves behind. A file and no pipe: nobody reads
+    /// Standard output and standard error of the command and of what it leaves behind. Not a pipe, because nobody reads
     /// it while the trials run.
     pub(super) log: PathBuf,
 }
@@ -57,7 +57,7 @@ impl SetupCommand {
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let group = programs.register(child.id());
         if let Some(mut stdin) = child.stdin.take() {
-            // An error means that the shell has ended, which its exit status tells. Closed, the input is at its end.
+            // An error means that the shell has ended, which its exit status shows. Closing the pipe ends the input.
             let _ = stdin.write_all(START_LINE).await;
         }
         match tokio::time::timeout(self.timeout, child.wait()).await {
@@ -78,7 +78,7 @@ impl SetupCommand {
         }
     }
 
-    /// The last line of the log, where the message of a crash is.
+    /// Returns the last line of the log, where the message of a crash is.
     fn last_line(&self) -> String {
         const MAX_TAIL_BYTES: u64 = 2_000;
         let read = || -> io::Result<Vec<u8>> {

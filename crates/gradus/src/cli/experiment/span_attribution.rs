@@ -23,8 +23,8 @@ pub(super) struct AttributedTraces {
     pub(super) unattributed_traces: u64,
 }
 
-/// Reads the store of the collector. Traces are told apart before they are assembled, so that a session id that several
-/// trials share does not join them.
+/// Reads the store of the collector. Traces are separated before they are assembled, so that a session id that
+/// several trials share does not join them.
 pub(super) fn attribute_traces(collector: &Path, attempts: &AttemptMap) -> io::Result<AttributedTraces> {
     if !collector.join(gradus_store::FILE_NAME).is_file() {
         return Ok(AttributedTraces::default());
@@ -80,7 +80,7 @@ impl TraceKeys {
 
     fn learn(&mut self, export: &[u8], attempts: &AttemptMap) {
         let limits = RecordLimits::default();
-        // A record that cannot be decoded tells nothing; the assembler reports it as a defect.
+        // A record that cannot be decoded is ignored here; the assembler reports it as a defect.
         let _ = read_export(export, &limits, &mut |record| {
             if record.signal == TelemetrySignal::Log {
                 return Ok(());
@@ -97,8 +97,8 @@ impl TraceKeys {
     }
 }
 
-/// Item and trial by attributes. `gradus.attempt.id` must be that of the attempt that counts: spans of an attempt that
-/// was cut off by a kill are no part of the one that replaced it.
+/// Reads item and trial from attributes. `gradus.attempt.id` must be that of the attempt that counts: spans of an
+/// attempt that was killed do not belong to the one that replaced it.
 fn read_key(attributes: &AttributeList<'_>, attempts: &AttemptMap) -> Option<TrialKey> {
     let item = attributes.get_text("gradus.item.id")?;
     let trial = match attributes.get("gradus.trial")? {

@@ -35,15 +35,15 @@ pub(super) struct TrialSchedule<'a> {
 }
 
 impl TrialSchedule<'_> {
-    /// Item indexes and trials that are not done yet. Trial by trial, so that an interrupted experiment has about as
-    /// many attempts at every item.
+    /// Returns item indexes and trials that are not done yet. They are ordered by trial, so that an interrupted
+    /// experiment has about as many attempts at every item.
     pub(super) fn remaining(&self, attempts: &AttemptMap) -> Vec<(usize, u32)> {
         let all = (0..self.trials).flat_map(|trial| (0..self.items.len()).map(move |at| (at, trial)));
         all.filter(|(at, trial)| !attempts.contains_key(&(self.items[*at].id.clone(), *trial))).collect()
     }
 
-    /// Every finished attempt is in the journal before another one starts. Attempts under way are finished after an
-    /// interrupt, and dropped, which ends their programs, after an error.
+    /// Makes the remaining attempts. Every finished attempt is in the journal before another one starts. Running
+    /// attempts are finished after an interrupt, and dropped, which ends their programs, after an error.
     pub(super) async fn run(
         &self,
         agent: Arc<ExperimentAgent>,

@@ -9,15 +9,15 @@ use gradus_report::json::write_line;
 use serde_json::Value as Json;
 use tempfile::NamedTempFile;
 
-/// A file that gets its name when it is complete. Others may read it as the user's umask says; temporary files are for
-/// their owner alone otherwise.
+/// Creates a file that gets its name when it is complete. The user's umask decides who may read it; temporary files
+/// are otherwise for their owner alone.
 pub(super) fn new_export_file(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
 /// An export that is being written.
 pub(super) enum ExportFile {
-    /// Rows go out at once, and there is no manifest. A terminal may show them, so what controls one is escaped.
+    /// Rows are written at once, and there is no manifest. On a terminal, control characters are escaped.
     StandardOutput {
         out: BufWriter<io::Stdout>,
         row: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) enum ExportFile {
 }
 
 impl ExportFile {
-    /// `-` is standard output.
+    /// Opens the target; `-` is standard output.
     pub(super) fn create(path: &Path) -> anyhow::Result<ExportFile> {
         if path.as_os_str() == "-" {
             return Ok(ExportFile::StandardOutput { out: BufWriter::new(io::stdout()), row: Vec::new() });
@@ -58,7 +58,7 @@ impl ExportFile {
         Ok(ExportFile::Named { rows: BufWriter::new(file), path: path.to_owned() })
     }
 
-    /// Puts the file in its place, and the manifest beside it.
+    /// Renames the file to its final name, and writes the manifest next to it.
     pub(super) fn finish(self, manifest: &Json) -> anyhow::Result<()> {
         let (rows, path) = match self {
             ExportFile::StandardOutput { mut out, .. } => return Ok(out.flush()?),

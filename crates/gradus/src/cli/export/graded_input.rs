@@ -124,8 +124,8 @@ fn load_sources(arguments: &ExportArguments) -> Result<GradedInput, InputError> 
     })
 }
 
-/// The trajectories of runs with their verdicts. A run keeps only the beginning of long results and no tools, so the
-/// trajectories are read from the sources again.
+/// Loads the trajectories of runs with their verdicts. A run stores only the beginning of long results and no tools,
+/// so the trajectories are read from the sources again.
 fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<GradedInput, InputError> {
     if arguments.which != SourceOptions::default() {
         let message = "options about which traces are for sources; a run has the traces that it was made of";
@@ -164,7 +164,7 @@ fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<Gra
     }
     input.runs = GradedRuns::new(runs);
     input.run_id = Some(ids.join(","));
-    // The truth of a benchmark takes the place of verdicts.
+    // The truth of a benchmark replaces verdicts.
     let is_used = |source: &VerdictSource| {
         let mut verdicts = input.runs.iter().flat_map(|run| &run.verdicts);
         verdicts.any(|verdict| verdict.evaluator == source.evaluator && verdict.judge == source.judge)
@@ -176,7 +176,7 @@ fn load_runs(arguments: &ExportArguments, folders: Vec<RunFolder>) -> Result<Gra
 /// By evaluator, judge and rubric.
 type UsedVerdicts = BTreeMap<(String, String, String), VerdictSource>;
 
-/// The trajectories of a run as it keeps them, by id, in the order of their ids.
+/// Loads the trajectories of a run as it stores them, by id, in the order of their ids.
 fn load_judged(
     arguments: &ExportArguments,
     reader: &mut RunReader,
@@ -202,7 +202,7 @@ fn load_judged(
     Ok(judged)
 }
 
-/// Takes from `judged` the trajectories that the sources of the run still have as they were, in full.
+/// Takes from `judged` the trajectories that the sources of the run still have unchanged, in full.
 fn read_again(
     arguments: &ExportArguments,
     folder: &RunFolder,
@@ -330,7 +330,7 @@ impl LabelTrust {
         Ok(LabelTrust { calibrations: file.map(|file| file.calibrations).unwrap_or_default() })
     }
 
-    /// The calibration of the judge on the rubric that gave this outcome.
+    /// Finds the calibration of the judge on the rubric that gave this outcome.
     fn calibration_of(&self, outcome: &OutcomeLine) -> Option<&JudgeCalibration> {
         self.calibrations.iter().find(|one| {
             *one.evaluator == *outcome.evaluator
@@ -351,7 +351,8 @@ impl LabelTrust {
     }
 }
 
-/// The share of labels on one side of the rubric that are wrong, among the labelled cases; `None` without any.
+/// Returns the share of labels on one side of the rubric that are wrong, among the labelled cases; `None` without
+/// any.
 fn label_noise(calibration: &JudgeCalibration, is_good: bool) -> Option<f64> {
     let is_on_side = |label: &str| {
         calibration.labels.iter().any(|(name, score)| name.as_str() == label && (*score >= 0.5) == is_good)

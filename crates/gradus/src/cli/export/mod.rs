@@ -219,7 +219,7 @@ pub(super) fn run_export_command(arguments: &ExportArguments) -> anyhow::Result<
     Ok(input.failed_exit.unwrap_or(CommandExit::Pass))
 }
 
-/// Rows that are written, and not yet in their place.
+/// Rows that are written to temporary files.
 struct ExportTarget {
     destination: ExportDestination,
     counts: TrainingCounts,
@@ -277,7 +277,7 @@ fn write_rows(arguments: &ExportArguments, runs: &GradedRuns, out: &mut dyn Writ
     Ok(TrainingCounts { rows, ..TrainingCounts::default() })
 }
 
-/// Our own line format. The verdicts stand beside the fields of the trajectory.
+/// Writes our own line format. The verdicts are in the same object as the fields of the trajectory.
 fn write_own_lines(runs: &GradedRuns, out: &mut dyn Write) -> io::Result<u64> {
     let mut rows = 0;
     for run in runs.iter() {
@@ -320,7 +320,7 @@ fn build_manifest(arguments: &ExportArguments, input: &GradedInput, counts: &Tra
     }
 }
 
-/// Why there is nothing to write, most frequent reason first.
+/// Describes why there is nothing to write, most frequent reason first.
 fn describe_left_out(counts: &TrainingCounts) -> String {
     let mut reasons: Vec<_> = counts.left_out.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

@@ -68,7 +68,7 @@ pub(super) fn write_parquet_folder(
     Err(ParquetFolderError::NotBuilt)
 }
 
-/// Tables that are complete and not yet in their place.
+/// Tables that are complete and not renamed to their final names yet.
 #[cfg(feature = "parquet")]
 pub(super) struct PendingFolder {
     folder: std::path::PathBuf,
@@ -77,7 +77,7 @@ pub(super) struct PendingFolder {
 
 #[cfg(feature = "parquet")]
 impl PendingFolder {
-    /// Puts the files in their place, and the manifest beside them.
+    /// Renames the files to their final names, and writes the manifest next to them.
     pub(super) fn finish(self, manifest: &serde_json::Value) -> anyhow::Result<()> {
         let text = format!("{}\n", serde_json::to_string_pretty(manifest)?);
         std::fs::write(self.folder.join("manifest.json"), text)?;

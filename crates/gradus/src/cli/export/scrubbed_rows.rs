@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use gradus_scrub::{LeakDetector, LeakKind, ScrubSettings, ScrubStatistics, Scrubber};
 use serde_json::Value as Json;
 
-/// Scrubs rows on their way to the file. A row in which something survives is not written, and neither is any behind it.
+/// Scrubs rows on their way to the file. A row in which a secret survives is not written, and neither are later ones.
 pub(super) struct ScrubbedRows<'o> {
     out: &'o mut dyn Write,
     scrubber: &'o mut RowScrubber,
@@ -20,7 +20,7 @@ pub(super) struct RowScrubber {
     rows: u64,
 }
 
-/// The environment, without what is no text.
+/// Returns the environment variables that are valid UTF-8.
 fn text_variables() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -45,7 +45,7 @@ impl RowScrubber {
         }
     }
 
-    /// Scrubs what stands beside the rows.
+    /// Scrubs a value that is written next to the rows.
     pub(super) fn scrub_value(&mut self, value: &mut Json) {
         self.scrubber.scrub_json(value);
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
-/// Larger files are not read. The largest lock files have a few megabytes.
+/// Maximum size of a file that is read. The largest lock files have a few megabytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
-/// Files of requirements that are read at most.
+/// Maximum number of files of requirements that are read.
 const MAX_REQUIREMENT_FILES: usize = 50;
 
 /// Packages of one file.
@@ -32,7 +32,7 @@ pub(super) enum DependencyError {
     Json { name: String, source: serde_json::Error },
 }
 
-/// Reads a regular file; `None` if it does not exist, or is no file. Links are followed: nothing but names is taken.
+/// Reads a regular file; `None` if it does not exist or is something else. Links are followed: only names are taken.
 pub(super) fn read_text(folder: &Path, name: &str) -> Result<Option<String>, DependencyError> {
     let path = folder.join(name);
     let unreadable = |source| DependencyError::Unreadable { name: name.to_owned(), source };
@@ -49,8 +49,8 @@ pub(super) fn read_text(folder: &Path, name: &str) -> Result<Option<String>, Dep
     Ok(Some(decode_text(&bytes)))
 }
 
-/// UTF-8, or UTF-16 with a byte order mark, as `pip freeze > requirements.txt` writes it in PowerShell. Names are ASCII;
-/// whatever else is in the file does not matter.
+/// Decodes UTF-8, or UTF-16 with a byte order mark, as `pip freeze > requirements.txt` writes it in PowerShell. Names
+/// are ASCII; the rest of the file does not matter.
 fn decode_text(bytes: &[u8]) -> String {
     let decode_units = |rest: &[u8], read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest.chunks_exact(2).map(|pair| read([pair[0], pair[1]])).collect();
@@ -86,7 +86,7 @@ pub(super) fn read_python_files(folder: &Path, problems: &mut Vec<String>) -> Ve
     files
 }
 
-/// `package.json`.
+/// Reads `package.json`.
 pub(super) fn read_node_file(folder: &Path, problems: &mut Vec<String>) -> Option<(DependencyFile, Json)> {
     const NAME: &str = "package.json";
     let failed = |source| DependencyError::Json { name: NAME.to_owned(), source };
@@ -119,7 +119,8 @@ fn list_requirement_files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The package of a line as `LangGraph[x]>=1 ; python_version > "3"`: PEP 508, with options and comments left out.
+/// Returns the package of a line such as `LangGraph[x]>=1 ; python_version > "3"`: PEP 508, without options and
+/// comments.
 fn requirement_name(line: &str) -> Option<String> {
     let line = line.trim();
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
@@ -127,7 +128,7 @@ fn requirement_name(line: &str) -> Option<String> {
     (name.starts_with(|letter: char| letter.is_ascii_alphanumeric())).then(|| normalize_name(name))
 }
 
-/// PEP 503: case and separators do not matter.
+/// Normalises a name by PEP 503: case and separators do not matter.
 fn normalize_name(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }

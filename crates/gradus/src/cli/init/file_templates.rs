@@ -1,5 +1,5 @@
-//! The files that `gradus init` writes. Texts of the project go into comments only, and are names from our own tables or
-//! plain identifiers: no file of the project can add a setting.
+//! The files that `gradus init` writes. Texts of the project go into comments only, and are names from our own tables
+//! or plain identifiers: no file of the project can add a setting.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(super) struct PlannedFile {
     pub(super) text: String,
 }
 
-/// The files for a project.
+/// Plans the files for a project.
 pub(super) fn plan_files(scan: &ProjectScan) -> Vec<PlannedFile> {
     let file = |path: &str, text: String| PlannedFile { path: path.to_owned(), text };
     let mut files = vec![file(FILE_NAME, render_settings(scan)), file(DATASET_PATH, DATASET.to_owned())];

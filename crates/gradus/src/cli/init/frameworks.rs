@@ -7,7 +7,7 @@ pub(super) struct AgentFramework {
     pub(super) language: PackageLanguage,
     /// Names of packages, normalised.
     pub(super) packages: &'static [&'static str],
-    /// A client for models says less than a framework: it is reported only where there is no framework.
+    /// Whether it is a client for models, which is reported only if there is no framework.
     pub(super) is_client: bool,
     /// What makes it emit spans that Gradus reads.
     pub(super) tracing: &'static str,

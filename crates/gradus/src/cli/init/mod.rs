@@ -111,7 +111,7 @@ pub(super) fn run_init_command(arguments: &InitArguments) -> CommandExit {
     exit
 }
 
-/// Trusts the file if it is the one that was planned, byte for byte; otherwise reports what keeps it from being used.
+/// Trusts the file if it is the one that was planned, byte for byte; otherwise reports why it cannot be used.
 fn check_settings(file: &PlannedFile) -> CommandExit {
     let path = Path::new(FILE_NAME);
     let environment = EnvironmentVariables::read();
@@ -169,7 +169,7 @@ fn print_findings(scan: &ProjectScan) {
     scan.problems.iter().for_each(|problem| print_diagnostic(&printable_line(problem)));
 }
 
-/// A path as one word of a shell.
+/// Quotes a path as one word of a shell.
 fn quote_word(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@".contains(letter);

@@ -1,19 +1,19 @@
-//! Writes files that do not exist yet. Nothing is replaced, no link leads out of the folder, and a file is there as a
-//! whole or not at all.
+//! Writes files that do not exist yet. Nothing is replaced, no link is followed out of the folder, and a file is
+//! either complete or absent.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// What became of a file.
+/// What happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenState {
     Written,
-    /// There was something of that name: a file, or a link, wherever it leads.
+    /// The name was taken, by a file or by a link.
     Kept,
 }
 
-/// Why a file is not there.
+/// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NewFileError {
     #[error("not written: {}: {source}; hint: run `gradus init` in a folder that you can write to", path.display())]

@@ -1,4 +1,4 @@
-//! What there is in a project: frameworks, tracing variables, sessions, the CI system, and what may be the agent.
+//! Scans a project: frameworks, tracing variables, sessions, the CI system, and what may be the agent.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use super::dependency_files::{DependencyFile, read_node_file, read_python_files,
 use super::frameworks::{AgentFramework, FRAMEWORKS, PackageLanguage};
 use crate::cli::git_folder::GitFolder;
 
-/// A GitLab job beside a `.gitlab-ci.yml` that exists.
+/// The file for a GitLab job if a `.gitlab-ci.yml` exists.
 pub(super) const GITLAB_INCLUDE_PATH: &str = "gradus.gitlab-ci.yml";
-/// Variables that are named at most.
+/// Maximum number of variables that are named.
 const MAX_VARIABLES: usize = 10;
 /// Files that are often the agent, in the order in which they are tried.
 const AGENT_FILES: [&str; 8] =
@@ -76,7 +76,7 @@ impl ProjectScan {
         if let Some((file, _)) = &node {
             frameworks.extend(find_frameworks(std::slice::from_ref(file), PackageLanguage::Node));
         }
-        // Everybody depends on a model's client; beside a framework it says nothing.
+        // Most projects depend on a model's client; with a framework it adds no information.
         if frameworks.iter().any(|found| !found.framework.is_client) {
             frameworks.retain(|found| !found.framework.is_client);
         }
@@ -117,7 +117,7 @@ impl ProjectScan {
         }
     }
 
-    /// What the user should know about the files, one line each.
+    /// Returns remarks about the files for the user, one line each.
     pub(super) fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
         if let (Some(root), CiSystem::Nothing) = (&self.outer_root, self.ci) {
@@ -136,7 +136,7 @@ impl ProjectScan {
     }
 }
 
-/// Each framework once, by the first file that has one of its packages.
+/// Returns each framework once, by the first file that has one of its packages.
 fn find_frameworks(files: &[DependencyFile], language: PackageLanguage) -> Vec<FoundFramework> {
     let known = FRAMEWORKS.iter().filter(|framework| framework.language == language);
     let find = |framework: &'static AgentFramework| {
@@ -149,7 +149,7 @@ fn find_frameworks(files: &[DependencyFile], language: PackageLanguage) -> Vec<F
     known.filter_map(find).collect()
 }
 
-/// Names only. Names that are no identifiers are left out, since they go into comments.
+/// Lists names only. Names that are not identifiers are left out, since they go into comments.
 fn list_tracing_variables() -> Vec<String> {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
@@ -167,7 +167,7 @@ fn find_sessions() -> Vec<FoundSessions> {
     find_session_folders(&home, &|name| std::env::var_os(name))
 }
 
-/// A guess for a comment: the file that is probably the agent.
+/// Guesses the command of the agent, for a comment: by the file that is probably the agent.
 fn guess_agent_command(folder: &Path, tools: ProjectTools, package: Option<&serde_json::Value>) -> Option<String> {
     let file = AGENT_FILES.iter().find(|file| folder.join(file).is_file());
     match (file, tools) {

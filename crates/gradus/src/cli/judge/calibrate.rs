@@ -102,7 +102,7 @@ number.
 
 Exit codes: 0 written, 2 bad input, 4 there is nothing to label.";
 
-/// Why there is no calibration.
+/// Why no calibration could be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CalibrateError {
     #[error(transparent)]
@@ -135,7 +135,7 @@ pub(super) enum CalibrateError {
     FewerCases { path: PathBuf, evaluator: String, known: u64, found: u64 },
     #[error("--cases: give at least 1")]
     NoCases,
-    /// Not the user's fault, like all that follow.
+    /// An internal error and not a mistake of the user, like all that follow.
     #[error(transparent)]
     RunFile(#[from] RunFileError),
     #[error("{}: {source}", path.display())]
@@ -226,7 +226,7 @@ fn save_calibration(output: &Path, calibration: &JudgeCalibration) -> Result<(),
     file.write(output).map_err(|source| CalibrateError::Output { path: output.to_owned(), source })
 }
 
-/// Now, and when a calibration of now expires.
+/// Returns the present time, and when a calibration of now expires.
 fn calibration_times(expires_days: u32) -> (jiff::Timestamp, jiff::Timestamp) {
     let created = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| jiff::Timestamp::now());
     let lifetime = jiff::SignedDuration::from_hours(24 * i64::from(expires_days));
@@ -239,7 +239,7 @@ struct PreparedCalibration<'a> {
     state_dir: PathBuf,
     reader: RunReader,
     evaluator: EvaluatorRecord,
-    /// What is asked, in one line.
+    /// The question in one line.
     question: String,
     population: CasePopulation,
     draw: LabelDraw,
@@ -263,13 +263,13 @@ impl<'a> PreparedCalibration<'a> {
             Some(SamplingOption::Uniform) => LabelSampling::Uniform,
             Some(SamplingOption::Stratified) => LabelSampling::Stratified,
             Some(SamplingOption::Active) => LabelSampling::Active,
-            // A person's label says most where the votes of a panel disagree.
+            // A person's label is most informative where the votes of a panel disagree.
             None if population.has_votes() => LabelSampling::Active,
             None => LabelSampling::Uniform,
         };
         let drawn_from = DrawnFrom { sampling, seed: arguments.seed };
         let draw = LabelDraw::new(&population, sampling, arguments.seed)?;
-        // The text of the question is a convenience, so a rubric that is not found is no error.
+        // The text of the question is optional, so a missing rubric is not an error.
         let library = rubric_library(file.eval.rubrics.iter().chain(&arguments.rubrics)).ok();
         let about = library.and_then(|library| library.find(&evaluator.name).map(|rubric| rubric.about.clone()));
         let question = about.unwrap_or_else(|| evaluator.title.clone());
@@ -299,7 +299,7 @@ impl<'a> PreparedCalibration<'a> {
         &self.draw.order()[..self.arguments.cases.min(self.draw.order().len())]
     }
 
-    /// The trajectories of the drawn cases with their outcomes.
+    /// Loads the trajectories of the drawn cases with their outcomes.
     fn load_trajectories(&mut self) -> Result<HashMap<String, (Trajectory, Vec<OutcomeLine>)>, RunFileError> {
         let ids: HashSet<String> =
             self.drawn_cases().iter().map(|at| self.population.cases[*at].trajectory_id.clone()).collect();
@@ -342,7 +342,7 @@ impl<'a> PreparedCalibration<'a> {
         Ok(self.drawn_cases().len())
     }
 
-    /// Labels, measures and writes.
+    /// Asks for labels, measures the judge and writes the calibration.
     fn calibrate(&mut self) -> Result<CommandExit, CalibrateError> {
         let (labels, drawn_from) = match self.arguments.labels.is_empty() {
             true => (self.label_in_terminal()?, Some(self.drawn_from)),
@@ -406,7 +406,7 @@ impl<'a> PreparedCalibration<'a> {
         Ok(out.flush()?)
     }
 
-    /// The labels of the files, and the draw that all of them are from.
+    /// Reads the labels of the files, and the draw that all of them are from.
     fn read_label_files(&mut self) -> Result<(Vec<CaseLabel>, Option<DrawnFrom>), CalibrateError> {
         let mut labels = Vec::new();
         for path in &self.arguments.labels {
@@ -503,7 +503,7 @@ impl<'a> PreparedCalibration<'a> {
     }
 }
 
-/// Says which labels do not count, and why.
+/// Reports which labels do not count, and why.
 fn report_unused(merged: &MergedLabels) {
     if let Some(first) = merged.unmatched.first() {
         print_diagnostic(&format!(
@@ -514,7 +514,7 @@ fn report_unused(merged: &MergedLabels) {
     }
 }
 
-/// The index of the evaluator to calibrate: the named one, or the only one with verdicts.
+/// Chooses the index of the evaluator to calibrate: the named one, or the only one with verdicts.
 pub(super) fn choose_evaluator(
     reader: &mut RunReader,
     folder: &RunFolder,

@@ -10,7 +10,7 @@ use gradus_eval::report::MetricResult;
 use gradus_report::metric_text::format_calibration;
 use gradus_report::{BOLD, DIM, YELLOW, format_count, format_counted_noun};
 
-/// What is printed.
+/// The content of the printed report.
 pub(super) struct CalibrationText<'t> {
     pub(super) calibration: &'t JudgeCalibration,
     /// The metric of the run that the labels are from, corrected if possible.
@@ -93,7 +93,7 @@ fn describe_labellers(calibration: &JudgeCalibration) -> String {
     calibration.labellers.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
-/// `gpt-4o-2026-08-06 (openai:gpt-4o)`; `None` if no endpoint named its model.
+/// Returns models as `gpt-4o-2026-08-06 (openai:gpt-4o)`; `None` if no endpoint named its model.
 fn describe_models(calibration: &JudgeCalibration) -> Option<String> {
     let describe = |model: &gradus_eval::calibration::CalibratedModel| {
         let names: Vec<String> = model.answered_by.iter().map(|name| printable_line(name)).collect();
@@ -103,7 +103,7 @@ fn describe_models(calibration: &JudgeCalibration) -> Option<String> {
     (!models.is_empty()).then(|| models.join("; "))
 }
 
-/// How often a panel is right, by its votes. Nothing for one judge that is asked once.
+/// Prints how often a panel is right, by its votes. Nothing for one judge that is asked once.
 fn print_vote_strata(calibration: &JudgeCalibration, out: &mut dyn Write) -> io::Result<()> {
     let strata = &calibration.measures.by_votes;
     let Some((best, _)) = calibration.labels.first().filter(|_| !strata.is_empty()) else { return Ok(()) };
@@ -115,7 +115,7 @@ fn print_vote_strata(calibration: &JudgeCalibration, out: &mut dyn Write) -> io:
     writeln!(out)
 }
 
-/// The judge's labels as rows, the truth as columns, in the order of the rubric.
+/// Prints the judge's labels as rows, the truth as columns, in the order of the rubric.
 fn print_confusion(calibration: &JudgeCalibration, out: &mut dyn Write) -> io::Result<()> {
     let labels: Vec<String> = calibration.labels.iter().map(|(label, _)| printable_line(label)).collect();
     let width = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max(8);
@@ -134,7 +134,7 @@ fn print_confusion(calibration: &JudgeCalibration, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// `33.3 %  (24 cases, 95 % interval 18.0 to 53.3 %)`.
+/// Formats a share as `33.3 %  (24 cases, 95 % interval 18.0 to 53.3 %)`.
 fn format_share(share: MeasuredShare) -> String {
     let Some(value) = share.value else { return "no such cases".to_owned() };
     let interval = share.interval.map_or_else(String::new, |found| {
@@ -144,7 +144,7 @@ fn format_share(share: MeasuredShare) -> String {
     format!("{:6.1} %  ({cases}{interval})", 100.0 * value)
 }
 
-/// Coefficients go from -1 to 1 and are no shares.
+/// Formats a coefficient, which is from -1 to 1 and not a share.
 fn format_coefficient(share: MeasuredShare) -> String {
     let Some(value) = share.value else { return "not defined: one side has a single label".to_owned() };
     let interval = share

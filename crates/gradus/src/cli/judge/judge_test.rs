@@ -73,7 +73,7 @@ pub(super) fn run_judge_test_command(arguments: &JudgeTestArguments) -> anyhow::
     test_judges(arguments, &settings, &plan)
 }
 
-/// Reads the runs that the user names as right. `Err` is the exit code if there is none to use; it is explained.
+/// Reads the runs that the user specified as right. `Err` is the exit code if there is none, which is reported.
 fn read_own_runs(arguments: &JudgeTestArguments) -> anyhow::Result<Result<Vec<RightRun>, CommandExit>> {
     if arguments.right.is_empty() {
         return Ok(Ok(Vec::new()));
@@ -97,7 +97,7 @@ fn read_own_runs(arguments: &JudgeTestArguments) -> anyhow::Result<Result<Vec<Ri
         found += 1;
         match RightRun::from_recording(trajectory) {
             Ok(run) => {
-                // Agents that say nothing are judged by another rubric, for which the same run serves.
+                // Agents that write no thoughts are judged by another rubric, for which the same run serves.
                 if run.has_thoughts() {
                     runs.push(run.without_thoughts());
                 }
@@ -126,7 +126,7 @@ fn read_own_runs(arguments: &JudgeTestArguments) -> anyhow::Result<Result<Vec<Ri
     Ok(Ok(runs))
 }
 
-/// All passes over the cases: repetitions, then probes.
+/// Lists all passes over the cases: repetitions, then probes.
 fn list_passes(
     arguments: &JudgeTestArguments,
     settings: &TestSettings,
@@ -170,7 +170,7 @@ fn print_dry_run(
     Ok(CommandExit::Pass)
 }
 
-/// Asks all judges, and writes the report of what they said, also of a part.
+/// Asks all judges, and writes the report of their answers, even of a part.
 fn test_judges(
     arguments: &JudgeTestArguments,
     settings: &TestSettings,

@@ -36,7 +36,7 @@ struct SessionLine {
 const UNDECIDED: &str = "undecided";
 const REMOVED: &str = "removed";
 
-/// What the person wants.
+/// The answer of the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LabelAnswer {
     Label(String),
@@ -72,7 +72,7 @@ impl LabelSession {
         &self.labels
     }
 
-    /// The label that a person gave to a case.
+    /// Finds the label that a person gave to a case.
     pub(super) fn find(&self, trajectory_id: &str, step_index: Option<u32>, labeller: &str) -> Option<&CaseLabel> {
         let is_it = |label: &&CaseLabel| {
             label.trajectory_id == trajectory_id && label.step_index == step_index && label.labeller == labeller
@@ -145,7 +145,7 @@ pub(super) struct ShownCase<'c> {
     /// Position in the draw, from 1, and how many there are.
     pub(super) number: usize,
     pub(super) total: usize,
-    /// What is asked, in one line.
+    /// The question in one line.
     pub(super) question: &'c str,
     /// The labels, best first.
     pub(super) labels: &'c [(String, f64)],
@@ -183,7 +183,7 @@ pub(super) fn ask_person(
     }
 }
 
-/// After the decision: what the judge said.
+/// Prints what the judge said, after the decision.
 pub(super) fn reveal_verdict(
     verdict: Option<&OutcomeLine>,
     answer: &LabelAnswer,

@@ -30,7 +30,7 @@ pub(in crate::cli) struct FoundServer {
     finding: ProbeFinding,
 }
 
-/// Entry point of the command. That nothing runs is no error.
+/// Entry point of the command. It is not an error if nothing runs.
 pub(super) fn run_judge_list(arguments: &JudgeListArguments) -> anyhow::Result<CommandExit> {
     let mut addresses = Vec::new();
     for address in &arguments.address {
@@ -81,8 +81,8 @@ fn probe_addresses(addresses: Vec<(Option<LocalServer>, String)>) -> anyhow::Res
     })
 }
 
-/// An address as people write it, completed to the base address of the API: `HOST:PORT` and `http://HOST:PORT` get
-/// their missing parts. `None` if it has no host, or another scheme.
+/// Completes an address to the base address of the API: `HOST:PORT` and `http://HOST:PORT` get their missing parts.
+/// `None` if it has no host, or another scheme.
 fn complete_address(text: &str) -> Option<String> {
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = reqwest::Url::parse(&with_scheme).ok()?;
@@ -93,7 +93,7 @@ fn complete_address(text: &str) -> Option<String> {
 }
 
 impl FoundServer {
-    /// The name of what runs there, or of what would run there by default.
+    /// Returns the name of the server that runs there, or that would run there by default.
     fn title(&self) -> &'static str {
         match self.server() {
             Some(server) => server.title(),
@@ -109,7 +109,7 @@ impl FoundServer {
         }
     }
 
-    /// The options that name a model as the judge. The address is left out if it follows from the name.
+    /// Returns the options that name a model as the judge. The address is left out if it follows from the name.
     fn judge_options(&self, model: &ServedModel) -> String {
         let found = self.server();
         let prefix = found.map_or("openai", LocalServer::name);
@@ -122,7 +122,7 @@ impl FoundServer {
         printable_line(&gradus_http::mask_secrets(&self.base_url))
     }
 
-    /// What was found, in a few words.
+    /// Describes what was found, in a few words.
     pub(in crate::cli) fn state_text(&self) -> String {
         match &self.finding {
             ProbeFinding::ModelServer { models, .. } => match models.len() {
@@ -145,7 +145,7 @@ impl FoundServer {
         self.finding != ProbeFinding::NotRunning
     }
 
-    /// One line about the server and its models, for `gradus doctor`.
+    /// Returns one line about the server and its models, for `gradus doctor`.
     pub(in crate::cli) fn summary_line(&self) -> String {
         let models = match &self.finding {
             ProbeFinding::ModelServer { models, .. } => models.as_slice(),
@@ -158,7 +158,7 @@ impl FoundServer {
     }
 }
 
-/// One row per address, and below it one per model with the options that name it.
+/// Writes one row per address, and below it one per model with the options that name it.
 fn write_server_table(out: &mut dyn Write, found: &[FoundServer]) -> std::io::Result<()> {
     let width = found.iter().map(|server| server.shown_url().len()).max().unwrap_or(0).max("address".len());
     writeln!(out, "{:<18}{:<width$}  state", "server", "address")?;

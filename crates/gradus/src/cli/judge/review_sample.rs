@@ -9,10 +9,10 @@ use gradus_eval::calibration::{CaseLabel, CasePopulation, JudgedCase, LabelPopul
 use gradus_eval::run::EvaluatorRecord;
 use serde::Deserialize;
 
-/// A line beyond this is no label.
+/// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Why labels are no random sample.
+/// Why labels are not a random sample.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReviewSampleError {
     #[error("{}: {source}", path.display())]
@@ -44,7 +44,7 @@ pub(super) enum ReviewSampleError {
     NoBeginning { path: PathBuf },
 }
 
-/// A line of the export. Other fields are of no interest here.
+/// A line of the export. Other fields are ignored.
 #[derive(Deserialize)]
 struct ExportedLabel {
     trajectory_id: String,
@@ -77,7 +77,8 @@ struct LabelSample {
 }
 
 impl LabelSample {
-    /// Not if the person had seen the verdict, or cannot decide. A rubric may have a label of that name.
+    /// Whether the label counts: not if the person had seen the verdict, or could not decide. A rubric may have a
+    /// label of that name.
     fn is_decision(&self, label: &str) -> bool {
         self.is_blind && (label != "undecided" || self.labels.iter().any(|(known, _)| known == label))
     }
@@ -189,7 +190,7 @@ impl ReviewSampleFile {
         })
     }
 
-    /// The labelled cases as a population, for merging labels.
+    /// Returns the labelled cases as a population, for merging labels.
     pub(super) fn labelled_cases(&self) -> CasePopulation {
         CasePopulation { cases: self.cases.clone(), ..CasePopulation::default() }
     }
@@ -226,7 +227,7 @@ fn read_drawn_labels(path: &Path) -> Result<Vec<DrawnLabel>, ReviewSampleError> 
     Ok(labels)
 }
 
-/// The evaluator that all labels are about, or the first label that is about another judge or rubric.
+/// Returns the evaluator that all labels are about. Fails with the first label that is about another judge or rubric.
 fn describe_evaluator(
     path: &Path,
     drawn: &[DrawnLabel],

@@ -18,7 +18,7 @@ use crate::cli::run_lookup::{find_run, resolve_state_dir};
 use crate::cli::sources::print_diagnostic;
 use crate::config::{ConfigFile, EnvironmentVariables};
 
-/// Level of the intervals, as everywhere.
+/// Level of the intervals, the same as in all reports.
 const CONFIDENCE: f64 = 0.95;
 
 #[derive(Args)]
@@ -53,7 +53,7 @@ Without labels so far nothing is known about the judge, and the answer is the la
 
 Exit codes: 0 printed, 2 bad input, 4 the run has no verdicts.";
 
-/// Why there is no number.
+/// Why the number of labels cannot be computed.
 #[derive(Debug, thiserror::Error)]
 enum LabelPlanError {
     #[error(transparent)]
@@ -106,7 +106,7 @@ fn print_sample_size(arguments: &SampleSizeArguments) -> Result<(), LabelPlanErr
     plan.print(arguments.half_width, &mut anstream::stdout().lock())
 }
 
-/// What is printed.
+/// The content of the printed plan.
 struct PrintedPlan<'p> {
     evaluator: &'p str,
     labels: &'p [(String, f64)],

@@ -14,7 +14,7 @@ pub struct ChartBar {
     pub below: Option<BarSegment>,
     /// The number at the right; also part of the tooltip.
     pub note: String,
-    /// A text instead of the bar, where there is none.
+    /// The text shown if there is no bar.
     pub nothing: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct BarAxis<'t> {
     pub format: fn(f64) -> String,
 }
 
-/// A bar for each row, on an axis from 0 to a round number that is not below the largest row.
+/// Draws a bar for each row, on an axis from 0 to a round number that is not below the largest row.
 pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
     let (end, step) = choose_axis_scale(rows.iter().map(ChartBar::extent).fold(0.0, f64::max), axis.whole);
     let steps = (end / step).round() as u32;
@@ -46,7 +46,7 @@ pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> Resp
 }
 
 impl ChartBar {
-    /// How far the row reaches on the axis.
+    /// The length of the row on the axis.
     fn extent(&self) -> f64 {
         let sum: f64 = self.parts.iter().map(|part| clamp_bar_value(part.value)).sum();
         sum.max(self.below.map_or(0.0, |part| clamp_bar_value(part.value)))

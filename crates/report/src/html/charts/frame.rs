@@ -5,7 +5,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::html::svg::{Svg, TextAnchor};
 
-/// Approximate width of a character of chart text. Text cannot be measured here, so labels are cut by it.
+/// Approximate width of a character of chart text, used to cut labels, because text cannot be measured here.
 const CHARACTER: f64 = 7.4;
 /// Height of the axis below the rows: numbers and title.
 const AXIS: f64 = 40.0;
@@ -98,7 +98,7 @@ impl ChartFrame {
         svg.text("note", TextAnchor::End, self.width - 1.0, self.row_middle(row) + 4.5, &text);
     }
 
-    /// A text in place of a bar.
+    /// Draws a text in place of a bar.
     pub(super) fn draw_placeholder(&self, svg: &mut Svg, row: usize, text: &str) {
         let text = fit_chart_text(text, self.right - self.left - 8.0);
         svg.text("nothing", TextAnchor::Start, self.left + 6.0, self.row_middle(row) + 4.5, &text);

@@ -37,7 +37,7 @@ impl AxisRange {
     }
 }
 
-/// A bar for each value from 0, its 95 % interval as a whisker, and the thresholds of gates as marks.
+/// Draws a bar from 0 for each value, with its 95 % interval as a whisker and the thresholds of gates as marks.
 pub fn interval_bars(rows: &[IntervalBar], ends: AxisRange, axis: &str, label: &str) -> ResponsiveChart {
     let draw = |size| {
         let frame = ChartFrame::new(size, rows.len());

@@ -7,7 +7,7 @@ const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 10.0;
 /// Space between segments.
 const GAP: f64 = 1.5;
-/// Every segment that is not 0 is visible, however small it is.
+/// Minimum width of a segment that is not 0, so that it is visible.
 const MIN_WIDTH: f64 = 2.0;
 
 /// The segments from left to right, together as wide as the strip. Segments of 0 are left out; without any there is an

@@ -44,8 +44,8 @@ impl TimelineScale {
     /// Shares from 0 to 100 %.
     pub const SHARE: TimelineScale = TimelineScale { low: 0.0, high: 1.0, steps: 4, format: share_tick };
 
-    /// From 0 to a round number that is not below `most`, in two to four round steps. `step` rounds a number up to a
-    /// round one; time and money have other round numbers than counts.
+    /// A scale from 0 to a round number that is not below `most`, in two to four round steps. `step` rounds a number
+    /// up: time and money have other round numbers than counts.
     pub fn up_to(most: f64, step: fn(f64) -> f64, format: fn(f64) -> String) -> TimelineScale {
         const STEPS: u32 = 4;
         let step = step(if most > 0.0 { most / f64::from(STEPS) } else { 1.0 });
@@ -54,7 +54,7 @@ impl TimelineScale {
         TimelineScale { low: 0.0, high: step * f64::from(steps), steps, format }
     }
 
-    /// Room for the longest label of the axis, in pixels.
+    /// Width of the longest label of the axis, in pixels.
     fn label_width(&self) -> f64 {
         const PIXELS_PER_CHAR: f64 = 7.2;
         let longest = self.ticks().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
@@ -140,7 +140,7 @@ pub fn draw_timeline(
             svg.rect("alarm", plot.left, from, plot.right - plot.left, to - from);
             svg.line("gate", (plot.left, y), (plot.right, y));
             for (from, to) in &band.fired {
-                // A short time is still seen.
+                // Minimum width, so that a short range is visible.
                 let from = plot.share_to_x(*from).min(plot.right - 2.0);
                 svg.rect("fired", from, TOP, (plot.share_to_x(*to) - from).max(2.0), plot.bottom - TOP);
             }

@@ -14,7 +14,7 @@ use crate::number_text::format_count;
 pub struct CostView {
     pub total: CostRow,
     pub rows: Vec<CostRow>,
-    /// What the agent itself cost, in words. `None` if no trace tells.
+    /// The cost of the agent itself, in words. `None` if no trace records it.
     pub agent: Option<String>,
     /// `None` if no model was asked.
     pub chart: Option<ResponsiveChart>,
@@ -36,7 +36,7 @@ pub struct CostRow {
 }
 
 impl CostView {
-    /// The total is a row of its own, computed by `eval` and not by adding rounded numbers.
+    /// Builds the section. The total is computed by `eval`, not by adding rounded numbers.
     pub fn from_summary(summary: &EvaluationSummary) -> CostView {
         let cost = &summary.cost;
         let total = EvaluatorCost {
@@ -64,7 +64,7 @@ impl CostView {
 }
 
 impl CostRow {
-    /// `evaluator` is the title of the row, `unknown` what is shown for a cost that is not known.
+    /// `evaluator` is the title of the row; `unknown` is shown for an unknown cost.
     fn from_cost(cost: &EvaluatorCost, evaluator: String, unknown: &str) -> CostRow {
         let TokenCount { prompt, completion, cached_prompt } = cost.tokens;
         CostRow {

@@ -1,4 +1,4 @@
-//! What goes wrong most often: wrong verdicts by evaluator, tool and reason.
+//! The most frequent errors: wrong verdicts by evaluator, tool and reason.
 
 use gradus_eval::report::{EvaluationSummary, FailureExample};
 
@@ -10,7 +10,7 @@ use crate::number_text::format_count;
 #[derive(Debug)]
 pub struct FailureGroupsView {
     pub rows: Vec<FailureGroupView>,
-    /// Groups that are not shown.
+    /// How many groups are not shown, in words.
     pub omitted: Option<String>,
 }
 
@@ -34,9 +34,9 @@ pub struct FailureExampleView {
     pub request: String,
 }
 
-/// Groups that are shown at once; further ones are folded.
+/// Maximum number of groups that are shown unfolded.
 const FEW_GROUPS: usize = 10;
-/// Examples of a group, and characters of their request: the list is for recognising, not for reading.
+/// Maximum number of examples of a group, and maximum characters of their requests, which are only for recognition.
 const MAX_EXAMPLES: usize = 2;
 const MAX_REQUEST_CHARS: usize = 100;
 

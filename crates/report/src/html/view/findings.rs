@@ -7,7 +7,7 @@ use super::format_evaluator_title;
 use super::text::{self, DisplayText};
 use crate::number_text::format_count;
 
-/// Quotations per verdict; the rest is counted. Verdicts of rules can have very many.
+/// Maximum number of quotations per verdict; the rest is counted. Verdicts of rules can have very many.
 const MAX_EVIDENCE: usize = 20;
 
 /// The findings in the order of the summary, worst first.

@@ -1,5 +1,5 @@
-//! The metrics as cards, a chart and a table. Questions without a verdict are shown beside every value, since they are
-//! not part of it.
+//! The metrics as cards, a chart and a table. Questions without a verdict are shown next to every value, since they
+//! are not part of it.
 
 use gradus_eval::evaluator::SIMULATOR;
 use gradus_eval::evaluator::{GAVE_UP, OUTCOME};
@@ -19,13 +19,13 @@ use crate::metric_text::{
 };
 use crate::number_text::format_count;
 
-/// Labels of one evaluator that are listed; the rest is summed up.
+/// Maximum number of listed labels of one evaluator; the rest is summed up.
 const MAX_LABELS: usize = 8;
 
 /// The section on metrics; cards and chart have the same order.
 #[derive(Debug)]
 pub struct MetricsView {
-    /// How runs ended, in words; it stands above all numbers.
+    /// How runs ended, in words; shown above all numbers.
     pub outcome: Option<String>,
     /// How many trajectories and steps are flagged, in words.
     pub flagged: Option<String>,
@@ -40,15 +40,15 @@ pub struct MetricCard {
     pub title: String,
     /// Whether it is computed from other metrics, such as `combined`.
     pub is_together: bool,
-    /// The judge, if it is not that of the run.
+    /// The judge, if it differs from that of the run.
     pub judge: Option<String>,
     pub value: String,
     pub unit: &'static str,
-    /// What the value is a share or a mean of.
+    /// The population of the value, in words.
     pub of: String,
-    /// The same in short, for the table.
+    /// The population in short, for the table.
     pub count: String,
-    /// How much of what was asked is judged. `None` for measurements.
+    /// The share of questions that were judged, in words. `None` for measurements.
     pub coverage: Option<String>,
     pub interval: Option<String>,
     /// The corrected number, or that there is none. `None` for numbers that no model judged.
@@ -94,14 +94,15 @@ impl MetricsView {
     }
 }
 
-/// How a metric is to be read: a share, a mean on another scale, or nothing. Values that are not finite are nothing.
+/// How to present a metric: as a share, a mean on another scale, or nothing. Values that are not finite count as
+/// nothing.
 enum MetricEstimate {
     Nothing,
     /// From 0 to 1.
     Share(f64, Option<ConfidenceInterval>),
     /// A mean of scores on a scale of their own.
     Mean(f64, Option<ConfidenceInterval>),
-    /// What rules noticed that confirm nothing, in words.
+    /// Flags of rules that cannot confirm anything, in words.
     Flags(String),
 }
 
@@ -149,7 +150,7 @@ impl MetricCard {
             }
             MetricEstimate::Flags(flags) => {
                 let flagged = metric.wrong_count().unwrap_or_default();
-                // Where no rule fired there is no number: a 0 would read as a score.
+                // Without flags there is no number: a 0 would look like a score.
                 match flagged {
                     0 if metric.denominator > 0 => (format_count(metric.denominator), "confirmed", flags, None),
                     0 => ("—".to_owned(), "", flags, None),
@@ -162,7 +163,7 @@ impl MetricCard {
                     true => "right",
                     false => "points",
                 };
-                // Giving up has no score, and is not ending well.
+                // Giving up has no score and is not a success.
                 let gave_up = metric.labels.get(GAVE_UP).filter(|count| **count > 0 && metric.name == OUTCOME);
                 let gave_up = gave_up.map(|count| format!("; {} gave up and have no score", format_count(*count)));
                 let (right, gave_up) = (number::format_score_sum(right), gave_up.unwrap_or_default());

@@ -17,9 +17,9 @@ use super::number::format_minute;
 use super::text::{self, DisplayText};
 use crate::number_text::{format_count, format_counted_noun};
 
-/// Sources that are shown at once; further ones are folded.
+/// Maximum number of sources that are shown unfolded.
 const FEW_SOURCES: usize = 4;
-/// Rows of any list; the rest is left out with a note. It bounds the size of the page.
+/// Maximum rows of any list; the rest is left out with a note. It bounds the size of the page.
 const MAX_ROWS: usize = 100;
 
 /// The context of the template of a report, also for the page of a run on the server.
@@ -35,7 +35,7 @@ pub struct ReportView {
     pub started: String,
     pub ended: Option<String>,
     pub sources: Vec<String>,
-    /// Folded sources; `omitted_sources` is the number of those that are not even there.
+    /// Folded sources; `omitted_sources` is the number of sources that are left out.
     pub more_sources: Vec<String>,
     pub omitted_sources: Option<String>,
     pub trajectories: String,
@@ -126,7 +126,7 @@ impl UnansweredReasonList {
     }
 }
 
-/// How many rows of a list are left out; `None` if all are shown.
+/// Formats how many rows of a list are left out; `None` if all are shown.
 fn format_omitted(all: usize) -> Option<String> {
     all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| format_count(more as u64))
 }

@@ -8,7 +8,7 @@ use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChar
 use crate::html::number::format_percent;
 use crate::number_text::format_count;
 
-/// Bars of the chart; further tools are one bar together, and the table has them.
+/// Maximum number of bars in the chart; further tools share one bar and are listed in the table.
 const MAX_BARS: usize = 12;
 
 /// The section on tools: a chart and a table of the same numbers.

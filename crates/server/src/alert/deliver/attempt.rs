@@ -10,7 +10,7 @@ use super::{DeliveryContext, DeliverySettings, command, webhook};
 use crate::alert::notice::AlertNotice;
 use crate::alert::target::{AlertTarget, WebhookUrl};
 
-/// Returns when the notice was accepted or given up. Both are counted, and giving up is logged.
+/// Attempts delivery until the notice is accepted or given up. Both are counted, and giving up is logged.
 pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNotice, shared: &DeliveryContext) {
     let DeliveryContext { settings, counters, health, .. } = shared;
     let give_up_at = Instant::now() + settings.give_up_after;
@@ -47,7 +47,7 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
     tracing::warn!(%target, rule = notice.rule, attempts, reason, "failed to deliver an alert; giving up");
 }
 
-/// One attempt. `Log` never gets here: the dispatcher writes it at once.
+/// Makes one attempt. `Log` never gets here: the dispatcher writes it at once.
 pub(super) async fn attempt_delivery(
     target: &AlertTarget,
     notice: &AlertNotice,
@@ -64,7 +64,8 @@ pub(super) async fn attempt_delivery(
     }
 }
 
-/// Addresses that were entered on the page are checked before each request: a name may have got another address.
+/// Posts to a webhook. Addresses that were entered on the page are checked before each request, because a name may
+/// resolve to another address by now.
 async fn post_to(shared: &DeliveryContext, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
     if !url.is_guarded() {
         return webhook::post_webhook(&shared.http, url, body).await;

@@ -55,7 +55,8 @@ pub(super) async fn run_alert_command(
     if status.success() { Ok(()) } else { Err(DeliveryFailure::for_now(status.to_string())) }
 }
 
-/// The notice for scripts that do not parse JSON. The names are part of the documented interface.
+/// Builds environment variables with the notice, for scripts that do not parse JSON. The names are part of the
+/// documented interface.
 fn build_alert_environment(notice: &AlertNotice) -> [(&'static str, String); 8] {
     [
         ("GRADUS_ALERT_NAME", notice.rule.clone()),
@@ -97,7 +98,7 @@ impl CommandProcessGroup {
 impl Drop for CommandProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
-            // The group may have ended in the meantime, which is no error.
+            // The group may have ended in the meantime, which is not an error.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }

@@ -89,7 +89,7 @@ impl NoticeQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next notice, or `None` once the queue is closed and empty.
+    /// Waits for the next notice; `None` once the queue is closed and empty.
     async fn next(&self) -> Option<Arc<AlertNotice>> {
         loop {
             {

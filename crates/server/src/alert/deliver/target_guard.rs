@@ -1,6 +1,6 @@
-//! Keeps webhooks that somebody entered on the page away from private addresses. Names are resolved by us, and every
-//! address that a name has must be public or allowed by `serve.alert_networks`; the connection then goes to the checked
-//! addresses, so a name cannot change its meaning in between (DNS rebinding).
+//! Refuses private addresses for webhooks that were entered on the page. The server resolves names itself, and every
+//! address that a name has must be public or allowed by `serve.alert_networks`; the connection then goes to the
+//! checked addresses, so a name cannot change its meaning in between (DNS rebinding).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::alert::private_address::is_public_address;
 use crate::alert::target::WebhookUrl;
 use crate::client_address::IpNetwork;
 
-/// For one lookup of a name.
+/// Maximum time for resolving one name.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a target may not be reached. No message repeats more of the address than its host.
@@ -38,7 +38,7 @@ impl TargetGuard {
         is_public_address(ip) || self.allowed.iter().any(|network| network.contains(ip))
     }
 
-    /// All addresses of a host. One that is private refuses all: a name of the internet has none.
+    /// Resolves all addresses of a host. A single private address refuses the host: public names have none.
     async fn resolve_host(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, TargetRefusal> {
         let unresolved = || TargetRefusal::Unresolved { host: host.to_owned() };
         let lookup = tokio::net::lookup_host((host, port));
@@ -52,10 +52,10 @@ impl TargetGuard {
     }
 
     /// Checks a target before it is stored, and again before each request: hosts that are written as numbers are
-    /// connected to without asking the resolver.
+    /// connected to without the resolver.
     pub(crate) async fn check_target(&self, url: &WebhookUrl) -> Result<(), TargetRefusal> {
         let url = url.expose();
-        // The brackets of an IPv6 address are no part of it.
+        // The brackets are not part of an IPv6 address.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         self.resolve_host(host, url.port_or_known_default().unwrap_or(80)).await.map(drop)
     }

@@ -21,7 +21,7 @@ pub struct TargetHealth {
 pub struct TargetFailure {
     pub since: Timestamp,
     pub attempts: u64,
-    /// Free of addresses.
+    /// Never contains an address.
     pub reason: String,
     /// Whether the notice was given up after the last attempt.
     pub is_given_up: bool,

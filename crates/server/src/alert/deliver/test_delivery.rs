@@ -1,4 +1,4 @@
-//! A notice that somebody sends to see whether it arrives: one attempt for each target, with its result.
+//! Test notices, which people send to check delivery: one attempt for each target, with its result.
 
 use super::attempt::attempt_delivery;
 use super::failure::DeliveryFailure;
@@ -6,16 +6,16 @@ use super::{DeliveryContext, DeliverySettings, StartError, log_notice};
 use crate::alert::notice::AlertNotice;
 use crate::alert::target::AlertTarget;
 
-/// What came of one target.
+/// The result of a test notice for one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestDelivery {
     pub target: AlertTarget,
-    /// Why it was not accepted; free of addresses.
+    /// Why the notice was not accepted; never contains an address.
     pub failure: Option<String>,
 }
 
-/// Sends a notice to one target after another, without a queue and without a retry, and waits for the results. Its time is
-/// bounded by the timeouts of the settings.
+/// Sends a notice to one target after another, without a queue and without a retry, and waits for the results. Its
+/// time is bounded by the timeouts of the settings.
 pub async fn deliver_test_notice(
     notice: &AlertNotice,
     targets: &[AlertTarget],

@@ -1,5 +1,5 @@
 //! Posts JSON to webhooks. Redirects are not followed: a notice goes to the configured address or nowhere, since a
-//! redirect could send recorded text to somebody else.
+//! redirect could send recorded text to another host.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -67,7 +67,7 @@ enum StartStageView {
     Graded(GradedView),
 }
 
-/// The first graded trajectory, and what it was not judged by.
+/// The first graded trajectory, and the evaluators that did not judge it.
 struct GradedView {
     counts: String,
     project: String,

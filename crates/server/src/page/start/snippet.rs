@@ -1,15 +1,15 @@
-//! Code to copy that sends traces here. Each file of `snippets/` is complete: `tests/peers/start.py` runs the Python ones
-//! as the page shows them.
+//! Code to copy that sends traces here. Each file of `snippets/` is complete: `tests/peers/start.py` runs the Python
+//! ones as the page shows them.
 //!
-//! `__ENDPOINT__` stands for the address of this server. `__KEY_ARGUMENT__`, and lines that begin with `__IF_KEY__`, are
-//! about the API key and are left out where none is needed.
+//! `__ENDPOINT__` stands for the address of this server. `__KEY_ARGUMENT__`, and lines that begin with `__IF_KEY__`,
+//! are about the API key and are left out where none is needed.
 
 /// A tab of the page.
 pub(super) struct StartSnippet {
     /// Also part of the element id.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// What it is for, if the title does not say it.
+    /// The purpose, if the title does not state it.
     pub(super) about: &'static str,
     /// Where the code belongs.
     pub(super) file: &'static str,
@@ -74,7 +74,7 @@ const SNIPPETS: [(&str, &str, &str, &str, &str); 11] = [
     ),
 ];
 
-/// All tabs, with the address of this server filled in.
+/// Lists all tabs, with the address of this server filled in.
 pub(super) fn list_snippets(address: &str, needs_key: bool) -> Vec<StartSnippet> {
     let make = |(at, (name, title, about, file, template)): (usize, (_, _, _, &'static str, &str))| StartSnippet {
         name,

@@ -8,17 +8,17 @@ pub(super) struct FlatbufferTable<'b> {
     at: usize,
     /// Where the vtable begins.
     directory: usize,
-    /// Fields that the vtable lists. Later ones are left out and have their default.
+    /// Number of fields that the vtable lists. Later fields are absent and have their default.
     fields: usize,
 }
 
 impl<'b> FlatbufferTable<'b> {
-    /// The root table of a buffer; `None` if an offset leads outside.
+    /// Parses the root table of a buffer; `None` if an offset leads outside.
     pub(super) fn parse_root(bytes: &'b [u8]) -> Option<FlatbufferTable<'b>> {
         FlatbufferTable::from_offset(bytes, follow_offset(bytes, 0)?)
     }
 
-    /// A table begins with the signed distance back to its vtable, and a vtable with its own length.
+    /// Reads a table. It begins with the signed distance back to its vtable, which begins with its own length.
     fn from_offset(bytes: &'b [u8], at: usize) -> Option<FlatbufferTable<'b>> {
         let back = i64::from(i32::from_le_bytes(read_byte_array(bytes, at)?));
         let directory = usize::try_from(i64::try_from(at).ok()?.checked_sub(back)?).ok()?;
@@ -26,7 +26,7 @@ impl<'b> FlatbufferTable<'b> {
         Some(FlatbufferTable { bytes, at, directory, fields: length.checked_sub(4)? / 2 })
     }
 
-    /// `None` if the field is left out: an entry of 0 means so.
+    /// Returns the position of a field; `None` if the field is absent, which an entry of 0 means.
     fn field_offset(&self, number: usize) -> Option<usize> {
         if number >= self.fields {
             return None;
@@ -35,12 +35,12 @@ impl<'b> FlatbufferTable<'b> {
         if offset == 0 { None } else { self.at.checked_add(offset) }
     }
 
-    /// The bytes of a scalar field; `None` if it is left out or lies outside of the buffer.
+    /// Returns the bytes of a scalar field; `None` if it is absent or lies outside of the buffer.
     fn scalar_bytes<const N: usize>(&self, number: usize) -> Option<[u8; N]> {
         read_byte_array(self.bytes, self.field_offset(number)?)
     }
 
-    /// Scalars that are left out have the default 0, as Arrow's schema defines for all of those that are read here.
+    /// Absent scalars have the default 0, as Arrow's schema defines for all that are read here.
     pub(super) fn u8(&self, number: usize) -> u8 {
         self.scalar_bytes(number).map_or(0, u8::from_le_bytes)
     }
@@ -65,13 +65,14 @@ impl<'b> FlatbufferTable<'b> {
         FlatbufferTable::from_offset(self.bytes, follow_offset(self.bytes, self.field_offset(number)?)?)
     }
 
-    /// `None` if the field is left out, lies outside of the buffer or is not UTF-8.
+    /// Returns a text; `None` if it is absent, lies outside of the buffer or is not UTF-8.
     pub(super) fn text(&self, number: usize) -> Option<&'b str> {
         let (start, length) = self.vector_bounds(number, 1)?;
         std::str::from_utf8(self.bytes.get(start..start + length)?).ok()
     }
 
-    /// An absent vector is empty. `None` if the vector or one of its tables lies outside of the buffer.
+    /// Returns a vector of tables; an absent one is empty. `None` if the vector or one of its tables lies outside of
+    /// the buffer.
     pub(super) fn tables(&self, number: usize) -> Option<Vec<FlatbufferTable<'b>>> {
         let Some((start, count)) = self.vector_bounds(number, 4) else { return Some(Vec::new()) };
         (0..count)
@@ -79,7 +80,7 @@ impl<'b> FlatbufferTable<'b> {
             .collect()
     }
 
-    /// A vector of structs of two numbers, such as Arrow's `FieldNode` and `Buffer`.
+    /// Returns a vector of structs of two numbers, such as Arrow's `FieldNode` and `Buffer`.
     pub(super) fn i64_pairs(&self, number: usize) -> Option<Vec<(i64, i64)>> {
         let Some((start, count)) = self.vector_bounds(number, 16) else { return Some(Vec::new()) };
         let pair = |at: usize| {
@@ -89,7 +90,8 @@ impl<'b> FlatbufferTable<'b> {
         (0..count).map(|index| pair(start + 16 * index)).collect()
     }
 
-    /// The start and length of a vector. All of its items lie inside of the buffer, so `count` is safe to allocate for.
+    /// Returns the start and length of a vector. All of its items lie inside of the buffer, so `count` is safe to
+    /// allocate for.
     fn vector_bounds(&self, number: usize, item: usize) -> Option<(usize, usize)> {
         let at = follow_offset(self.bytes, self.field_offset(number)?)?;
         let count = u32::from_le_bytes(read_byte_array(self.bytes, at)?) as usize;
@@ -104,7 +106,7 @@ fn read_byte_array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// The target of an unsigned forward reference.
+/// Returns the target of an unsigned forward reference.
 fn follow_offset(bytes: &[u8], at: usize) -> Option<usize> {
     let ahead = u32::from_le_bytes(read_byte_array(bytes, at)?) as usize;
     at.checked_add(ahead).filter(|to| *to < bytes.len())
@@ -128,7 +130,7 @@ pub(super) enum FlatbufferField {
     Node(FlatbufferNode),
 }
 
-/// A buffer with this root table.
+/// Encodes a buffer with this root table.
 pub(super) fn encode_flatbuffer(root: &FlatbufferNode) -> Vec<u8> {
     let mut out = vec![0; 4];
     let at = write_node(root, &mut out);
@@ -136,7 +138,7 @@ pub(super) fn encode_flatbuffer(root: &FlatbufferNode) -> Vec<u8> {
     out
 }
 
-/// Returns where the node begins. Vectors of pairs are aligned so that the pairs lie at multiples of 8.
+/// Writes a node and returns where it begins. Vectors of pairs are aligned so that the pairs lie at multiples of 8.
 fn write_node(node: &FlatbufferNode, out: &mut Vec<u8>) -> usize {
     match node {
         FlatbufferNode::Table(slots) => write_table(slots, out),
@@ -224,7 +226,7 @@ fn write_table(slots: &[FlatbufferField], out: &mut Vec<u8>) -> usize {
     at
 }
 
-/// References are relative to their own position.
+/// Writes a reference, which is relative to its own position.
 fn write_offset(out: &mut [u8], from: usize, to: usize) {
     out[from..from + 4].copy_from_slice(&((to - from) as u32).to_le_bytes());
 }

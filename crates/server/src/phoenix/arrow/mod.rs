@@ -26,10 +26,11 @@ use crate::stream::ResponseSink;
 use spool::{ArrowRowSpool, SpooledRow};
 use types::ArrowColumnType;
 
-/// Limits of one record batch: rows, and about how many bytes.
+/// Maximum number of rows, and approximate number of bytes, in one record batch.
 const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
-/// Rows times columns. An empty cell takes memory as well, and spans can have any number of attributes.
+/// Maximum number of cells in one record batch. Empty cells take memory as well, and spans can have any number of
+/// attributes.
 const BATCH_CELLS: usize = 1 << 18;
 /// The content type of Arrow tables in both directions.
 pub(super) const CONTENT_KIND: &str = "application/x-pandas-arrow";
@@ -98,7 +99,7 @@ impl ArrowTableSchema {
         shape
     }
 
-    /// The number of a column, which is added if it is new.
+    /// Returns the number of a column, which is added if it is new.
     fn ensure_column(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
@@ -123,7 +124,7 @@ impl ArrowTableSchema {
         SpooledRow { index, cells: numbered }
     }
 
-    /// All columns in the order of the stream: the index follows after the others, as pandas writes it.
+    /// Returns all columns in the order of the stream: the index follows after the others, as pandas writes it.
     fn fields(&self) -> Vec<(String, ArrowColumnType)> {
         let is_taken = |name: &String| self.by_name.contains_key(name);
         let index = self.index.iter().enumerate().map(|(number, (name, kind))| {
@@ -133,7 +134,7 @@ impl ArrowTableSchema {
         self.columns.iter().cloned().chain(index).collect()
     }
 
-    /// The schema metadata `pandas`, with which pandas restores the index and the types of columns.
+    /// Builds the schema metadata `pandas`, with which pandas restores the index and the types of columns.
     fn pandas_metadata(&self, fields: &[(String, ArrowColumnType)]) -> String {
         let names = self.columns.iter().chain(&self.index).map(|(name, _)| name);
         let columns: Vec<serde_json::Value> = names
@@ -191,7 +192,7 @@ impl ArrowRowBatch {
     }
 }
 
-/// Estimated bytes of a cell in memory.
+/// Estimates the bytes of a cell in memory.
 fn estimate_cell_size(cell: &DataFrameCell) -> usize {
     fn json_size(value: &serde_json::Value) -> usize {
         16 + match value {

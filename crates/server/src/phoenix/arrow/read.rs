@@ -1,5 +1,5 @@
-//! Reads the columns of an Arrow stream that evaluations need: texts and numbers. The stream comes from the network, so
-//! lengths, offsets and counts are believed only as far as the received bytes confirm them.
+//! Reads the columns of an Arrow stream that evaluations need: texts and numbers. The stream comes from the network,
+//! so lengths, offsets and counts are checked against the received bytes.
 
 use super::flat::FlatbufferTable;
 
@@ -14,7 +14,7 @@ pub(in crate::phoenix) enum ArrowError {
     TooMany { limit: usize },
 }
 
-/// The values of one column. Types other than texts and numbers are not kept.
+/// The values of one column. Values of other types than texts and numbers are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::phoenix) enum ArrowColumnValues {
     Texts(Vec<Option<String>>),
@@ -34,7 +34,7 @@ pub(in crate::phoenix) struct ArrowTable {
 }
 
 impl ArrowTable {
-    /// `None` for null, for a missing column, and for a column of another type.
+    /// Returns a text; `None` for null, for a missing column, and for a column of another type.
     pub(in crate::phoenix) fn text(&self, name: &str, row: usize) -> Option<&str> {
         match self.column(name)? {
             ArrowColumnValues::Texts(texts) => texts.get(row)?.as_deref(),
@@ -82,12 +82,12 @@ struct ArrowField {
     children: Vec<ArrowField>,
 }
 
-/// Nesting of columns, to bound the recursion.
+/// Maximum nesting of columns, which bounds the recursion.
 const MAX_DEPTH: usize = 16;
-/// Columns, nested ones included. An evaluation has three columns and an index. One bit in the stream becomes sixteen
-/// bytes in memory, so columns multiply memory.
+/// Maximum number of columns, nested ones included. An evaluation has three columns and an index. One bit in the
+/// stream becomes sixteen bytes in memory, so columns multiply memory.
 const MAX_FIELDS: usize = 100;
-/// Bytes of a column name, which is copied.
+/// Maximum size of a column name, which is copied.
 const MAX_NAME: usize = 4096;
 /// `MessageHeader` of Arrow's `Message.fbs`: 1 schema, 2 dictionary batch, 3 record batch.
 const SCHEMA: u8 = 1;
@@ -118,8 +118,8 @@ pub(in crate::phoenix) fn read_arrow_stream(mut bytes: &[u8], most_rows: usize) 
     Ok(found)
 }
 
-/// The next message and its body; `None` at the end of the stream, which may be explicit (length 0) or the end of the
-/// bytes.
+/// Reads the next message and its body; `None` at the end of the stream, which may be explicit (length 0) or the end
+/// of the bytes.
 fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(FlatbufferTable<'b>, &'b [u8])>, ArrowError> {
     /// The continuation marker. Streams of Arrow before 0.15 do not have it.
     const CONTINUES: u32 = u32::MAX;
@@ -143,7 +143,7 @@ fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(FlatbufferTable<'b>,
     Ok(Some((message, body)))
 }
 
-/// Field 0 of `Schema` is the byte order: only little-endian data is supported.
+/// Parses the schema. Its field 0 is the byte order: only little-endian data is supported.
 fn parse_arrow_schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, ArrowError> {
     if header.i16(0) != 0 {
         return Err(ArrowError::Unsupported("numbers with their bytes turned round"));
@@ -152,7 +152,7 @@ fn parse_arrow_schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, A
     parse_arrow_fields(header, 1, 0, &mut left)
 }
 
-/// `left` counts the remaining columns over all levels of nesting.
+/// Parses columns. `left` counts the remaining columns over all levels of nesting.
 fn parse_arrow_fields(
     table: &FlatbufferTable<'_>,
     number: usize,
@@ -181,8 +181,8 @@ fn parse_arrow_fields(
     Ok(read)
 }
 
-/// The numbers are those of the union `Type` in Arrow's `Schema.fbs`. Unions and newer types are refused, because their
-/// buffers differ.
+/// Parses the type, which is numbered as in the union `Type` of Arrow's `Schema.fbs`. Unions and newer types are
+/// refused, because their buffers differ.
 fn parse_field_kind(field: &FlatbufferTable<'_>) -> Result<ArrowFieldKind, ArrowError> {
     let details = field.table(3);
     let number = |place: usize| details.as_ref().map_or(0, |table| table.i32(place));
@@ -211,7 +211,7 @@ fn create_empty_column(kind: ArrowFieldKind) -> ArrowColumnValues {
     }
 }
 
-/// Key-value pairs of the schema, a bounded number. Longer ones are left out.
+/// Parses a bounded number of key-value pairs of the schema. Long ones are left out.
 fn parse_schema_metadata(header: &FlatbufferTable<'_>) -> Vec<(String, String)> {
     const MAX_METADATA_ENTRIES: usize = 100;
     const MAX_METADATA_BYTES: usize = 64 << 10;
@@ -224,8 +224,8 @@ fn parse_schema_metadata(header: &FlatbufferTable<'_>) -> Vec<(String, String)> 
     pairs.iter().take(MAX_METADATA_ENTRIES).filter_map(texts).collect()
 }
 
-/// Takes the nodes and buffers of a record batch in order. Columns have no names here: their position is all that tells
-/// them apart.
+/// Takes the nodes and buffers of a record batch in order. Columns have no names here and are identified by their
+/// position.
 struct ArrowBatchReader<'b> {
     body: &'b [u8],
     nodes: std::vec::IntoIter<(i64, i64)>,
@@ -235,13 +235,13 @@ struct ArrowBatchReader<'b> {
 }
 
 impl<'b> ArrowBatchReader<'b> {
-    /// The number of values of the next column.
+    /// Reads the number of values of the next column.
     fn next_length(&mut self) -> Result<usize, ArrowError> {
         let (length, _) = self.nodes.next().ok_or(ArrowError::Broken("a column is missing"))?;
         usize::try_from(length).map_err(|_| ArrowError::Broken("a length below zero"))
     }
 
-    /// The bytes of the next buffer, which must lie inside of the body and behind the last one.
+    /// Returns the bytes of the next buffer, which must lie inside of the body and after the last one.
     fn next_buffer(&mut self) -> Result<&'b [u8], ArrowError> {
         let outside = || ArrowError::Broken("a column lies outside");
         let (offset, length) = self.buffers.next().ok_or(ArrowError::Broken("a column is missing"))?;
@@ -318,7 +318,8 @@ fn is_there(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
     Ok(byte >> (row % 8) & 1 == 1)
 }
 
-/// Texts are copied, so that the stream can be freed. `Utf8` has offsets of 32 bits and `LargeUtf8` of 64.
+/// Reads a column of texts. They are copied, so that the stream can be freed. `Utf8` has offsets of 32 bits and
+/// `LargeUtf8` of 64.
 fn read_texts(
     parts: &mut ArrowBatchReader<'_>,
     is_large: bool,
@@ -349,7 +350,7 @@ fn read_texts(
     Ok(texts)
 }
 
-/// Integers, floats and booleans as `f64`; nulls and NaN are `None`.
+/// Reads a column of integers, floats or booleans as `f64`; nulls and NaN are `None`.
 fn read_numbers(
     parts: &mut ArrowBatchReader<'_>,
     kind: ArrowFieldKind,
@@ -369,7 +370,7 @@ fn read_numbers(
     Ok(numbers)
 }
 
-/// All numbers become `f64`: scores and positions are exact in it.
+/// Decodes a number as `f64`, in which scores and positions are exact.
 fn decode_column_number(data: &[u8], kind: ArrowFieldKind, row: usize) -> Result<f64, ArrowError> {
     fn at<const N: usize>(data: &[u8], row: usize) -> Result<[u8; N], ArrowError> {
         let bytes = data.get(row * N..row * N + N).and_then(|bytes| bytes.try_into().ok());

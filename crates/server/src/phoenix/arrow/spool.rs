@@ -22,12 +22,12 @@ pub(super) struct ArrowRowSpool {
     bytes: u64,
 }
 
-/// A larger table is refused: the disk is for spans.
+/// Maximum size of a table. The disk is for spans.
 const MAX_BYTES: u64 = 8 << 30;
 const BUFFER: usize = 1 << 18;
 
 impl ArrowRowSpool {
-    /// In the data folder, because the system's folder for temporary files may be in memory.
+    /// Creates the file in the data folder, because the system's folder for temporary files may be in memory.
     pub(super) fn new(folder: &Path) -> io::Result<ArrowRowSpool> {
         let file = BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(folder)?);
         Ok(ArrowRowSpool { file, row: Vec::new(), bytes: 0 })
@@ -104,7 +104,8 @@ fn put_cell(cell: &DataFrameCell, out: &mut Vec<u8>) {
     }
 }
 
-/// A compact binary form of JSON. Integers keep their sign and size, because the type of the column depends on them.
+/// Writes a compact binary form of JSON. Integers keep their sign and size, because the type of the column depends on
+/// them.
 fn put_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(NULL),
@@ -138,7 +139,7 @@ fn put_value(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// `None` if the bytes are not as they were written, which means a defect of the disk.
+/// Reads a row; `None` if the bytes are corrupt, which means a defect of the disk.
 fn get_row(bytes: &mut &[u8]) -> Option<SpooledRow> {
     let mut index = Vec::new();
     for _ in 0..get_number(bytes)? {

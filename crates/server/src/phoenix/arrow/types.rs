@@ -21,13 +21,13 @@ pub(super) enum ArrowColumnType {
     Mixed,
 }
 
-/// Readers of Arrow refuse nesting a few times deeper than this. Deeper values are written as JSON.
+/// Maximum nesting. Readers of Arrow refuse nesting a few times deeper than this. Deeper values are written as JSON.
 const MAX_DEPTH: usize = 16;
-/// Fields of one object. Objects with more are used as maps and are written as JSON.
+/// Maximum number of fields of one object. Objects with more are used as maps and are written as JSON.
 const MAX_FIELDS: usize = 1000;
 
 impl ArrowColumnType {
-    /// Makes the type fit a cell.
+    /// Widens the type to fit a cell.
     pub(super) fn widen(&mut self, cell: &DataFrameCell) {
         match cell {
             DataFrameCell::Json(value) => self.widen_by(value, 0),
@@ -38,8 +38,8 @@ impl ArrowColumnType {
         }
     }
 
-    /// First the outer type, then the items of a list and the fields of an object. Integers widen to floats; any other
-    /// difference is `Mixed`.
+    /// Widens the outer type first, then the items of a list and the fields of an object. Integers widen to floats;
+    /// any other difference is `Mixed`.
     fn widen_by(&mut self, value: &Value, depth: usize) {
         let kind = match value {
             Value::Null => return,
@@ -89,7 +89,7 @@ impl ArrowColumnType {
         }
     }
 
-    /// The names in pandas' metadata: of the logical type, and of the numpy type.
+    /// Returns the names of the logical type and of the numpy type in pandas' metadata.
     pub(super) fn pandas_type_names(&self) -> (&'static str, &'static str) {
         match self {
             ArrowColumnType::Null => ("empty", "object"),

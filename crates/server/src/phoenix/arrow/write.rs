@@ -13,7 +13,7 @@ const BATCH: u8 = 3;
 /// The end of a stream: a continuation marker and a length of 0.
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The first message of a stream.
+/// Encodes the first message of a stream.
 pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metadata: &[(&str, String)]) -> Vec<u8> {
     let fields = columns.iter().map(|(name, kind)| build_field_node(name, kind)).collect();
     let pairs = metadata.iter().map(|(key, value)| {
@@ -30,7 +30,7 @@ pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metad
     encode_ipc_message(SCHEMA, header, &[])
 }
 
-/// The table `Field` of Arrow's `Schema.fbs`: name, nullable, type number, type, dictionary, children.
+/// Builds the table `Field` of Arrow's `Schema.fbs`: name, nullable, type number, type, dictionary, children.
 fn build_field_node(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
     let int = |bits: i32| FlatbufferNode::Table(vec![FlatbufferField::I32(bits), FlatbufferField::U8(1)]);
     let nothing = || FlatbufferNode::Table(Vec::new());
@@ -63,7 +63,7 @@ fn build_field_node(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
     ])
 }
 
-/// A record batch. Every column has `rows` cells, and a missing cell is null.
+/// Encodes a record batch. Every column has `rows` cells, and a missing cell is null.
 pub(super) fn encode_batch_message(
     columns: &[(&ArrowColumnType, Vec<Option<&DataFrameCell>>)],
     rows: usize,
@@ -86,7 +86,7 @@ pub(super) fn encode_batch_message(
     encode_ipc_message(BATCH, header, &arrays.body)
 }
 
-/// JSON null and a missing cell are both null in Arrow.
+/// Returns the JSON value of a cell. JSON null and a missing cell are both null in Arrow.
 fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     match cell {
         Some(DataFrameCell::Json(value)) if !value.is_null() => Some(value),
@@ -94,7 +94,8 @@ fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     }
 }
 
-/// The encapsulated message format: a marker, the length of the metadata padded to 8 bytes, the metadata, the body.
+/// Encodes a message in the encapsulated format: a marker, the length of the metadata padded to 8 bytes, the
+/// metadata, the body.
 fn encode_ipc_message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> {
     let root = FlatbufferNode::Table(vec![
         FlatbufferField::I16(VERSION),
@@ -122,7 +123,7 @@ struct ArrowBatchBuilder {
 }
 
 impl ArrowBatchBuilder {
-    /// Buffers are padded to 8 bytes; the recorded length is without padding.
+    /// Writes a buffer, padded to 8 bytes; the recorded length is without padding.
     fn push_buffer(&mut self, bytes: &[u8]) {
         self.buffers.push((self.body.len() as i64, bytes.len() as i64));
         self.body.extend(bytes);
@@ -138,7 +139,7 @@ impl ArrowBatchBuilder {
         self.push_buffer(&if nulls == 0 { Vec::new() } else { pack_bits(is_there) });
     }
 
-    /// Nanoseconds since 1970, which is the only resolution of older pandas.
+    /// Writes times in nanoseconds since 1970, which is the only resolution of older pandas.
     fn push_timestamps(&mut self, cells: &[Option<&DataFrameCell>]) {
         let times: Vec<Option<i64>> = cells
             .iter()
@@ -151,7 +152,7 @@ impl ArrowBatchBuilder {
         self.push_buffer(&times.iter().flat_map(|ns| ns.unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>());
     }
 
-    /// Recurses into the items of lists and the fields of objects, in the order that the schema has them.
+    /// Writes a column, with the items of lists and the fields of objects in the order of the schema.
     fn push_column(&mut self, kind: &ArrowColumnType, values: &[Option<&Value>]) {
         if *kind == ArrowColumnType::Null {
             self.nodes.push((values.len() as i64, values.len() as i64));
@@ -192,7 +193,7 @@ impl ArrowBatchBuilder {
         }
     }
 
-    /// Values that are no strings are written as JSON: columns of mixed types are text.
+    /// Writes texts. Other values are written as JSON: columns of mixed types are text.
     fn push_texts(&mut self, values: &[Option<&Value>]) {
         let mut data = Vec::new();
         let mut lengths = Vec::with_capacity(values.len());
@@ -209,7 +210,7 @@ impl ArrowBatchBuilder {
         self.push_buffer(&data);
     }
 
-    /// Offsets of variable-length values: one more than there are values, starting at 0.
+    /// Writes the offsets of variable-length values: one more than values, starting at 0.
     fn push_offsets(&mut self, lengths: impl Iterator<Item = usize>) {
         let mut at = 0_i32;
         let mut offsets = at.to_le_bytes().to_vec();
@@ -222,7 +223,7 @@ impl ArrowBatchBuilder {
     }
 }
 
-/// Least significant bit first, as Arrow demands.
+/// Packs flags into bits, least significant bit first, as Arrow demands.
 fn pack_bits(flags: &[bool]) -> Vec<u8> {
     let mut bytes = vec![0; flags.len().div_ceil(8)];
     for (index, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {

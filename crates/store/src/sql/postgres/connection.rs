@@ -14,8 +14,8 @@ use super::value::PostgresParam;
 use crate::sql::dialect::{insert_from_arrays, to_postgres};
 use crate::sql::{SqlError, SqlParams};
 
-/// Runs what waits for the server. The client has a runtime of its own, which must not be started inside of another one:
-/// some callers of the store are asynchronous.
+/// Runs work that waits for the server. The client has a runtime of its own, which must not be started inside of
+/// another one: some callers of the store are asynchronous.
 pub(crate) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -23,15 +23,16 @@ pub(crate) fn outside_runtime<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Prepared statements that a connection keeps. Some are built from a filter, so their number is bounded.
+/// Maximum number of prepared statements that a connection caches. Some are built from a filter, so their number is
+/// bounded.
 const MAX_STATEMENTS: usize = 300;
 
-/// Rows that one statement inserts.
+/// Maximum number of rows that one statement inserts.
 const MAX_BULK_ROWS: usize = 1_000;
 
-/// How long a connection may be idle before it is tried.
+/// How long a connection may be idle before it is tested.
 const MAX_UNTRIED: Duration = Duration::from_millis(500);
-/// How long it may take to answer then.
+/// Maximum time that the test may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection, used by one thread at a time.
@@ -106,8 +107,8 @@ impl PostgresConnection {
         })
     }
 
-    /// Whether the temporary tables of ingestion are still to be created. If their transaction is rolled back, creating
-    /// them again does no harm.
+    /// Returns whether the temporary tables of ingestion are still to be created, and marks them as created. If their
+    /// transaction is rolled back, creating them again does no harm.
     pub(crate) fn begin_staging(&self) -> bool {
         !self.has_staging.replace(true)
     }
@@ -117,7 +118,7 @@ impl PostgresConnection {
         self.has_staging.set(false);
     }
 
-    /// A number that no other task of this connection has.
+    /// Returns a number that no other task of this connection has.
     pub(crate) fn next_task(&self) -> i64 {
         self.last_task.set(self.last_task.get() + 1);
         self.last_task.get()
@@ -132,8 +133,8 @@ impl PostgresConnection {
         self.changes.get()
     }
 
-    /// Whether the connection can be used. One that was idle for a while is tried: a server that restarted has forgotten
-    /// it, and only a statement tells.
+    /// Tests whether the connection can be used, with a statement if it was idle for a while: after a restart of the
+    /// server, only a statement fails.
     pub(crate) fn is_alive(&self) -> bool {
         if self.last_used.get().elapsed() < MAX_UNTRIED {
             return !self.is_closed();

@@ -12,7 +12,7 @@
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Longest line between chunks.
+/// Maximum length of a line between chunks.
 const MAX_LINE_BYTES: u64 = 4096;
 
 /// The blocks of an input, one after the other.
@@ -23,7 +23,7 @@ struct StreamState {
     input: Box<dyn BufRead + Send>,
     chunk_left: u64,
     is_in_block: bool,
-    /// A violation of the framing. Behind it nothing can be read.
+    /// A violation of the framing, after which nothing can be read.
     failure: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl BlockStream {
         BlockStream(Arc::new(Mutex::new(StreamState { input, chunk_left: 0, is_in_block: false, failure: None })))
     }
 
-    /// Begins the next block, and skips what was not read of the one before. `None` at the end of the input.
+    /// Begins the next block, and skips the unread rest of the one before. `None` at the end of the input.
     pub(super) fn begin_block(&self) -> io::Result<Option<(String, BlockBytes)>> {
         self.skip_block()?;
         let mut state = self.state();
@@ -91,7 +91,7 @@ impl Read for BlockBytes {
 }
 
 impl StreamState {
-    /// The next line without its end; `None` at the end of the input.
+    /// Reads the next line without its end; `None` at the end of the input.
     fn read_line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         let read = self.input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;

@@ -1,6 +1,6 @@
 //! `gradus eval --stream`: judges blocks of records from standard input and writes one outcome a line, as long as there
-//! is input. It is what a task of Spark, Ray or Dask runs for its part of an archive. No run is kept: the engine
-//! repeats what failed, and `--shared` keeps repeated questions from being paid for again.
+//! is input. It is what a task of Spark, Ray or Dask runs for its part of an archive. No run is stored: the engine
+//! repeats what failed, and `--shared` avoids paying for repeated questions again.
 
 mod block_reader;
 mod stream_ledger;
@@ -23,9 +23,9 @@ use crate::cli::{CommandExit, print_diagnostic};
 use block_reader::BlockStream;
 use stream_ledger::{StreamLedger, UnreadableBlock, UnreadableBlocks};
 
-/// Blocks that may wait between the thread that reads and the one that asks.
+/// Maximum number of blocks that wait between the thread that reads and the one that asks.
 const WAITING_BLOCKS: usize = 4;
-/// Bytes that are read from standard input at once.
+/// Buffer size for standard input, in bytes.
 const READ_BYTES: usize = 1 << 18;
 
 /// Entry point of `gradus eval --stream`.
@@ -55,7 +55,7 @@ pub(super) fn run_stream_command(arguments: &EvalArguments) -> anyhow::Result<Co
     match judge_stream(&arguments, &settings, coordinator) {
         Ok(exit) => Ok(exit),
         Err(error) => match error.downcast_ref::<RunFileError>() {
-            // The reader of the outcomes has enough, or died.
+            // The reader of the outcomes has closed the pipe.
             Some(file) if file.reason.kind() == io::ErrorKind::BrokenPipe => Ok(CommandExit::Unexpected),
             Some(file) => {
                 print_diagnostic(&file.to_string());
@@ -66,7 +66,7 @@ pub(super) fn run_stream_command(arguments: &EvalArguments) -> anyhow::Result<Co
     }
 }
 
-/// The folder of `--shared`, or a private one: limits then hold for this process. Rules need none.
+/// Opens the folder of `--shared`, or a private one: limits then hold for this process. Rules need none.
 fn open_coordinator(
     arguments: &EvalArguments,
     settings: &EvalSettings,

@@ -1,4 +1,4 @@
-//! The ledger of `gradus eval --stream`: outcomes go to standard output as they are found, and nothing is kept of the
+//! The ledger of `gradus eval --stream`: outcomes go to standard output as they are found, and nothing is stored of the
 //! run. Answers of judges are in the folder that processes share.
 
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ impl<W: Write> RunLedger for StreamLedger<W> {
         self.coordinator.as_ref().map_or(Ok(None), |coordinator| coordinator.find_answer(key))
     }
 
-    /// The coordinator has it already.
+    /// Stores nothing, because the coordinator already has the verdict.
     fn cache(&mut self, _: QuestionKey, _: CachedVerdict) -> Result<(), RunFileError> {
         Ok(())
     }
@@ -100,7 +100,7 @@ impl<W: Write> RunLedger for StreamLedger<W> {
     }
 }
 
-/// A trajectory without its texts.
+/// Returns a trajectory without its texts.
 fn spans_only(trajectory: &Trajectory) -> Trajectory {
     let step = |step: &TrajectoryStep| TrajectoryStep {
         index: step.index,

@@ -1,4 +1,4 @@
-//! Right runs of the benchmark: the oracle plays every task on the simulator. The simulator also tells which planted
+//! Right runs of the benchmark: the oracle runs every task on the simulator. The simulator also shows which planted
 //! flaws are harmless: the calls of a flawed run are carried out, and its end is verified.
 
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use gradus_judge_test::flaw::{FlawedRun, PlantedFlaw, ReplayFacts, StepSource};
 use gradus_judge_test::right_run::{RightRun, RunForm, RunMaterial};
 use serde_json::Value;
 
-/// Tools on offer in a run of the benchmark: those that it uses, some that resemble them, and others. All 59 would make
-/// each question three times as long and no harder.
+/// Number of available tools in a run of the benchmark: those that it uses, some that resemble them, and others. All
+/// 59 would make each question three times as long and no harder.
 const OFFERED_TOOLS: usize = 20;
-/// Names of sessions begin with it.
+/// Prefix of the names of sessions.
 const BENCH_NAME: &str = "judge-test";
-/// A call without effect, in place of a step that is not made. Templates that need the step cannot be filled then.
+/// A call without effect that replaces an omitted step. Templates that need the step cannot be filled then.
 const IDLE_TOOL: &str = "get_me";
-/// What the instructions for ReAct text say before they list the tools.
+/// Text of the ReAct instructions before the list of tools.
 const TOOL_LIST_HEADING: &str = "The tools, each with the JSON schema of its arguments:\n\n";
 
 /// The tasks of the benchmark with their worlds.
@@ -42,7 +42,7 @@ impl BenchMaterial {
         Ok(BenchMaterial { suite, worlds })
     }
 
-    /// The oracle's runs in all forms. The seed chooses which tools are on offer.
+    /// Runs the oracle in all forms. The seed chooses which tools are available.
     pub(super) fn play_right_runs(&self, seed: u64) -> anyhow::Result<Vec<RightRun>> {
         let mut runs = Vec::new();
         for (mode, form) in [(ToolCallMode::Text, RunForm::React), (ToolCallMode::Native, RunForm::Native)] {
@@ -62,7 +62,8 @@ impl BenchMaterial {
         Ok(runs)
     }
 
-    /// Plays the oracle in one form, and reads its traces as those of any agent are read. By id of the task.
+    /// Runs the oracle in one form, and reads its traces as those of any agent are read. The result is by id of the
+    /// task.
     fn play_oracle(&self, mode: ToolCallMode) -> anyhow::Result<BTreeMap<String, Trajectory>> {
         let contestants = [TrialContestant::Policy(ScriptedPolicy::Oracle)];
         let player = OwnAgent {
@@ -173,8 +174,8 @@ fn build_job<'j>(task: &'j BenchTask, world: &'j World, number: usize) -> TrialJ
     TrialJob { task, world, trial, contestant: number, round: 0 }
 }
 
-/// The script of a flawed run. Steps that are kept stay templates of the oracle, so that they follow what the changed
-/// ones give them.
+/// Builds the script of a flawed run. Unchanged steps stay templates of the oracle, so that they follow the results
+/// of the changed ones.
 fn build_script(task: &BenchTask, run: &FlawedRun) -> AgentScript {
     let mut script = task.oracle.clone();
     let literal = |at: usize| {

@@ -64,7 +64,8 @@ fn escape_cell(cell: &str) -> String {
     if cell.chars().all(is_plain) { cell.to_owned() } else { escape_markdown_cell(cell) }
 }
 
-/// `93 % (78 to 98)`; `-` without cases. A share of a single run has no width to speak of, and says so.
+/// Formats a share as `93 % (78 to 98)`, or `-` without cases. The interval of a single run is not meaningful, which
+/// the text states.
 fn format_share(share: &MeasuredShare) -> String {
     let Some(value) = share.value else { return "-".to_owned() };
     let percent = |number: f64| format!("{:.0}", number * 100.0);
@@ -84,7 +85,7 @@ fn format_mean(mean: &MeasuredMean, format: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// What the cases are: how many, of which runs, and which flaws were left out.
+/// Describes the cases: how many, of which runs, and which flaws were left out.
 pub(super) fn describe_cases(plan: &CasePlan, seed: u64) -> String {
     let flawed = plan.cases.iter().filter(|case| case.expected == ExpectedVerdict::Flawed).count();
     let clusters: std::collections::BTreeSet<&str> = plan.cases.iter().map(|case| case.cluster.as_str()).collect();
@@ -112,7 +113,7 @@ fn name_pass(kind: PassKind) -> String {
     }
 }
 
-/// What a judge would be asked, and what it would cost.
+/// Describes what a judge would be asked, and what it would cost.
 pub(super) fn describe_estimate(
     judge: &TestedJudge,
     rows: &[(PassKind, Evaluator, EvaluatorEstimate)],
@@ -157,7 +158,7 @@ pub(super) fn describe_estimate(
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The report on the terminal.
+/// Prints the report on the terminal.
 pub(super) fn print_report(report: &JudgeTestReport, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{}", describe_report_cases(report))?;
     for judge in &report.judges {
@@ -192,7 +193,7 @@ pub(super) fn print_report(report: &JudgeTestReport, out: &mut dyn Write) -> io:
     writeln!(out, "\n{DIM}{}{DIM:#}", explain_figures())
 }
 
-/// The same as Markdown.
+/// Writes the report as Markdown.
 pub(super) fn write_markdown(report: &JudgeTestReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# Judge test\n\n{}", describe_report_cases(report))?;
     for judge in &report.judges {
@@ -227,7 +228,7 @@ fn describe_report_cases(report: &JudgeTestReport) -> String {
     format_case_counts(cases, flawed, report.clusters as usize, harmless, report.seed)
 }
 
-/// A line for each rubric, and below it one for each flaw.
+/// Builds a table with a line for each rubric, and below it one for each flaw.
 fn build_rubric_table(judge: &JudgeResult) -> TextTable {
     let columns = vec!["rubric and flaw", "cases", "detected", "false alarms", "not judged", "flips"];
     let mut rows = Vec::new();
@@ -274,7 +275,7 @@ fn build_probe_table(probes: &[ProbeResult]) -> TextTable {
     TextTable { columns, rows }
 }
 
-/// Where much was not judged, the rates say little: what was flagged of all cases.
+/// Returns the flagged share of all cases if many were not judged, because the other rates are then unreliable.
 fn describe_all_cases(rubric: &RubricResult) -> Option<String> {
     let RubricResult { could_not_judge, flagged_of_flawed, flagged_of_originals, .. } = rubric;
     let (flawed, originals) = (format_share(flagged_of_flawed), format_share(flagged_of_originals));
@@ -283,7 +284,7 @@ fn describe_all_cases(rubric: &RubricResult) -> Option<String> {
         .then(|| format!("of all cases, judged or not: flagged {flawed} of the flaws, {originals} of the originals"))
 }
 
-/// Verdicts flip without any change, too, which a probe must be compared with.
+/// Describes how often verdicts flip without any change, which a probe must be compared with.
 fn describe_repeat_baseline(judge: &JudgeResult) -> String {
     let measured: Vec<String> = judge
         .rubrics

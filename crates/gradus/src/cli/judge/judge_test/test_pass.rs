@@ -1,5 +1,5 @@
-//! One pass of a judge over the cases: the questions as they are, a repetition of them, or the same with a probe. A pass
-//! is a run of the ordinary runner with a folder of its own, so that it is continued after an interruption.
+//! One pass of a judge over the cases: the questions as they are, a repetition of them, or the same with a probe. A
+//! pass is a run of the ordinary runner with a folder of its own, so that it is continued after an interruption.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::test_settings::TestedJudge;
 use crate::cli::eval::{RunProgressBar, format_to_seconds, run_id, spawn_interrupt_listener};
 
-/// How the cases are shown in a pass.
+/// How a pass shows the cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PassKind {
     /// As they are, for the n-th time, from 0.
@@ -41,7 +41,7 @@ pub(super) struct TestPass {
     cases: HashMap<(String, Option<u32>, String), usize>,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 pub(super) struct FinishedPass {
     pub(super) end: RunTermination,
     pub(super) verdicts: Vec<CaseVerdict>,
@@ -50,10 +50,10 @@ pub(super) struct FinishedPass {
     pub(super) failure: Option<String>,
 }
 
-/// Limits and places that all passes share.
+/// Limits and paths that all passes share.
 pub(super) struct PassSettings<'s> {
     pub(super) state: &'s StateFolder,
-    /// The folder of passes, apart from the runs of the user.
+    /// The folder of passes, separate from the runs of the user.
     pub(super) passes: &'s StateFolder,
     pub(super) max_calls: Option<u64>,
     pub(super) max_cost_usd: Option<f64>,
@@ -62,8 +62,8 @@ pub(super) struct PassSettings<'s> {
 }
 
 impl TestPass {
-    /// The pass that shows the cases in this way. `evaluators` are those of the judge, changed by the probe if it
-    /// changes rubrics. Cases that a probe cannot change are left out.
+    /// Creates the pass that shows the cases in this way. `evaluators` are those of the judge, changed by the probe
+    /// if it changes rubrics. Cases that a probe cannot change are left out.
     pub(super) fn new(kind: PassKind, cases: &[TestCase], evaluators: Vec<Evaluator>, seed: u64) -> TestPass {
         let repeat = match kind {
             PassKind::Repeat(number) => number,
@@ -101,7 +101,7 @@ impl TestPass {
         self.cases.len()
     }
 
-    /// What the pass would ask, by evaluator.
+    /// Estimates the questions of the pass, by evaluator.
     pub(super) fn estimate(&self, judge: &TestedJudge, cache: Option<VerdictCache>) -> anyhow::Result<CostEstimator> {
         let estimator = CostEstimator::new(
             self.evaluators.clone(),
@@ -212,7 +212,8 @@ impl TestPass {
         format!("{:032x}", gradus_core::stable_digest(text.to_string().as_bytes()))
     }
 
-    /// The verdicts in the journal of the pass; the latest one on each question. Also the first reason of a failure.
+    /// Reads the verdicts in the journal of the pass, the latest one on each question. Returns also the first reason
+    /// of a failure.
     fn read_verdicts(&self, folder: &RunFolder) -> anyhow::Result<(Vec<CaseVerdict>, Option<String>)> {
         let mut verdicts: HashMap<usize, CaseVerdict> = HashMap::new();
         let mut failure = None;
@@ -224,7 +225,7 @@ impl TestPass {
             Err(error) => return Err(error.into()),
         };
         for line in BufReader::new(file).split(b'\n') {
-            // An incomplete line, left by a crash, is no verdict.
+            // An incomplete line, left by a crash, is not a verdict.
             let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line?) else { continue };
             let question = (line.trajectory_id.to_string(), line.step_index, line.evaluator.to_string());
             let Some(case) = self.cases.get(&question).copied() else { continue };
@@ -256,7 +257,7 @@ impl TestPass {
     }
 }
 
-/// The evaluators of a judge for a pass. A probe that changes rubrics gives others; without any, `None`.
+/// Selects the evaluators of a judge for a pass. A probe that changes rubrics gives others; without any, `None`.
 pub(super) fn select_pass_evaluators(
     kind: PassKind,
     judge: &TestedJudge,
@@ -273,7 +274,7 @@ pub(super) fn select_pass_evaluators(
     (!evaluators.is_empty()).then_some(evaluators)
 }
 
-/// A progress bar that also keeps how long answers took.
+/// A progress bar that also records how long answers took.
 struct PassWatcher {
     bar: RunProgressBar,
     answer_times: Vec<Duration>,

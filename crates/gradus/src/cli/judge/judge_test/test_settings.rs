@@ -1,5 +1,5 @@
 //! From arguments, environment and file to the judges and rubrics of a test. Every error in them is found here, before
-//! a run is played or a model is asked.
+//! a run begins or a model is asked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,7 +171,7 @@ struct TestedNames {
     named: Vec<String>,
 }
 
-/// The library with the rubrics of files, and the names of what is tested.
+/// Reads the rubrics of files into a library. Returns also the names of what is tested.
 fn read_rubrics(
     arguments: &JudgeTestArguments,
     file: &ConfigFile,
@@ -214,7 +214,8 @@ fn read_rubrics(
     Ok((library, names))
 }
 
-/// The flaws that an evaluator must notice: those of the table for built-in names, else those that the user names.
+/// Selects the flaws that an evaluator must notice: those of the table for built-in names, else those that the user
+/// names.
 fn select_flaws(
     evaluator: &Evaluator,
     given: &[PlantedFlaw],
